@@ -1,0 +1,40 @@
+# What each target promises: docs/contracts.md, section 1.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := fedhpa webhook metrics_adapter controller certs playground demo realplane benchmarks tests
+
+.PHONY: venv lint test bench crds real-plane demo nightly
+.DEFAULT_GOAL := test
+
+$(VENV)/.installed: lock/dev.txt pyproject.toml
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r lock/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+venv: $(VENV)/.installed
+
+lint: venv
+	@$(BIN)/ruff check $(PACKAGES)
+	@$(BIN)/ruff format --check $(PACKAGES)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+test: venv
+	@$(BIN)/python -m realplane.testrun
+
+bench: venv
+	@$(BIN)/python -m benchmarks
+
+crds: venv
+	@$(BIN)/fedhpa crds > charts/fedhpa/crds/autoscaling.karmada.io.yaml
+
+real-plane: venv
+	@$(BIN)/python -m realplane build
+
+# The embedded control plane is not built yet, so the demo runs on real ones (docs/decisions/0002).
+PLANE ?= real
+demo: venv
+	@$(BIN)/python -m demo --plane=$(PLANE)
