@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := fedhpa webhook metrics_adapter controller certs playground demo realplane benchmarks tests
 
-.PHONY: venv lint test bench crds real-plane demo nightly
+.PHONY: venv lint test bench crds real-plane demo lock
 .DEFAULT_GOAL := test
 
 $(VENV)/.installed: lock/dev.txt pyproject.toml
@@ -38,3 +38,8 @@ real-plane: venv
 PLANE ?= real
 demo: venv
 	@$(BIN)/python -m demo --plane=$(PLANE)
+
+# Pins every dependency with its hashes; needs uv only here, so it is no dependency of the project.
+lock:
+	@uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -o lock/dev.txt
+	@uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/runtime.txt
