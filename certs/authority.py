@@ -1,0 +1,274 @@
+"""A certificate authority of one root and the roots it followed.
+
+Roots are EC P-256 and self-signed; leaves are signed by the newest root directly. While a root is being
+replaced both are in `bundle_pem`, so that a client that trusts the bundle accepts leaves of either: publish
+the bundle first, then issue again, then drop the old root.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from certs.files import write_private, write_public
+from fedhpa.api.errors import ConfigError
+
+ROOT_VALIDITY = dt.timedelta(days=3650)
+# A year is what kubeadm issues; renewal starts when a third of it is left.
+LEAF_VALIDITY = dt.timedelta(days=365)
+# Clocks of two machines differ; a certificate that is valid "from now" would be refused by the slower one.
+BACKDATE = dt.timedelta(minutes=5)
+
+CA_CERT_FILE = "ca.crt"
+CA_KEY_FILE = "ca.key"
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True)
+class IssuedCertificate:
+    """A leaf certificate and its key, both PEM; the key is PKCS #8, unencrypted."""
+
+    cert_pem: bytes
+    key_pem: bytes
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The decoded certificate."""
+        return x509.load_pem_x509_certificate(self.cert_pem)
+
+    def renewal_due(self, now: dt.datetime | None = None) -> bool:
+        """True once less than a third of the certificate's life is left (or it is over)."""
+        certificate = self.certificate
+        end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+        return end - _now(now) < (end - start) / 3
+
+    def save(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
+        """Write both files, each atomically, the key readable by its owner only.
+
+        The key goes first: who watches the certificate file then finds its key in place.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        write_private(directory / key_name, self.key_pem)
+        write_public(directory / cert_name, self.cert_pem)
+
+    @classmethod
+    def load(
+        cls, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key"
+    ) -> IssuedCertificate:
+        """Read what `save` wrote; raises ConfigError naming the file that cannot be read."""
+        return cls(_read(directory / cert_name), _read(directory / key_name))
+
+
+@dataclass(frozen=True)
+class CertificateAuthority:
+    """The newest root, its key, and the older roots that are still trusted."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+    previous: tuple[x509.Certificate, ...] = ()
+
+    @classmethod
+    def create(
+        cls,
+        common_name: str,
+        *,
+        validity: dt.timedelta = ROOT_VALIDITY,
+        now: dt.datetime | None = None,
+    ) -> CertificateAuthority:
+        """Make a new root named `common_name`, valid from five minutes ago."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(common_name)
+        builder = (
+            _builder(name, name, key.public_key(), validity, _now(now))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(sign_certificates=True), critical=True)
+        )
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, directory: Path) -> CertificateAuthority:
+        """Read `ca.crt` (newest root first) and `ca.key`; raises ConfigError naming the file."""
+        cert_file, key_file = directory / CA_CERT_FILE, directory / CA_KEY_FILE
+        try:
+            roots = x509.load_pem_x509_certificates(_read(cert_file))
+        except ValueError as error:
+            raise ConfigError(f"{cert_file} holds no PEM certificate: {error}") from error
+        try:
+            key = serialization.load_pem_private_key(_read(key_file), password=None)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{key_file} holds no unencrypted PEM private key: {error}") from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != roots[0].public_key():
+            raise ConfigError(f"{key_file} is not the EC key of the first certificate in {cert_file}")
+        return cls(roots[0], key, tuple(roots[1:]))
+
+    def save(self, directory: Path) -> None:
+        """Write `ca.crt` (the whole bundle) and `ca.key` (owner only), each atomically."""
+        directory.mkdir(parents=True, exist_ok=True)
+        write_private(directory / CA_KEY_FILE, _key_pem(self.key))
+        write_public(directory / CA_CERT_FILE, self.bundle_pem)
+
+    @property
+    def common_name(self) -> str:
+        """The CN of the newest root."""
+        return str(self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+    @property
+    def bundle_pem(self) -> bytes:
+        """What a client must trust: the newest root, then the older ones."""
+        roots = (self.certificate, *self.previous)
+        return b"".join(root.public_bytes(serialization.Encoding.PEM) for root in roots)
+
+    def renewal_due(self, now: dt.datetime | None = None) -> bool:
+        """True once leaves of full length would outlive the newest root, or a third of its life is left."""
+        end, start = self.certificate.not_valid_after_utc, self.certificate.not_valid_before_utc
+        return end - _now(now) < max((end - start) / 3, min(LEAF_VALIDITY, (end - start) / 2))
+
+    def rotate(self, now: dt.datetime | None = None) -> CertificateAuthority:
+        """A new root of the same name and length; the present ones stay trusted while they are valid."""
+        moment = _now(now)
+        length = self.certificate.not_valid_after_utc - self.certificate.not_valid_before_utc - BACKDATE
+        fresh = CertificateAuthority.create(self.common_name, validity=length, now=moment)
+        kept = [r for r in (self.certificate, *self.previous) if r.not_valid_after_utc > moment]
+        return replace(fresh, previous=tuple(kept))
+
+    def without_previous(self) -> CertificateAuthority:
+        """The end of an overlap: only the newest root is trusted."""
+        return replace(self, previous=())
+
+    def issued(self, certificate: x509.Certificate) -> bool:
+        """Whether the newest root signed `certificate`."""
+        try:
+            certificate.verify_directly_issued_by(self.certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
+
+    def issue_server(
+        self,
+        common_name: str,
+        *,
+        dns: Iterable[str] = (),
+        ips: Iterable[str | IPAddress] = (),
+        client_auth: bool = False,
+        validity: dt.timedelta = LEAF_VALIDITY,
+        now: dt.datetime | None = None,
+    ) -> IssuedCertificate:
+        """A serving certificate for the given names; raises ConfigError without any, or for a bad IP.
+
+        The API server verifies SERVICE.NAMESPACE.svc for aggregated servers and webhooks behind a Service,
+        so that name belongs into `dns`. `client_auth` adds the client usage (etcd peers need both).
+        """
+        names: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(dns)]
+        try:
+            names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in dict.fromkeys(ips)]
+        except ValueError as error:
+            raise ConfigError(f"certificate {common_name!r}: {error}") from error
+        if not names:
+            raise ConfigError(f"certificate {common_name!r} needs at least one DNS name or IP address")
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH]
+        if client_auth:
+            usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(_name(common_name), usages, names, validity, _now(now))
+
+    def issue_client(
+        self,
+        common_name: str,
+        *,
+        organizations: Sequence[str] = (),
+        validity: dt.timedelta = LEAF_VALIDITY,
+        now: dt.datetime | None = None,
+    ) -> IssuedCertificate:
+        """A client certificate; to Kubernetes `common_name` is the user, `organizations` are the groups."""
+        subject = _name(common_name, organizations)
+        return self._issue(subject, [ExtendedKeyUsageOID.CLIENT_AUTH], [], validity, _now(now))
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        usages: list[x509.ObjectIdentifier],
+        names: list[x509.GeneralName],
+        validity: dt.timedelta,
+        now: dt.datetime,
+    ) -> IssuedCertificate:
+        key = ec.generate_private_key(ec.SECP256R1())
+        # A leaf that outlives its root would be refused on a day nobody planned for.
+        validity = min(validity, self.certificate.not_valid_after_utc - now)
+        issuer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        builder = (
+            _builder(subject, self.certificate.subject, key.public_key(), validity, now)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(sign_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False
+            )
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(self.key, hashes.SHA256())
+        return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
+
+
+def _now(now: dt.datetime | None) -> dt.datetime:
+    return dt.datetime.now(dt.UTC) if now is None else now
+
+
+def _name(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    validity: dt.timedelta,
+    now: dt.datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATE)
+        .not_valid_after(now + validity)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
