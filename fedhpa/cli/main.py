@@ -1,9 +1,9 @@
 """The `fedhpa` command: one typer application, one module a command group.
 
-Exit codes: 0 done; 1 a finding (a command raises `typer.Exit(1)`); 2 wrong usage or unreadable input, as one
-line on stderr. Data goes to stdout, everything else to stderr. Each group is a module `fedhpa.cli.<noun>` with a
-`register(app)`; such a module imports what is slow to import (pydantic, aiohttp, kubernetes) inside its commands,
-because every start of the command pays for the imports of all of them.
+Exit codes: 0 done; 1 a finding (a command raises `typer.Exit(1)`); 2 wrong usage or unreadable input, as
+one line on stderr. Data goes to stdout, everything else to stderr. Each group is a module
+`fedhpa.cli.<noun>` with a `register(app)`; such a module imports what is slow to import (pydantic, aiohttp,
+kubernetes) inside its commands, because every start of the command pays for the imports of all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(  # noqa: ARG001 - the eager callback does the work
+    version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:

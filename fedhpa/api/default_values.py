@@ -1,0 +1,53 @@
+"""The values that admission writes and the controller falls back to: one place, so that both agree.
+
+Sources: Kubernetes HPA 1.36 (autoscaling/v2 defaults, kube-controller-manager flags) and Karmada v1.19
+(FederatedHPA mutation). Durations are in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class ScalingPolicyDefault(NamedTuple):
+    """One default HPAScalingPolicy."""
+
+    type: str
+    value: int
+    period_seconds: int
+
+
+MIN_REPLICAS: Final = 1
+
+# Empty or missing metrics become one Resource metric.
+METRIC_RESOURCE_NAME: Final = "cpu"
+METRIC_AVERAGE_UTILIZATION: Final = 80
+
+SELECT_POLICY: Final = "Max"
+SCALE_UP_STABILIZATION_SECONDS: Final = 0
+SCALE_UP_POLICIES: Final = (
+    ScalingPolicyDefault("Pods", 4, 15),
+    ScalingPolicyDefault("Percent", 100, 15),
+)
+# The scale-down window stays unset in the object; the controller's flag stands in for it.
+SCALE_DOWN_POLICIES: Final = (ScalingPolicyDefault("Percent", 100, 15),)
+
+# Fields of ours; admission never writes them.
+MODE: Final = "Centralized"
+PARTIAL_METRICS_POLICY: Final = "ScaleUpOnly"
+AGGREGATION: Final = "Sum"
+
+# The controller's flags (--horizontal-pod-autoscaler-*, --cluster-lost-timeout).
+SYNC_PERIOD_SECONDS: Final = 15.0
+TOLERANCE: Final = 0.1
+DOWNSCALE_STABILIZATION_SECONDS: Final = 300.0
+CPU_INITIALIZATION_PERIOD_SECONDS: Final = 300.0
+INITIAL_READINESS_DELAY_SECONDS: Final = 30.0
+CLUSTER_LOST_TIMEOUT_SECONDS: Final = 300.0
+
+# The scale-up limit where an object has no behavior: max(factor x current, minimum).
+SCALE_UP_LIMIT_FACTOR: Final = 2.0
+SCALE_UP_LIMIT_MINIMUM: Final = 4
+
+# The window of a pod metric whose adapter names none.
+POD_METRIC_WINDOW_SECONDS: Final = 60.0

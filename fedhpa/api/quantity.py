@@ -1,0 +1,213 @@
+"""Kubernetes quantities: "250m", "1.5Gi", "2e3".
+
+A quantity is held exactly, as a whole number of nano-units (finer digits are rounded away from zero when it
+is read, as the API machinery does). Source: Kubernetes 1.36, k8s.io/apimachinery resource.Quantity. One
+difference: where Go's int64 conversions overflow into 0 or wrapped numbers, ours saturate.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import StrEnum
+from typing import Final
+
+from fedhpa.api.errors import InvalidQuantity
+
+RawQuantity = str | int | float
+
+MAX_INT64: Final = 2**63 - 1
+_NANO: Final = 10**9
+_NANO_PER_MILLI: Final = 10**6
+# Past this a decimal exponent cannot change what an int64 saturates to, and 10**exponent would be a way to
+# make a process build numbers of a gigabyte.
+_EXPONENT_BOUND: Final = 400
+_MAX_LENGTH: Final = 1024
+
+_TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+# (milli-units per unit of the suffix, divisor) of the forms metrics and requests are written in.
+_FAST: Final = {
+    "n": (1, 1_000_000),
+    "u": (1, 1_000),
+    "m": (1, 1),
+    "k": (10**6, 1),
+    "M": (10**9, 1),
+    "G": (10**12, 1),
+}
+_FAST_BINARY: Final = {"K": 1000 << 10, "M": 1000 << 20, "G": 1000 << 30, "T": 1000 << 40}
+
+
+class Format(StrEnum):
+    """How a quantity is written; the values are the API machinery's names."""
+
+    DECIMAL_SI = "DecimalSI"
+    BINARY_SI = "BinarySI"
+    DECIMAL_EXPONENT = "DecimalExponent"
+
+
+class Quantity:
+    """An exact quantity: `nano` units of 10^-9, and the format it prints in. Immutable by convention."""
+
+    __slots__ = ("format", "nano")
+
+    def __init__(self, nano: int, format: Format = Format.DECIMAL_SI) -> None:
+        self.nano = nano
+        self.format = format
+
+    @classmethod
+    def parse(cls, value: RawQuantity) -> Quantity:
+        """Reads a quantity as JSON carries it. Raises InvalidQuantity."""
+        return _parse(_as_text(value))
+
+    @classmethod
+    def from_milli(cls, milli: int, format: Format = Format.DECIMAL_SI) -> Quantity:
+        """A quantity of thousandths."""
+        return cls(milli * _NANO_PER_MILLI, format)
+
+    @property
+    def milli(self) -> int:
+        """Thousandths, rounded away from zero, within int64."""
+        return _saturate(_divide_away(self.nano, _NANO_PER_MILLI))
+
+    @property
+    def units(self) -> int:
+        """Whole units, rounded away from zero, within int64."""
+        return _saturate(_divide_away(self.nano, _NANO))
+
+    def __float__(self) -> float:
+        return self.nano / _NANO
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.nano == other.nano
+
+    def __hash__(self) -> int:
+        return hash(self.nano)
+
+    def __repr__(self) -> str:
+        return f"Quantity({str(self)!r})"
+
+    def __str__(self) -> str:
+        """The canonical form: no fraction digits, the largest suffix that keeps a whole mantissa."""
+        if self.nano == 0:
+            return "0"
+        units, fraction = divmod(abs(self.nano), _NANO)
+        if self.format is Format.BINARY_SI and fraction == 0 and units >= 1024:
+            return _canonical_binary(self.nano // _NANO)
+        return _canonical_decimal(self.nano, self.format)
+
+
+def parse_milli(value: RawQuantity) -> int:
+    """Milli-units of a quantity, rounded away from zero and saturating at int64. Raises InvalidQuantity.
+
+    The forms that metrics servers and manifests use take a short path; the rest goes through `Quantity`.
+    """
+    if type(value) is str and value and value.isascii():
+        last = value[-1]
+        if last in _FAST:
+            digits = value[:-1]
+            if digits.isdigit():
+                factor, divisor = _FAST[last]
+                return min(-(-int(digits) * factor // divisor), MAX_INT64)
+        elif last == "i":
+            digits = value[:-2]
+            if digits.isdigit() and value[-2] in _FAST_BINARY:
+                return min(int(digits) * _FAST_BINARY[value[-2]], MAX_INT64)
+        elif value.isdigit() and len(value) < _MAX_LENGTH:
+            return min(int(value) * 1000, MAX_INT64)
+    return Quantity.parse(value).milli
+
+
+def parse_units(value: RawQuantity) -> int:
+    """Whole units of a quantity, rounded away from zero and saturating at int64. Raises InvalidQuantity."""
+    return Quantity.parse(value).units
+
+
+def format_milli(milli: int, *, binary: bool = False) -> str:
+    """The canonical string of a number of thousandths; `binary` for memory (Ki, Mi, ...)."""
+    return str(Quantity.from_milli(milli, Format.BINARY_SI if binary else Format.DECIMAL_SI))
+
+
+def _as_text(value: RawQuantity) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidQuantity(
+            f"{value!r} is not a quantity: write a number or a string such as '250m' or '1.5Gi'"
+        )
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidQuantity(f"{value!r} is not a finite quantity")
+        return repr(value)
+    # JSON strings are trimmed before they are read, as the API machinery does.
+    text = str(value).strip() if isinstance(value, str) else str(value)
+    if len(text) > _MAX_LENGTH:
+        raise InvalidQuantity(f"a quantity of {len(text)} characters is too long")
+    return text
+
+
+def _parse(text: str) -> Quantity:
+    match = _TEXT.fullmatch(text) if text else None
+    if match is None:
+        raise InvalidQuantity(
+            f"{text!r} is not a quantity: quantities must match the regular expression "
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
+    sign, whole, fraction, suffix = match.groups(default="")
+    factor, exponent, format_ = _interpret(text, suffix)
+    digits = int(whole + fraction or "0")
+    scale = exponent - len(fraction) + 9
+    amount = digits * factor
+    nano = amount * 10**scale if scale >= 0 else -(-amount // 10**-scale)
+    if format_ is Format.BINARY_SI:
+        nano = min(nano, MAX_INT64 * _NANO)
+        if 0 < nano < _NANO:
+            format_ = Format.DECIMAL_SI
+    return Quantity(-nano if sign == "-" else nano, format_)
+
+
+def _interpret(text: str, suffix: str) -> tuple[int, int, Format]:
+    """What a suffix stands for: a factor, a power of ten, and the format."""
+    if suffix in _DECIMAL:
+        return 1, _DECIMAL[suffix], Format.DECIMAL_SI
+    if suffix in _BINARY:
+        return 1024 ** _BINARY[suffix], 0, Format.BINARY_SI
+    if suffix[0] in "eE":
+        try:
+            exponent = int(suffix[1:])
+        except ValueError:
+            pass
+        else:
+            bounded = max(-_EXPONENT_BOUND, min(_EXPONENT_BOUND, exponent))
+            return 1, bounded, Format.DECIMAL_EXPONENT
+    raise InvalidQuantity(f"{text!r} is not a quantity: unable to parse quantity's suffix")
+
+
+def _canonical_binary(units: int) -> str:
+    power = 0
+    while units % 1024 == 0 and power < len(_BINARY_SUFFIX) - 1:
+        units //= 1024
+        power += 1
+    return f"{units}{_BINARY_SUFFIX[power]}"
+
+
+def _canonical_decimal(nano: int, format: Format) -> str:
+    exponent = -9
+    # There is no SI suffix above E; exponents have no such end.
+    limit = 10**6 if format is Format.DECIMAL_EXPONENT else 18
+    while nano % 1000 == 0 and exponent < limit:
+        nano //= 1000
+        exponent += 3
+    if format is Format.DECIMAL_EXPONENT:
+        return f"{nano}e{exponent}" if exponent else str(nano)
+    return f"{nano}{_DECIMAL_SUFFIX[exponent]}"
+
+
+def _divide_away(value: int, divisor: int) -> int:
+    return -(-value // divisor) if value >= 0 else value // divisor
+
+
+def _saturate(value: int) -> int:
+    return max(-MAX_INT64 - 1, min(MAX_INT64, value))

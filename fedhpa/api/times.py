@@ -1,0 +1,119 @@
+"""Times and durations as the API writes them, as plain numbers: POSIX seconds and seconds.
+
+Nothing here reads a clock. A float holds the microseconds of this century exactly enough to write them back
+as they were read; Kubernetes' own times are whole seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from fedhpa.api.errors import InvalidObject
+
+# Go's zero time, 0001-01-01T00:00:00Z. An absent metav1.Time is this value, "before everything", which is
+# not the same as an absent pointer (a pod that was never started).
+ZERO_TIME: Final = -62135596800.0
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+)
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_UNIT_SECONDS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+
+
+def parse_time(text: str | None) -> float | None:
+    """POSIX seconds of an RFC 3339 time, fractions included; None stays None. Raises InvalidObject."""
+    if text is None:
+        return None
+    # Everything but the form Kubernetes writes is looked at closely: fromisoformat takes more than RFC 3339.
+    plain = len(text) == 20 and text[19] == "Z" and text[10] == "T"
+    if not plain and not _TIME.fullmatch(text):
+        raise InvalidObject(f"{text!r} is not an RFC 3339 time such as '2026-03-11T13:23:17Z'")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidObject(f"{text!r} is not an RFC 3339 time: {error}") from error
+    if moment.tzinfo is None:
+        raise InvalidObject(f"{text!r} is not an RFC 3339 time: it has no zone")
+    return (moment - _EPOCH).total_seconds()
+
+
+def format_time(seconds: float) -> str:
+    """RFC 3339 in UTC, with as many digits of the fraction as there are (at most microseconds)."""
+    moment = _EPOCH + timedelta(seconds=max(seconds, ZERO_TIME))
+    # strftime("%Y") does not pad years before 1000, and Go's zero time is one.
+    text = moment.replace(tzinfo=None, microsecond=0).isoformat()
+    if moment.microsecond:
+        text += f".{moment.microsecond:06}".rstrip("0")
+    return text + "Z"
+
+
+def parse_duration(value: str | float) -> float:
+    """Seconds of a Go duration string ("1h30m", "15.5s", "0") or of a number. Raises InvalidObject."""
+    if isinstance(value, bool):
+        raise InvalidObject(f"{value!r} is not a duration: write '5m' or a number of seconds")
+    if isinstance(value, int | float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise InvalidObject(f"{value!r} is not a finite number of seconds")
+        return float(value)
+    sign = -1.0 if value.startswith("-") else 1.0
+    rest = value[1:] if value[:1] in ("-", "+") else value
+    if rest == "0":
+        return 0.0
+    seconds = 0.0
+    position = 0
+    while position < len(rest):
+        part = _DURATION_PART.match(rest, position)
+        if part is None:
+            break
+        seconds += float(part[1]) * _UNIT_SECONDS[part[2]]
+        position = part.end()
+    if not rest or position != len(rest):
+        raise InvalidObject(
+            f"{value!r} is not a duration: write a Go duration such as '5m', '1h30m' or '15.5s'"
+        )
+    return sign * seconds
+
+
+def format_duration(seconds: float) -> str:
+    """A Go duration string, as Go prints it: "5m0s", "1h0m0s", "1.5s", "250ms", "0s"."""
+    nanoseconds = round(abs(seconds) * 1e9)
+    sign = "-" if seconds < 0 and nanoseconds else ""
+    if nanoseconds < 1_000_000_000:
+        return sign + _below_a_second(nanoseconds)
+    minutes, rest = divmod(nanoseconds, 60_000_000_000)
+    text = _trimmed(rest, 9) + "s"
+    if minutes:
+        text = f"{minutes % 60}m{text}"
+    if minutes >= 60:
+        text = f"{minutes // 60}h{text}"
+    return sign + text
+
+
+def _below_a_second(nanoseconds: int) -> str:
+    if nanoseconds == 0:
+        return "0s"
+    if nanoseconds < 1_000:
+        return f"{nanoseconds}ns"
+    if nanoseconds < 1_000_000:
+        return _trimmed(nanoseconds, 3) + "µs"
+    return _trimmed(nanoseconds, 6) + "ms"
+
+
+def _trimmed(value: int, digits: int) -> str:
+    whole, fraction = divmod(value, 10**digits)
+    if not fraction:
+        return str(whole)
+    return f"{whole}." + f"{fraction:0{digits}}".rstrip("0")
