@@ -1,0 +1,1 @@
+"""What the processes serve with: flags, TLS, health, Prometheus metrics, authentication and access review."""

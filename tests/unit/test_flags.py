@@ -1,0 +1,264 @@
+"""Flags: four sources in order, and one line that names flag, value and what is expected."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Flag, address, choice, duration, number, split_address, strings
+from fedhpa.serving.flags import parse_flags, parse_or_exit
+
+MODE = choice("mode", "members", "The source.", choices=("members", "hub"), not_built=("prometheus",))
+RATE = number("rate", 1.5, "A rate.", minimum=0)
+NAMES = strings("names", ("a", "b"), "Names.")
+SIDE = address("side", ":9", "A side door.")
+PERIOD = duration("period", 15.0, "A period.", minimum=1)
+SECTIONS = {
+    "Own": (MODE, RATE, NAMES, SIDE, PERIOD),
+    "Serving": flag_sets.SERVING,
+    "Logging": flag_sets.LOGGING,
+    "Leader": flag_sets.LEADER_ELECTION,
+    "Unbuilt": flag_sets.UNBUILT,
+}
+
+
+def test_the_command_line_comes_before_environment_file_and_default(tmp_path: Path) -> None:
+    """Each source is overruled by the one before it."""
+    file = tmp_path / "config.yaml"
+    file.write_text("secure-port: 3\nrate: 3\nbind-address: 127.0.0.3\n")
+    environ = {"FEDHPA_SECURE_PORT": "2", "FEDHPA_RATE": "2"}
+
+    values = parse_flags(SECTIONS, ["--secure-port=1", f"--config={file}"], environ)
+
+    assert values[flag_sets.SECURE_PORT] == 1
+    assert values[RATE] == 2.0
+    assert values[flag_sets.BIND_ADDRESS] == "127.0.0.3"
+    assert values[PERIOD] == 15.0
+    assert values.given(RATE)
+    assert not values.given(PERIOD)
+
+
+def test_values_come_in_every_form() -> None:
+    """With and without an equals sign, bare booleans, repeated lists, the short form of --v."""
+    argv = [
+        "--period",
+        "1m30s",
+        "--leader-elect=false",
+        "--names=x,y",
+        "--names",
+        "z",
+        "-v=4",
+        "--enable-pprof=f",
+    ]
+
+    values = parse_flags(SECTIONS, argv, {})
+
+    assert values[PERIOD] == 90.0
+    assert values[flag_sets.LEADER_ELECT] is False
+    assert values[NAMES] == ("x", "y", "z")
+    assert values[flag_sets.VERBOSITY] == 4
+    assert parse_flags(SECTIONS, ["--leader-elect"], {})[flag_sets.LEADER_ELECT] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("1.2", ssl.TLSVersion.TLSv1_2),
+        ("VersionTLS12", ssl.TLSVersion.TLSv1_2),
+        ("1.3", ssl.TLSVersion.TLSv1_3),
+    ],
+)
+def test_tls_versions_have_two_spellings(text: str, version: ssl.TLSVersion) -> None:
+    """Karmada's webhook and Kubernetes' servers spell them differently."""
+    values = parse_flags(SECTIONS, [f"--tls-min-version={text}"], {})
+
+    assert values[flag_sets.TLS_MIN_VERSION] == version
+
+
+def test_foreign_variables_are_ignored() -> None:
+    """Kubernetes sets FEDHPA_..._SERVICE_HOST for a Service of that name."""
+    values = parse_flags(SECTIONS, [], {"FEDHPA_WEBHOOK_SERVICE_HOST": "10.0.0.1", "SECURE_PORT": "x"})
+
+    assert values[flag_sets.SECURE_PORT] == 8443
+
+
+PORT = "a valid port between 0 and 65535 inclusive"
+PERIODS = 'a duration such as "15s" or "5m", at least 1s'
+LISTEN = 'an address such as ":8080" or "127.0.0.1:8080", or 0'
+VERSIONS = "one of 1.0, 1.1, 1.2, 1.3, VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"
+
+
+def exits_with(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line a process prints before it exits 2."""
+    with pytest.raises(SystemExit) as stopped:
+        parse_or_exit("fedhpa-test", "", SECTIONS, argv, {})
+
+    printed = capsys.readouterr()
+    assert stopped.value.code == 2
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err.removesuffix("\n").removeprefix("fedhpa-test: ")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("--secure-port", "abc", PORT),
+        ("--secure-port", "70000", PORT),
+        ("--secure-port", "-1", PORT),
+        ("--secure-port", "", PORT),
+        ("--bind-address", "host", "an IP address such as 0.0.0.0 or ::"),
+        ("--rate", "-1", "a number, at least 0"),
+        ("--rate", "nan", "a number, at least 0"),
+        ("--leader-elect", "maybe", "true or false"),
+        ("--period", "soon", PERIODS),
+        ("--period", "10ms", PERIODS),
+        ("--period", "20", PERIODS),
+        ("--mode", "other", "one of members, hub"),
+        ("--side", "8080", LISTEN),
+        ("--side", "::1:80", LISTEN),
+        ("--v", "11", "a whole number from 0 to 10"),
+        ("--tls-min-version", "1.4", VERSIONS),
+    ],
+)
+def test_a_bad_value_is_one_line(
+    flag: str, value: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line names flag, value and what is expected, and the process exits 2."""
+    line = exits_with([f"{flag}={value}"], capsys)
+
+    assert line == f'{flag}="{value}": invalid value: expected {expected}'
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("--mode", "prometheus", "one of members, hub"),
+        ("--enable-pprof", "true", "false"),
+        ("--feature-gates", "A=true", '""'),
+    ],
+)
+def test_a_value_that_is_not_built_says_so(
+    flag: str, value: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a later version will do is refused, not ignored."""
+    line = exits_with([f"{flag}={value}"], capsys)
+
+    assert line == f'{flag}="{value}": invalid value: not built in this version: expected {expected}'
+
+
+@pytest.mark.parametrize(
+    ("argument", "line"),
+    [
+        ("--secure-port", f"--secure-port needs a value: expected {PORT}"),
+        ("--secureport=1", '--secureport="1": unknown flag: did you mean --secure-port?'),
+        ("-secure-port=1", '-secure-port="1": unknown flag: did you mean --secure-port?'),
+        ("--qqqq", "--qqqq: unknown flag: expected one that --help lists"),
+        ("--qqqq=1", '--qqqq="1": unknown flag: expected one that --help lists'),
+        ("serve", 'unexpected argument "serve": expected flags only'),
+        ("--secure-port=1\n2", f'--secure-port="1\\n2": invalid value: expected {PORT}'),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    argument: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unknown flags, missing values, positional arguments and line feeds."""
+    assert exits_with([argument], capsys) == line
+
+
+def test_a_bad_variable_is_named() -> None:
+    """Who set it in a manifest must find it."""
+    with pytest.raises(ConfigError) as refused:
+        parse_flags(SECTIONS, [], {"FEDHPA_RATE": "much"})
+
+    assert (
+        str(refused.value) == '--rate="much" (from FEDHPA_RATE): invalid value: expected a number, at least 0'
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("secureport: 1", 'key "secureport": unknown flag: did you mean --secure-port?'),
+        ("config: x", 'key "config": unknown flag: expected one that --help lists'),
+        ("[1]", "expected a mapping from flag names to values"),
+        ("a: [", "is not YAML"),
+        ("rate: [1, 2]", '--rate="[1, 2]" (from'),
+        ("leader-elect: 7", '--leader-elect="7" (from'),
+    ],
+)
+def test_a_bad_file_is_one_line(
+    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line names the file and the key."""
+    file = tmp_path / "config.yaml"
+    file.write_text(content)
+
+    with pytest.raises(SystemExit) as stopped:
+        parse_or_exit("fedhpa-test", "", SECTIONS, ["--config", str(file)], {})
+
+    printed = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert message in printed
+    assert str(file) in printed
+    assert printed.count("\n") == 1
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """Also when it comes from the environment."""
+    with pytest.raises(ConfigError, match=r"--config=.*nowhere.yaml: cannot be read: No such file"):
+        parse_flags(SECTIONS, [], {"FEDHPA_CONFIG": str(tmp_path / "nowhere.yaml")})
+
+
+def test_an_empty_file_is_no_flags(tmp_path: Path) -> None:
+    """A ConfigMap that is still empty is no error."""
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+
+    assert parse_flags(SECTIONS, [f"--config={tmp_path}/empty.yaml"], {})[RATE] == 1.5
+
+
+def test_lists_and_booleans_of_a_file(tmp_path: Path) -> None:
+    """YAML's own lists and booleans are understood."""
+    (tmp_path / "c.yaml").write_text("names: [x, y]\nleader-elect: no\nperiod: 20s\n")
+
+    values = parse_flags(SECTIONS, [f"--config={tmp_path}/c.yaml"], {})
+
+    assert values[NAMES] == ("x", "y")
+    assert values[flag_sets.LEADER_ELECT] is False
+    assert values[PERIOD] == 20.0
+
+
+@pytest.mark.parametrize("argument", ["--help", "-h"])
+def test_help_lists_every_flag(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each flag with its default; help wins over other flags' values."""
+    with pytest.raises(SystemExit) as stopped:
+        parse_or_exit("fedhpa-test", "Tests flags.", SECTIONS, [argument], {"FEDHPA_RATE": "bad"})
+
+    text = capsys.readouterr().out
+    flags: list[Flag[Any]] = [flag for section in SECTIONS.values() for flag in section]
+    assert stopped.value.code == 0
+    assert [flag.name for flag in flags if f"--{flag.name}" not in text] == []
+    assert "(default 1m0s)" in text
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version prints program and version, and exits 0."""
+    with pytest.raises(SystemExit) as stopped:
+        parse_or_exit("fedhpa-test", "", SECTIONS, ["--version"], {})
+
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("fedhpa-test 0.")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0", None), (":8080", ("", 8080)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:80", ("::1", 80))],
+)
+def test_listen_addresses(text: str, expected: tuple[str, int] | None) -> None:
+    """`0` is off, no host is every address, IPv6 has brackets."""
+    assert split_address(text) == expected
