@@ -1,0 +1,39 @@
+"""`python -m realplane build | stop [--all] | up [--members N]`."""
+
+import argparse
+import sys
+
+from realplane.assets import PlaneUnavailable, ensure_assets
+from realplane.runs import reap
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one sub-command; the exit code. Data on standard output, everything else on standard error."""
+    parser = argparse.ArgumentParser(prog="python -m realplane", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="build what is missing; the last line is the folder that holds all programs")
+    stop = commands.add_parser("stop", help="end what crashed runs left")
+    stop.add_argument("--all", action="store_true", help="also end runs whose owner still lives")
+    options = parser.parse_args(arguments)
+    if options.command == "build":
+        return build()
+    for name in reap(living_owners=options.all):
+        print(f"ended {name}")
+    return 0
+
+
+def build() -> int:
+    """Make sure that all programs are there, and say where."""
+    try:
+        folder = ensure_assets()
+    except PlaneUnavailable as error:
+        print(f"real-plane: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    print(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
