@@ -1,0 +1,51 @@
+"""Logs: structured events on stderr, as JSON lines or for people, the libraries' own logs among them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TextIO
+
+import structlog
+
+# From klog: 4 is "debug level verbosity".
+DEBUG_VERBOSITY = 4
+
+
+def configure_logs(form: str, verbosity: int, stream: TextIO | None = None) -> None:
+    """Set up structlog and logging; `form` is "json" or "text"."""
+    stream = sys.stderr if stream is None else stream
+    level = logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.format_exc_info,
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(
+            colors=stream.isatty() and "NO_COLOR" not in os.environ, timestamp_key="time"
+        )
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    # asyncio at debug names every selector; nobody asked for that with -v=4.
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

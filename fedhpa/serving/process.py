@@ -1,0 +1,101 @@
+"""The life of a process: logs, signals, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from fedhpa.api.errors import ConfigError, FedHPAError
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Values
+from fedhpa.serving.logs import configure_logs
+
+logger = structlog.get_logger(__name__)
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+class Signals:
+    """What the outside asks of a running process."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self._reloads: list[Callable[[], object]] = []
+
+    def on_reload(self, action: Callable[[], object]) -> None:
+        """Call `action` at every SIGHUP."""
+        self._reloads.append(action)
+
+    def reload(self) -> None:
+        """What SIGHUP does."""
+        logger.info("reloading")
+        for action in self._reloads:
+            action()
+
+
+def run_process(program: str, values: Values, main: Callable[[Signals], Awaitable[None]]) -> int:
+    """Run `main` until it returns; the exit code.
+
+    SIGTERM and SIGINT set `Signals.stop`, upon which `main` drains and returns; a second one of them
+    cancels it. 0: stopped as asked; 1: failed, one line says why; 2: a flag or the kubeconfig cannot be used.
+    """
+    configure_logs(values[flag_sets.LOGGING_FORMAT], values[flag_sets.VERBOSITY])
+    try:
+        return asyncio.run(_run(main))
+    except ConfigError as error:
+        return _failed(program, error, EXIT_USAGE)
+    except FedHPAError as error:
+        return _failed(program, error, EXIT_FAILED)
+    except BaseExceptionGroup as group:
+        reported = _first_reported(group)
+        if reported is None:
+            raise
+        return _failed(program, reported, EXIT_USAGE if isinstance(reported, ConfigError) else EXIT_FAILED)
+
+
+async def _run(main: Callable[[Signals], Awaitable[None]]) -> int:
+    signals = Signals()
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(main(signals))
+
+    def stop() -> None:
+        if signals.stop.is_set():
+            logger.warning("stopping at once")
+            task.cancel()
+        else:
+            logger.info("stopping")
+            signals.stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, signals.reload)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not signals.stop.is_set():
+            raise
+        return EXIT_FAILED
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+    return EXIT_DONE
+
+
+def _first_reported(group: BaseExceptionGroup[BaseException]) -> FedHPAError | None:
+    # A TaskGroup wraps what its tasks raise; a failure on purpose is reported like one outside of it.
+    _, unexpected = group.split(FedHPAError)
+    if unexpected is not None:
+        return None
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, FedHPAError) else None
+
+
+def _failed(program: str, error: FedHPAError, code: int) -> int:
+    sys.stderr.write(f"{program}: {' '.join(str(error).split())}\n")
+    return code

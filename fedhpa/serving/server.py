@@ -1,0 +1,166 @@
+"""The listeners of a process: one on TLS, and plain-HTTP side doors for health and Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from fedhpa.api.errors import FedHPAError
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Values, split_address
+from fedhpa.serving.health import Health
+from fedhpa.serving.tls import ServingTls
+
+logger = structlog.get_logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# Kubernetes' servers take headers of up to a megabyte in all; the front proxy sends a header per group.
+MAX_HEADER_LINE = 64 * 1024
+# Longer than the API server's client pool keeps idle connections (90 s): it, not we, should drop them.
+KEEPALIVE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A listener that is up: its address and the port the system gave it."""
+
+    host: str
+    port: int
+
+
+class TlsServer:
+    """An aiohttp application served over TLS, as an async context manager.
+
+    Entering binds (port 0: any free one, see `port`) and starts to watch the certificate files; leaving
+    stops to accept, lets requests in flight end within `grace` seconds, then cancels them.
+    """
+
+    def __init__(
+        self, application: web.Application, tls: ServingTls, *, host: str, port: int, grace: float = 60.0
+    ) -> None:
+        self._application = application
+        self._tls = tls
+        self._host = host
+        self._port = port
+        self._grace = grace
+        self._stack = AsyncExitStack()
+        self.port = 0
+
+    @classmethod
+    def of(cls, application: web.Application, tls: ServingTls, values: Values) -> TlsServer:
+        """The server that the serving flags describe."""
+        return cls(
+            application,
+            tls,
+            host=values[flag_sets.BIND_ADDRESS],
+            port=values[flag_sets.SECURE_PORT],
+            grace=values[flag_sets.SHUTDOWN_GRACE],
+        )
+
+    async def __aenter__(self) -> TlsServer:
+        async with AsyncExitStack() as stack:
+            bound = await stack.enter_async_context(
+                _listening(self._application, self._host, self._port, self._grace, self._tls)
+            )
+            await stack.enter_async_context(_running(self._tls.watch()))
+            self._stack = stack.pop_all()
+        self.port = bound.port
+        logger.info("serving", host=self._host, port=self.port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+
+@asynccontextmanager
+async def side_doors(
+    values: Values, health: Health, registry: CollectorRegistry
+) -> AsyncIterator[list[Bound]]:
+    """Serve what --metrics-bind-address and --health-probe-bind-address ask for; yields what is bound.
+
+    The same address given twice is one listener with all paths.
+    """
+    wanted: dict[str, list[web.RouteDef]] = {}
+    wanted.setdefault(values[flag_sets.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
+    wanted.setdefault(values[flag_sets.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
+    async with AsyncExitStack() as stack:
+        bound = []
+        for text, routes in wanted.items():
+            address = split_address(text)
+            if address is None:
+                continue
+            application = web.Application()
+            application.add_routes(routes)
+            bound.append(await stack.enter_async_context(_listening(application, *address, 1.0, None)))
+        yield bound
+
+
+def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
+    """GET /metrics in Prometheus' text format."""
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return web.get("/metrics", metrics)
+
+
+@web.middleware
+async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """One debug line a request; the query is left out, as are bodies and headers."""
+    started = time.perf_counter()
+    status = 500
+    try:
+        response = await handler(request)
+        status = response.status
+        return response
+    except web.HTTPException as error:
+        status = error.status
+        raise
+    finally:
+        milliseconds = round((time.perf_counter() - started) * 1000, 3)
+        logger.debug("request", method=request.method, path=request.path, status=status, ms=milliseconds)
+
+
+@asynccontextmanager
+async def _listening(
+    application: web.Application, host: str, port: int, grace: float, tls: ServingTls | None
+) -> AsyncIterator[Bound]:
+    runner = web.AppRunner(
+        application,
+        handle_signals=False,
+        access_log=None,
+        keepalive_timeout=KEEPALIVE_SECONDS,
+        shutdown_timeout=grace,
+        max_line_size=MAX_HEADER_LINE,
+        max_field_size=MAX_HEADER_LINE,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(
+            runner, host or None, port, ssl_context=None if tls is None else tls.listening_context
+        )
+        try:
+            await site.start()
+        except OSError as error:
+            raise FedHPAError(f"cannot listen on {host or '*'}:{port}: {error.strerror}") from error
+        yield Bound(host, runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        try:
+            yield
+        finally:
+            task.cancel()

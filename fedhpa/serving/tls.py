@@ -1,0 +1,163 @@
+"""The serving side of TLS: immutable contexts, swapped whole when files or CAs change.
+
+A listening socket keeps the context it was started with, and OpenSSL can add a CA to a context but not drop
+one. So the listening context only answers the ClientHello: its SNI callback hands the connection to the
+context of the moment, and a rotation is one assignment. Connections that are open stay as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from fedhpa.api.errors import ConfigError, FedHPAError
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Values
+
+logger = structlog.get_logger(__name__)
+
+# Soon enough after a rotation, and it costs two stats.
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Where the serving certificate (PEM, with its chain) and its private key are."""
+
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def of(cls, values: Values) -> TlsFiles:
+        """The files that the serving flags name; raises ConfigError for half a pair."""
+        certificate, key = values[flag_sets.TLS_CERT_FILE], values[flag_sets.TLS_PRIVATE_KEY_FILE]
+        if bool(certificate) != bool(key):
+            given, missing = (
+                (flag_sets.TLS_CERT_FILE, flag_sets.TLS_PRIVATE_KEY_FILE)
+                if certificate
+                else (flag_sets.TLS_PRIVATE_KEY_FILE, flag_sets.TLS_CERT_FILE)
+            )
+            raise ConfigError(f'--{given.name}="{values[given]}": expected --{missing.name} with it')
+        if certificate:
+            return cls(Path(certificate), Path(key))
+        folder = Path(values[flag_sets.CERT_DIR])
+        return cls(
+            folder / values[flag_sets.TLS_CERT_FILE_NAME],
+            folder / values[flag_sets.TLS_PRIVATE_KEY_FILE_NAME],
+        )
+
+
+class ServingTls:
+    """The TLS identity of one server: loaded at once, reloaded by `reload` or `watch`.
+
+    With `request_client_certificates` clients are asked for a certificate, and one that no CA given to
+    `trust_clients` signed ends the handshake; clients without one are served.
+    """
+
+    def __init__(
+        self,
+        files: TlsFiles,
+        *,
+        minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+        request_client_certificates: bool = False,
+    ) -> None:
+        """Load the files; raises FedHPAError naming the one that is missing or bad."""
+        self._files = files
+        self._minimum_version = minimum_version
+        self._request_clients = request_client_certificates
+        self._client_cas = b""
+        self._seen = self._stats()
+        self._tried = self._digest()
+        self._current = self._build(self._client_cas)
+        self.listening_context = self._build(b"")
+        self.listening_context.sni_callback = self._select
+
+    def trust_clients(self, ca_pem: bytes) -> None:
+        """From now on accept client certificates of exactly these CAs; raises FedHPAError for bad ones."""
+        if ca_pem != self._client_cas:
+            self._current = self._build(ca_pem)
+            self._client_cas = ca_pem
+
+    def reload(self) -> bool:
+        """Load the files again; True when they were usable. Unusable ones leave the old pair in service."""
+        self._seen = self._stats()
+        try:
+            digest = self._digest()
+        except FedHPAError as error:
+            return self._kept(b"", error)
+        try:
+            self._current = self._build(self._client_cas)
+        except FedHPAError as error:
+            return self._kept(digest, error)
+        if digest != self._tried:
+            logger.info("serving certificate loaded", file=str(self._files.certificate))
+        self._tried = digest
+        return True
+
+    async def watch(self, interval: float = POLL_SECONDS) -> None:
+        """Reload whenever a file changes, until cancelled."""
+        while True:
+            await asyncio.sleep(interval)
+            if self._stats() != self._seen:
+                self.reload()
+
+    def _kept(self, digest: bytes, error: FedHPAError) -> bool:
+        # Once per content: a broken file that stays must not fill the log every second.
+        if digest != self._tried:
+            logger.error("serving certificate not loaded, keeping the old one", error=str(error))
+        self._tried = digest
+        return False
+
+    def _select(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+    def _build(self, client_cas: bytes) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with warnings.catch_warnings():
+            # 1.0 and 1.1 are deprecated, and somebody asked for them by flag.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version = self._minimum_version
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            context.load_cert_chain(self._files.certificate, self._files.key)
+        except (ssl.SSLError, OSError) as error:
+            files = f"{self._files.certificate} with {self._files.key}"
+            raise FedHPAError(f"cannot use the serving certificate {files}: {error}") from error
+        if self._request_clients:
+            context.verify_mode = ssl.CERT_OPTIONAL
+            # A resumed session would carry a peer that a rotated CA no longer vouches for.
+            context.num_tickets = 0
+            context.options |= ssl.OP_NO_TICKET
+        if client_cas:
+            try:
+                context.load_verify_locations(cadata=client_cas.decode())
+            except (ssl.SSLError, ValueError) as error:
+                raise FedHPAError(f"cannot use the client CA bundle: {error}") from error
+        return context
+
+    def _stats(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_stat(path) for path in (self._files.certificate, self._files.key))
+
+    def _digest(self) -> bytes:
+        digest = hashlib.sha256()
+        for path in (self._files.certificate, self._files.key):
+            try:
+                digest.update(path.read_bytes())
+            except OSError as error:
+                raise FedHPAError(f"cannot read {path}: {error.strerror}") from error
+        return digest.digest()
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    # A mounted Secret is swapped by a symbolic link: the inode behind the name changes.
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
