@@ -13,6 +13,7 @@ import sys
 import typer
 
 from fedhpa.api.errors import FedHPAError
+from fedhpa.cli import crds
 
 app = typer.Typer(
     name="fedhpa",
@@ -38,6 +39,10 @@ def _root(
     ),
 ) -> None:
     """Federated autoscaling for Kubernetes."""
+
+
+for group in (crds,):
+    group.register(app)
 
 
 def run(arguments: list[str]) -> int:

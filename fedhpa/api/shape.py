@@ -1,0 +1,88 @@
+"""The shape of a model, read off its annotations: what CRD, type messages and bounds have in common."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Union
+
+from fedhpa.api.model import ApiModel, Checked, Crd, Kind
+
+Form = Literal["scalar", "list", "map", "object", "any"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The type of a value.
+
+    `go` is what messages call it, `schema` the type's own keywords (of a scalar), `crd` the keywords added to
+    it and `checked` those of them that admission enforces. `item` is the element of a list or the value of a
+    map, `model` the class of an object.
+    """
+
+    form: Form
+    go: str
+    schema: Mapping[str, Any]
+    crd: Mapping[str, Any]
+    checked: Mapping[str, Any]
+    item: Shape | None = None
+    model: type[ApiModel] | None = None
+
+
+@dataclass(frozen=True)
+class Property:
+    """One field of a model: its attribute, its name on the wire, what people read about it, its type."""
+
+    attribute: str
+    name: str
+    description: str
+    shape: Shape
+
+
+@cache
+def properties(model: type[ApiModel]) -> Mapping[str, Property]:
+    """The fields of a model by their name on the wire."""
+    hints = typing.get_type_hints(model, include_extras=True)
+    found = {}
+    for attribute, info in model.model_fields.items():
+        name = info.alias or attribute
+        found[name] = Property(attribute, name, info.description or "", _shape(hints[attribute]))
+    return found
+
+
+def _shape(annotation: Any) -> Shape:
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _annotated(*typing.get_args(annotation))
+    if origin in (Union, types.UnionType):
+        parts = [part for part in typing.get_args(annotation) if part is not type(None)]
+        if len(parts) == 1:
+            return _shape(parts[0])
+    if origin is tuple:
+        item = _shape(typing.get_args(annotation)[0])
+        return Shape("list", f"[]{item.go}", {}, {}, {}, item=item)
+    if origin is dict:
+        item = _shape(typing.get_args(annotation)[1])
+        return Shape("map", f"map[string]{item.go}", {}, {}, {}, item=item)
+    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
+        return Shape("object", f"{annotation.go_package}.{annotation.__name__}", {}, {}, {}, model=annotation)
+    return Shape("any", "interface {}", {}, {}, {})
+
+
+def _annotated(inner: Any, *markers: Any) -> Shape:
+    base = _shape(inner)
+    crd, checked = dict(base.crd), dict(base.checked)
+    kind: Kind | None = None
+    for marker in markers:
+        if isinstance(marker, Kind):
+            kind = marker
+        if isinstance(marker, Crd):
+            crd.update(marker.keywords)
+        if isinstance(marker, Checked):
+            checked.update(marker.keywords)
+    if kind is not None and base.form in ("any", "scalar"):
+        return Shape("scalar", kind.go, kind.schema, crd, checked)
+    return Shape(base.form, base.go, base.schema, crd, checked, base.item, base.model)

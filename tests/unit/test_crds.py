@@ -1,0 +1,152 @@
+"""The CRDs: what they say, and that the chart's copies are what the models say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedhpa.api import crd
+from fedhpa.api.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, Definition
+
+CHART = Path(__file__).parents[2] / "charts" / "fedhpa"
+ALL = (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER)
+
+
+def schema_of(definition: Definition) -> dict[str, Any]:
+    version = crd.custom_resource_definition(definition)["spec"]["versions"][0]
+    return dict(version["schema"]["openAPIV3Schema"])
+
+
+def at(definition: Definition, path: str) -> dict[str, Any]:
+    schema: dict[str, Any] = schema_of(definition)
+    for part in path.split("."):
+        schema = schema["items"] if part == "[]" else schema["properties"][part]
+    return schema
+
+
+def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from walk(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from walk(schema[key], f"{path}[{key}]")
+
+
+@pytest.mark.parametrize(
+    ("path", "definitions"),
+    [
+        ("crds/autoscaling.karmada.io.yaml", (FEDERATED_HPA, CRON_FEDERATED_HPA)),
+        ("crds-optional/cluster.karmada.io.yaml", (CLUSTER,)),
+    ],
+)
+def test_the_charts_copy_is_up_to_date(path: str, definitions: tuple[Definition, ...]) -> None:
+    """The CRDs in the chart are what the models give; `make crds` writes them."""
+    assert crd.render(definitions) == (CHART / path).read_text()
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.plural)
+def test_yaml_reads_back_as_what_was_rendered(definition: Definition) -> None:
+    """The YAML stream holds the definitions themselves, without anchors."""
+    text = crd.render((definition,))
+
+    assert list(yaml.safe_load_all(text)) == [crd.custom_resource_definition(definition)]
+    assert "&id" not in text
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.plural)
+def test_every_list_and_map_is_bounded(definition: Definition) -> None:
+    """Each list of the schema has maxItems, each map maxProperties."""
+    for path, schema in walk(schema_of(definition)):
+        if schema.get("type") == "array":
+            assert "maxItems" in schema, path
+        if schema.get("type") == "object" and "additionalProperties" in schema:
+            assert "maxProperties" in schema, path
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.plural)
+def test_the_schema_is_structural(definition: Definition) -> None:
+    """Every node has a type, or is int-or-string, or keeps what it does not know."""
+    for path, schema in walk(schema_of(definition)):
+        typed = "type" in schema or schema.get("x-kubernetes-int-or-string")
+        assert typed or schema.get("x-kubernetes-preserve-unknown-fields"), path
+
+
+def test_static_defaults_are_in_the_schema_but_for_min_replicas() -> None:
+    """The cpu metric and both directions are defaulted; minReplicas and the scale-down window are not."""
+    spec = at(FEDERATED_HPA, "spec")["properties"]
+    behavior = spec["behavior"]["properties"]
+
+    assert spec["metrics"]["default"] == [
+        {
+            "type": "Resource",
+            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        }
+    ]
+    assert "default" not in spec["minReplicas"]
+    assert "default" not in spec["behavior"]
+    assert {} == behavior["scaleUp"]["default"] == behavior["scaleDown"]["default"]
+    assert behavior["scaleUp"]["properties"]["stabilizationWindowSeconds"]["default"] == 0
+    assert "default" not in behavior["scaleDown"]["properties"]["stabilizationWindowSeconds"]
+    assert behavior["scaleDown"]["properties"]["policies"]["default"] == [
+        {"type": "Percent", "value": 100, "periodSeconds": 15}
+    ]
+
+
+def test_no_field_of_ours_has_a_default() -> None:
+    """Stored Karmada objects gain none of our fields at their next write."""
+    defaulted = {path for path, schema in walk(at(FEDERATED_HPA, "spec")) if "default" in schema}
+
+    assert {path.split(".")[1] for path in defaulted} == {"metrics", "behavior"}
+    assert {path for path, schema in walk(at(CRON_FEDERATED_HPA, "spec")) if "default" in schema} == {
+        ".rules[items].suspend",
+        ".rules[items].successfulHistoryLimit",
+        ".rules[items].failedHistoryLimit",
+    }
+
+
+def test_required_fields_are_karmadas_but_for_max_replicas() -> None:
+    """maxReplicas may stand under its other name, so CEL asks for one of the two."""
+    assert schema_of(FEDERATED_HPA)["required"] == ["spec"]
+    assert at(FEDERATED_HPA, "spec")["required"] == ["scaleTargetRef"]
+    assert at(FEDERATED_HPA, "spec.scaleTargetRef")["required"] == ["kind", "name"]
+    assert at(CRON_FEDERATED_HPA, "spec")["required"] == ["rules", "scaleTargetRef"]
+    assert at(CRON_FEDERATED_HPA, "spec.rules.[]")["required"] == ["name", "schedule"]
+    rules = [rule["rule"] for rule in at(FEDERATED_HPA, "spec")["x-kubernetes-validations"]]
+    assert "has(self.maxReplicas) || has(self.federatedMaxReplicas)" in rules
+
+
+def test_names_columns_and_subresources_are_karmadas() -> None:
+    """Clients find the kinds under the names, short names and columns they know."""
+    spec = crd.custom_resource_definition(FEDERATED_HPA)["spec"]
+    version = spec["versions"][0]
+
+    assert spec["names"] == {
+        "kind": "FederatedHPA",
+        "listKind": "FederatedHPAList",
+        "plural": "federatedhpas",
+        "singular": "federatedhpa",
+        "shortNames": ["fhpa"],
+        "categories": ["karmada-io"],
+    }
+    assert [column["name"] for column in version["additionalPrinterColumns"]] == [
+        "REFERENCE-KIND",
+        "REFERENCE-NAME",
+        "MINPODS",
+        "MAXPODS",
+        "REPLICAS",
+        "AGE",
+    ]
+    assert version["subresources"] == {"status": {}}
+
+
+def test_list_sizes_are_those_of_the_contract() -> None:
+    """64 metrics, 1,000 rules, 1,000 clusters."""
+    assert at(FEDERATED_HPA, "spec.metrics")["maxItems"] == 64
+    assert at(CRON_FEDERATED_HPA, "spec.rules")["maxItems"] == 1000
+    assert at(FEDERATED_HPA, "status.clusters")["maxItems"] == 1000
+    assert at(FEDERATED_HPA, "spec.clusterAffinity.clusterNames")["maxItems"] == 1000
