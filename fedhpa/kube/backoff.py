@@ -1,0 +1,47 @@
+"""Waiting longer after each failure, never in step with others."""
+
+from __future__ import annotations
+
+import random
+
+
+class Backoff:
+    """Delays that double from `first` to `most` seconds, each shortened at random by up to half.
+
+    The random half keeps a thousand clients of a server that came back from returning in the same instant.
+    """
+
+    def __init__(self, first: float, most: float, *, rng: random.Random | None = None) -> None:
+        self._first = first
+        self._most = most
+        self._rng = rng or random.Random()
+        self._next = first
+
+    def next(self) -> float:
+        """The seconds to wait now; the following delay will be twice as long."""
+        delay = self._next
+        self._next = min(self._next * 2, self._most)
+        return delay * (0.5 + self._rng.random() / 2)
+
+    def reset(self) -> None:
+        """Begin again with the first delay, after a success."""
+        self._next = self._first
+
+
+class RateLimit:
+    """A token bucket: `qps` a second on average, `burst` at once. qps 0 switches it off."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._interval = 1.0 / qps if qps > 0 else 0.0
+        self._slack = self._interval * max(burst - 1, 0)
+        self._due = float("-inf")
+
+    def wait_seconds(self, now: float) -> float:
+        """Take the next place in the queue; how long to wait for it, in seconds.
+
+        The place stays taken when the caller gives up: a little too slow rather than a burst.
+        """
+        if not self._interval:
+            return 0.0
+        self._due = max(self._due + self._interval, now - self._slack)
+        return max(self._due - now, 0.0)

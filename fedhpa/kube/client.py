@@ -1,0 +1,311 @@
+"""One API server: requests with a deadline, bounded bytes back, errors as `ApiError`.
+
+Compression is off unless the configuration asks for it: near a server packing a list costs both sides
+more time than the wire saves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from fedhpa.api.errors import ApiError
+from fedhpa.api.wire import ObjectList
+from fedhpa.kube.backoff import RateLimit
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.responses import (
+    GONE,
+    MULTIPLE_CHOICES,
+    UNAUTHORIZED,
+    Listing,
+    Response,
+    retry_after,
+    status_error,
+)
+from fedhpa.kube.transport import (
+    MAX_BODY,
+    TIMEOUT,
+    Params,
+    Pool,
+    read_body,
+    read_lines,
+)
+
+T = TypeVar("T")
+
+# An API server gives a request 60 s; what has not answered a small request by then will not.
+DEFAULT_DEADLINE = 10.0
+# Pages of this many items: a page of fat pods is some 5 MB and decodes in about 15 ms.
+PAGE_SIZE = 500
+LIST_IDLE_SECONDS = 3.0
+LIST_TOTAL_SECONDS = 300.0
+# How often an expired continue token restarts a list before it is asked for in one piece.
+LIST_RESTARTS = 2
+# client-go repeats an answer with Retry-After at most ten times.
+MAX_RETRIES = 10
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class Reading:
+    """How long and how much of an answer is read.
+
+    Without `idle` the timer stands; with it each byte moves it `idle` seconds on, within a total.
+    """
+
+    def __init__(self, limit: int, timer: asyncio.Timeout, idle: float | None) -> None:
+        self.limit = limit
+        self._timer = timer
+        self._idle = idle
+        self._loop = asyncio.get_running_loop()
+        self._latest = self._loop.time() + LIST_TOTAL_SECONDS
+
+    def progress(self) -> None:
+        """A chunk arrived."""
+        if self._idle is not None:
+            self._timer.reschedule(min(self._loop.time() + self._idle, self._latest))
+
+    def ends_before(self, delay: float) -> bool:
+        """Whether the deadline passes within `delay` seconds: then waiting that long is no use."""
+        when = self._timer.when()
+        return when is not None and self._loop.time() + delay >= when
+
+
+class ApiClient:
+    """Requests to one API server over one pool of connections.
+
+    `deadline` everywhere is seconds over the whole call, waiting for the client-side limit and for
+    Retry-After included; None means the client's default. Everything raises ApiError (Conflict for
+    409); `status` 0 means that no usable answer came (`fedhpa.kube.transport` has the reasons).
+    """
+
+    def __init__(self, config: ApiConfig, *, deadline: float = DEFAULT_DEADLINE) -> None:
+        self._config = config
+        self._pool: Pool | None = None
+        self._limit = RateLimit(config.qps, config.burst)
+        self._deadline = deadline
+        self._generation = 0
+
+    @property
+    def config(self) -> ApiConfig:
+        """What the client works with now."""
+        return self._config
+
+    @property
+    def generation(self) -> int:
+        """Counts `use`: what was learned under another generation may be of another server."""
+        return self._generation
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def use(self, config: ApiConfig) -> None:
+        """Go on with another configuration: new requests use it at once, watches end, others finish."""
+        old, self._pool = self._pool, None
+        self._config = config
+        self._limit = RateLimit(config.qps, config.burst)
+        self._generation += 1
+        if old is not None:
+            await old.retire()
+
+    async def close(self) -> None:
+        """Close all connections; a later request opens new ones."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params = None,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        deadline: float | None = None,
+        idle: bool = False,
+        limit: int = MAX_BODY,
+    ) -> Response:
+        """One call. `path` is percent-encoded (`fedhpa.kube.paths`); statuses from 300 on raise.
+
+        With `idle` the deadline counts from the last byte received (at most five minutes in all).
+        """
+        seconds = self._deadline if deadline is None else deadline
+        sent = dict(headers or {})
+        if body is not None:
+            sent["Content-Type"] = content_type or JSON
+        try:
+            async with asyncio.timeout(seconds) as timer:
+                reading = Reading(limit, timer, seconds if idle else None)
+                return await self._attempts(method, path, params, body, sent, reading)
+        except TimeoutError as error:
+            raise self._silent(method, path, seconds) from error
+
+    async def watch(
+        self, path: str, *, params: Params = None, deadline: float | None = None, idle: float
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a watch; first an empty one, once the server accepted it within the deadline.
+
+        ApiError with reason Timeout after `idle` seconds without a byte. Use with `contextlib.aclosing`.
+        """
+        seconds = self._deadline if deadline is None else deadline
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(seconds):
+                    response = await self._open_watch(stack, path, params)
+            except TimeoutError as error:
+                raise self._silent("GET", path, seconds) from error
+            yield b""
+            lines = await stack.enter_async_context(aclosing(read_lines(response, idle)))
+            try:
+                async for line in lines:
+                    yield line
+            except TimeoutError as error:
+                raise self._silent("GET", path, idle) from error
+
+    async def get(
+        self, path: str, kind: type[T], *, params: Params = None, deadline: float | None = None
+    ) -> T:
+        """One object, decoded."""
+        return (await self.request("GET", path, params=params, deadline=deadline)).decode(kind)
+
+    async def get_json(
+        self, path: str, *, params: Params = None, deadline: float | None = None
+    ) -> dict[str, Any]:
+        """One object as decoded JSON."""
+        return (await self.request("GET", path, params=params, deadline=deadline)).json()
+
+    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+        """Create; `body` is anything msgspec encodes."""
+        return await self._write("POST", path, body, JSON, deadline)
+
+    async def put(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+        """Replace; with a resourceVersion in the body a newer one on the server raises Conflict."""
+        return await self._write("PUT", path, body, JSON, deadline)
+
+    async def patch(
+        self, path: str, body: Any, *, content_type: str = MERGE_PATCH, deadline: float | None = None
+    ) -> Response:
+        """Patch, by default a merge patch."""
+        return await self._write("PATCH", path, body, content_type, deadline)
+
+    async def delete(self, path: str, *, deadline: float | None = None) -> Response:
+        """Delete; an object already gone raises ApiError with status 404."""
+        return await self.request("DELETE", path, deadline=deadline)
+
+    async def _write(
+        self, method: str, path: str, body: Any, content_type: str, deadline: float | None
+    ) -> Response:
+        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        return await self.request(method, path, body=raw, content_type=content_type, deadline=deadline)
+
+    async def list(
+        self,
+        path: str,
+        item: type[T],
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        idle: float = LIST_IDLE_SECONDS,
+    ) -> Listing[T]:
+        """All items of a collection, page by page, each decoded as `item`.
+
+        Dead after `idle` seconds without a byte, however long the whole takes. A continue token that
+        expires meanwhile (410) starts the list again; the last try asks for everything in one piece.
+        """
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        for restart in range(LIST_RESTARTS + 1):
+            size = page_size if restart < LIST_RESTARTS else 0
+            try:
+                return await self._all_pages(path, item, selectors, size, idle)
+            except ApiError as error:
+                if error.status != GONE or restart == LIST_RESTARTS:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _all_pages(
+        self, path: str, item: type[T], selectors: dict[str, str], page_size: int, idle: float
+    ) -> Listing[T]:
+        page_type: type[ObjectList[T]] = ObjectList[item]  # type: ignore[valid-type]  # a type made at run time
+        params: dict[str, str | int] = {**selectors, "limit": page_size or ""}
+        items: builtins.list[T] = []
+        while True:
+            response = await self.request("GET", path, params=params, deadline=idle, idle=True)
+            page = response.decode(page_type)
+            items.extend(page.items or ())
+            if not page.metadata.continue_:
+                return Listing(items, page.metadata.resourceVersion)
+            params["continue"] = page.metadata.continue_
+
+    def _current(self) -> Pool:
+        if self._pool is None:
+            self._pool = Pool(self._config)
+        return self._pool
+
+    async def _open_watch(self, stack: AsyncExitStack, path: str, params: Params) -> aiohttp.ClientResponse:
+        headers = await self._authorized({})
+        response = await stack.enter_async_context(
+            self._current().exchange("GET", path, params=params, headers=headers, stream=True)
+        )
+        if response.status >= MULTIPLE_CHOICES:
+            body = await read_body(response, MAX_BODY)
+            if response.status == UNAUTHORIZED:
+                await self._config.credentials.renew()  # the next attempt has the newer token
+            raise status_error("GET", path, response.status, body)
+        return response
+
+    async def _attempts(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        body: bytes | None,
+        headers: dict[str, str],
+        reading: Reading,
+    ) -> Response:
+        renewed = False
+        for attempt in range(MAX_RETRIES + 1):
+            await self._wait_turn()
+            sent = await self._authorized(headers)
+            async with self._current().exchange(
+                method, path, params=params, body=body, headers=sent
+            ) as answer:
+                content = await read_body(answer, reading.limit, reading.progress)
+            if answer.status < MULTIPLE_CHOICES:
+                return Response(answer.status, answer.headers, content)
+            if answer.status == UNAUTHORIZED and not renewed and await self._config.credentials.renew():
+                renewed = True
+                continue
+            delay = retry_after(answer.status, answer.headers)
+            if delay is None or attempt == MAX_RETRIES or reading.ends_before(delay):
+                raise status_error(method, path, answer.status, content)
+            await asyncio.sleep(delay)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _authorized(self, headers: dict[str, str]) -> dict[str, str]:
+        value = await self._config.credentials.authorization()
+        return headers if value is None else {**headers, "Authorization": value}
+
+    async def _wait_turn(self) -> None:
+        delay = self._limit.wait_seconds(asyncio.get_running_loop().time())
+        if delay:
+            await asyncio.sleep(delay)
+
+    def _silent(self, method: str, path: str, seconds: float) -> ApiError:
+        return ApiError(
+            f"{self._config.name}: {method} {path}: no answer within {seconds:g} s", status=0, reason=TIMEOUT
+        )

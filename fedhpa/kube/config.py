@@ -1,0 +1,207 @@
+"""Where an API server is and how to prove who we are: from a kubeconfig or from the pod's own account.
+
+Reading kubeconfigs (merging files, contexts, exec plugins, identity providers) is the `kubernetes`
+package's work. It is imported inside the functions that need it: 0.5 s and 22 MB that a process without
+a hub, such as the webhook, does not pay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.kube.credentials import (
+    Credentials,
+    FileToken,
+    NoCredentials,
+    PluginCredentials,
+    StaticCredentials,
+)
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PROXY_SCHEMES = ("http", "https")
+
+
+@dataclass(frozen=True)
+class ApiConfig:
+    """One API server as one identity sees it. Immutable: a rotation makes a new one (`ApiClient.use`).
+
+    `server` is the base URL without a trailing slash; `ssl` is None for plain http; `files` are the files
+    that the TLS part was read from; `qps` 0 means no client-side limit; `compression` asks for gzip.
+    """
+
+    server: str
+    ssl: ssl.SSLContext | None = None
+    credentials: Credentials = field(default_factory=NoCredentials)
+    proxy: str | None = None
+    proxy_headers: tuple[tuple[str, str], ...] = ()
+    server_hostname: str | None = None
+    namespace: str = "default"
+    name: str = "hub"
+    compression: bool = False
+    qps: float = 0.0
+    burst: int = 0
+    files: tuple[Path, ...] = ()
+
+
+async def load_config(kubeconfig: str | None, context: str | None = None) -> ApiConfig:
+    """The API server of a kubeconfig's context, of $KUBECONFIG, of the pod we run in, or of ~/.kube/config.
+
+    The first of these that is there is used; `context` overrides the kubeconfig's current one.
+    ConfigError names the file and the remedy.
+    """
+    source = kubeconfig or os.environ.get("KUBECONFIG")
+    if source:
+        return await _from_kubeconfig(source, context)
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return _in_cluster()
+    home = Path.home() / ".kube" / "config"
+    if home.is_file():
+        return await _from_kubeconfig(str(home), context)
+    raise ConfigError(
+        f"no Kubernetes API configured: give --kubeconfig, set KUBECONFIG, create {home}, or run in a pod"
+    )
+
+
+def tls_context(
+    *,
+    ca_file: str | None = None,
+    ca_data: str | None = None,
+    cert_file: str | None = None,
+    key_file: str | None = None,
+    verify: bool = True,
+) -> ssl.SSLContext:
+    """An immutable-by-convention client context. OSError or ValueError if a certificate or key is unusable.
+
+    With a CA only that CA is trusted, without one the system's are (as client-go does).
+    """
+    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+    if cert_file:
+        context.load_cert_chain(cert_file, keyfile=key_file)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def check_proxy(url: str) -> str:
+    """The URL if it names a proxy that can be used (http, https); else ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in PROXY_SCHEMES or not parts.hostname:
+        raise ValueError("a proxy URL has the form http://HOST:PORT or https://HOST:PORT")
+    return url
+
+
+async def _from_kubeconfig(source: str, context: str | None) -> ApiConfig:
+    present = _present(source)
+    library = importlib.import_module("kubernetes.aio.config.kube_config")
+    settings = importlib.import_module("kubernetes.aio.client.configuration").Configuration()
+    try:
+        loader = await library.load_kube_config(
+            config_file=os.pathsep.join(str(path) for path in present),
+            context=context,
+            client_configuration=settings,
+            persist_config=False,
+        )
+        return _convert(loader, settings, tuple(present))
+    except ConfigError:
+        raise
+    # The library lets whatever a wrong file provokes through: YAML, base64, key, type and file errors.
+    except Exception as error:
+        where = f", context {context!r}" if context else ""
+        raise ConfigError(
+            f"kubeconfig {source}{where}: {_first_line(error)}: check it with `kubectl config view`"
+        ) from error
+
+
+def _present(source: str) -> list[Path]:
+    files = [Path(part).expanduser() for part in source.split(os.pathsep) if part]
+    present = [path for path in files if path.is_file()]
+    if not present:
+        raise ConfigError(f"kubeconfig {source}: no such file: correct --kubeconfig or KUBECONFIG")
+    return present
+
+
+def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:
+    server = str(settings.host).rstrip("/")
+    parts = urlsplit(server)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"cluster.server {server!r} is no http(s) URL")
+    context = None
+    if parts.scheme == "https":
+        context = tls_context(
+            ca_file=settings.ssl_ca_cert,
+            cert_file=settings.cert_file,
+            key_file=settings.key_file,
+            verify=settings.verify_ssl,
+        )
+    tls_files = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
+    return ApiConfig(
+        server=server,
+        ssl=context,
+        credentials=_credentials(loader, settings),
+        proxy=check_proxy(settings.proxy) if settings.proxy else None,
+        server_hostname=settings.tls_server_name or None,
+        namespace=loader.current_context.get("context", {}).get("namespace") or "default",
+        files=files + tuple(Path(name) for name in tls_files if name),
+    )
+
+
+def _credentials(loader: Any, settings: Any) -> Credentials:
+    user = loader._user
+    token_file = user.safe_get("tokenFile") if user is not None else None
+    if token_file:
+        # The library reads the file once, newline included; client-go reads it again and lets it win.
+        return FileToken(Path(loader._get_base_path(user.path), token_file))
+    if user is not None and ("exec" in user or loader.provider):
+        return PluginCredentials(lambda: _run_plugin(loader), _plugin_answer(loader))
+    header = settings.api_key.get("BearerToken")
+    return StaticCredentials(header) if header else NoCredentials()
+
+
+async def _run_plugin(loader: Any) -> tuple[str | None, float | None]:
+    if hasattr(loader, "exec_plugin_expiry"):
+        del loader.exec_plugin_expiry  # or the library answers from its cache, also after a 401
+    await loader._load_authentication()
+    return _plugin_answer(loader)
+
+
+def _plugin_answer(loader: Any) -> tuple[str | None, float | None]:
+    expiry = getattr(loader, "exec_plugin_expiry", None)
+    return getattr(loader, "token", None), expiry.timestamp() if expiry is not None else None
+
+
+def _in_cluster(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
+    library = importlib.import_module("kubernetes.aio.config.incluster_config")
+    settings = importlib.import_module("kubernetes.aio.client.configuration").Configuration()
+    token, authority, namespace = folder / "token", folder / "ca.crt", folder / "namespace"
+    try:
+        library.InClusterConfigLoader(
+            token_filename=str(token), cert_filename=str(authority), try_refresh_token=False
+        ).load_and_set(settings)
+        context = tls_context(ca_file=str(authority))
+        own = namespace.read_text().strip() if namespace.is_file() else "default"
+    except Exception as error:
+        raise ConfigError(
+            f"service account in {folder}: {_first_line(error)}: set automountServiceAccountToken: true"
+            " on the pod, or give --kubeconfig"
+        ) from error
+    return ApiConfig(
+        server=settings.host,
+        ssl=context,
+        credentials=FileToken(token),
+        namespace=own,
+        files=(authority,),
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    """An error as one short line: parsers quote whole files, which may hold keys."""
+    text = str(error).strip().splitlines()
+    return text[0][:200] if text else type(error).__name__

@@ -1,0 +1,287 @@
+"""core/v1 Events as client-go writes them: repeated ones counted, similar ones combined, floods cut.
+
+Recording never fails and never waits: events go through a bounded queue that `run` empties.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+import structlog
+
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.paths import resource_path
+from fedhpa.kube.responses import NOT_FOUND
+
+log = structlog.get_logger(__name__)
+
+# The API server refuses messages above 1,024 bytes.
+MAX_MESSAGE_BYTES = 1024
+# client-go, tools/record: queue length, cache size, when events count as similar, and the flood bound.
+QUEUE_SIZE = 1000
+CACHE_SIZE = 4096
+SIMILAR_EVENTS = 10
+SIMILAR_SECONDS = 600.0
+SPAM_BURST = 25
+SPAM_REFILL_SECONDS = 300.0
+COMBINED = "(combined from similar events): "
+# client-go tries twelve times, ten seconds apart; an event that cannot be written for a minute is stale.
+TRIES = 5
+FIRST_WAIT_SECONDS = 1.0
+MOST_WAIT_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class InvolvedObject:
+    """What an event is about; "" where unknown. Without a namespace the event goes to `default`."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+# apiVersion, kind, namespace, name, uid; then type, reason, message ("" when combined).
+_Identity = tuple[str, str, str, str, str]
+_EventKey = tuple[_Identity, str, str, str]
+
+
+@dataclass(frozen=True)
+class _Occurrence:
+    about: InvolvedObject
+    type: str
+    reason: str
+    message: str
+    at: float
+
+
+@dataclass
+class _Written:
+    """An event object of ours on the server."""
+
+    name: str
+    count: int
+
+
+@dataclass
+class _Group:
+    """Events that differ in their message alone."""
+
+    last: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass
+class _Bucket:
+    """The flood bound of one object: each event takes a token."""
+
+    tokens: float
+    at: float
+
+
+class EventRecorder:
+    """Records events of one component into one API server."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        component: str,
+        *,
+        instance: str = "",
+        wall: Callable[[], float] = time.time,
+        backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS),
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance or component
+        self._wall = wall
+        self._backoff = backoff
+        self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(QUEUE_SIZE)
+        self._written: OrderedDict[_EventKey, _Written] = OrderedDict()
+        self._groups: OrderedDict[tuple[_Identity, str, str], _Group] = OrderedDict()
+        self._buckets: OrderedDict[_Identity, _Bucket] = OrderedDict()
+        self._dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many events were not written: floods, a full queue, a server that did not take them."""
+        return self._dropped
+
+    def event(
+        self, about: InvolvedObject, type_: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None:
+        """Record one occurrence; returns at once, whatever the server does."""
+        occurrence = _Occurrence(about, type_, reason, _bounded(message), self._wall())
+        try:
+            self._queue.put_nowait(occurrence)
+        except asyncio.QueueFull:
+            self._drop(occurrence, "queue full")
+
+    async def run(self) -> None:
+        """Write what was recorded, until cancelled."""
+        while True:
+            await self._record(await self._queue.get())
+            self._queue.task_done()
+
+    async def flush(self, deadline: float) -> None:
+        """Wait until all that was recorded is written, at most `deadline` seconds; `run` must be running."""
+        try:
+            async with asyncio.timeout(deadline):
+                await self._queue.join()
+        except TimeoutError:
+            log.debug("events left unwritten", component=self._component, left=self._queue.qsize())
+
+    async def _record(self, occurrence: _Occurrence) -> None:
+        key, message = self._combine(occurrence)
+        if not self._has_token(occurrence):
+            self._drop(occurrence, "too many events about one object")
+            return
+        backoff = self._backoff()
+        for attempt in range(1, TRIES + 1):
+            try:
+                await self._write(occurrence, key, message)
+                return
+            except ApiError as error:
+                if error.status and error.status < 500:  # refused: another try would be, too
+                    self._drop(occurrence, str(error))
+                    return
+                problem = str(error)
+            except FedHPAError as error:
+                problem = str(error)
+            if attempt < TRIES:
+                await asyncio.sleep(backoff.next())
+        self._drop(occurrence, problem)
+
+    def _combine(self, occurrence: _Occurrence) -> tuple[_EventKey, str]:
+        """Which event object counts this occurrence, and with what message.
+
+        From the tenth different message of a reason within ten minutes on it is one event for them all.
+        """
+        similar = (_identity(occurrence.about), occurrence.type, occurrence.reason)
+        group = _touch(self._groups, similar, lambda: _Group(occurrence.at))
+        if occurrence.at - group.last > SIMILAR_SECONDS:
+            group.messages.clear()
+        group.last = occurrence.at
+        if len(group.messages) < SIMILAR_EVENTS:
+            group.messages.add(occurrence.message)
+        if len(group.messages) < SIMILAR_EVENTS:
+            return (*similar, occurrence.message), occurrence.message
+        return (*similar, ""), _bounded(COMBINED + occurrence.message)
+
+    def _has_token(self, occurrence: _Occurrence) -> bool:
+        bucket = _touch(
+            self._buckets, _identity(occurrence.about), lambda: _Bucket(SPAM_BURST, occurrence.at)
+        )
+        gained = max(occurrence.at - bucket.at, 0.0) / SPAM_REFILL_SECONDS
+        bucket.tokens = min(bucket.tokens + gained, SPAM_BURST)
+        bucket.at = occurrence.at
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+    async def _write(self, occurrence: _Occurrence, key: _EventKey, message: str) -> None:
+        known = self._written.get(key)
+        if known is not None:
+            try:
+                await self._count(occurrence, known, message)
+                self._written.move_to_end(key)
+                return
+            except ApiError as error:
+                if error.status != NOT_FOUND:  # the server forgets events after an hour
+                    raise
+        name = f"{occurrence.about.name}.{int(occurrence.at * 1e9):x}"
+        body = self._body(occurrence, name, message)
+        try:
+            await self._client.post(_events_path(occurrence.about), body)
+        except Conflict:
+            log.debug("event exists already", namespace=occurrence.about.namespace, name=name)
+        self._written.pop(key, None)
+        _touch(self._written, key, lambda: _Written(name, 1))
+
+    async def _count(self, occurrence: _Occurrence, known: _Written, message: str) -> None:
+        patch = {"count": known.count + 1, "lastTimestamp": _time(occurrence.at), "message": message}
+        await self._client.patch(_events_path(occurrence.about, known.name), patch)
+        known.count += 1
+
+    def _body(self, occurrence: _Occurrence, name: str, message: str) -> dict[str, Any]:
+        about, when = occurrence.about, _time(occurrence.at)
+        involved = {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+            "resourceVersion": about.resource_version,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": about.namespace or "default"},
+            "involvedObject": {field: value for field, value in involved.items() if value},
+            "type": occurrence.type,
+            "reason": occurrence.reason,
+            "message": message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "firstTimestamp": when,
+            "lastTimestamp": when,
+            "count": 1,
+        }
+
+    def _drop(self, occurrence: _Occurrence, why: str) -> None:
+        self._dropped += 1
+        about = occurrence.about
+        log.debug(
+            "event dropped",
+            namespace=about.namespace,
+            name=about.name,
+            reason=occurrence.reason,
+            why=why,
+        )
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _touch(cache: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
+    """The value of a key, made if absent, as the most recently used of a bounded cache."""
+    if key in cache:
+        cache.move_to_end(key)
+    else:
+        cache[key] = make()
+        if len(cache) > CACHE_SIZE:
+            cache.popitem(last=False)
+    return cache[key]
+
+
+def _identity(about: InvolvedObject) -> _Identity:
+    return (about.api_version, about.kind, about.namespace, about.name, about.uid)
+
+
+def _events_path(about: InvolvedObject, name: str = "") -> str:
+    return resource_path("v1", "events", about.namespace or "default", name)
+
+
+def _bounded(message: str) -> str:
+    raw = message.encode()
+    if len(raw) <= MAX_MESSAGE_BYTES:
+        return message
+    return raw[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
+
+
+def _time(seconds: float) -> str:
+    """A metav1.Time, whole seconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,248 @@
+"""Leader election over a coordination.k8s.io/v1 Lease.
+
+The `kubernetes` package has one (`kubernetes.aio.leaderelection`), which does not fit: it never releases
+a lease, so each restart costs its whole duration; it puts no deadline on its calls, so a leader whose
+server hangs goes on leading after another took over; it measures by the wall clock, writes local time as
+UTC, and leaves leaseTransitions alone. The timing here is client-go's: a lease is valid for
+`lease_duration` after a renewal *began*, a leader that could not renew for `renew_deadline` stops before
+that, and a follower takes over when it saw no renewal for the lease's duration by its own clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.paths import resource_path
+from fedhpa.kube.responses import NOT_FOUND
+
+log = structlog.get_logger(__name__)
+
+API_VERSION = "coordination.k8s.io/v1"
+# client-go spreads its tries by up to 120 % of the retry period.
+JITTER = 1.2
+# A process that ends must not wait long for a server that is away.
+RELEASE_DEADLINE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class LeaseTiming:
+    """Seconds; the defaults are those of Karmada's and Kubernetes' own controllers."""
+
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
+            raise ValueError("needed: lease duration > renew deadline > 1.2 x retry period > 0")
+
+
+class LeaderElector:
+    """One candidate for one Lease; `identity` must be unique among the candidates."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        timing: LeaseTiming | None = None,
+        on_change: Callable[[bool], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._collection = resource_path(API_VERSION, "leases", namespace)
+        self._path = resource_path(API_VERSION, "leases", namespace, name)
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._timing = timing or LeaseTiming()
+        self._on_change = on_change
+        self._clock = clock
+        self._wall = wall
+        self._rng = rng or random.Random()
+        self._log = log.bind(lease=name, namespace=namespace, identity=identity)
+        # client-go's: half of what is left to renew, so that one lost packet is not the end of a reign.
+        self._call_deadline = self._timing.renew_deadline / 2
+        self._failing = False
+        self._leading = False
+        self._renewed_at = float("-inf")
+        self._lease: dict[str, Any] | None = None
+        self._seen: dict[str, Any] = {}
+        self._seen_at = float("-inf")
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this candidate leads, and its lease cannot have been taken by another yet."""
+        return self._leading and self._clock() < self._renewed_at + self._timing.lease_duration
+
+    @property
+    def holder(self) -> str:
+        """Who held the lease when it was last seen; "" for nobody."""
+        return str(self._seen.get("holderIdentity") or "")
+
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Campaign, run `lead` while leading, cancel it when the lease is lost, and campaign again.
+
+        `lead` has the seconds between renew_deadline and lease_duration to clean up before another can
+        lead. When `lead` returns, this returns; when `lead` raises or this is cancelled, so does this;
+        the lease is released in each case.
+        """
+        while True:
+            await self._campaign()
+            try:
+                ended = await self._reign(lead)
+            finally:
+                self._step_down()
+                await self._release()
+            if ended:
+                return
+
+    async def _campaign(self) -> None:
+        while not await self._try():  # noqa: ASYNC110  # polls a server, not a variable
+            await asyncio.sleep(self._timing.retry_period * (1 + JITTER * self._rng.random()))
+        self._leading = True
+        self._log.info("leading")
+        if self._on_change is not None:
+            self._on_change(True)
+
+    def _step_down(self) -> None:
+        if not self._leading:
+            return
+        self._leading = False
+        self._log.info("no longer leading", holder=self.holder)
+        if self._on_change is not None:
+            self._on_change(False)
+
+    async def _reign(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """True if `lead` returned, False if the lease was lost and `lead` was cancelled."""
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(lead())
+            renewal = group.create_task(self._renew())
+            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
+            renewal.cancel()
+            if not work.done():
+                self._step_down()
+                work.cancel()
+        return not work.cancelled()
+
+    async def _renew(self) -> None:
+        """Returns when the lease is another's, or could not be renewed for renew_deadline."""
+        while True:
+            await asyncio.sleep(self._timing.retry_period)
+            left = self._renewed_at + self._timing.renew_deadline - self._clock()
+            try:
+                async with asyncio.timeout(max(left, 0.0)):
+                    while not await self._try():
+                        if self.holder != self._identity:
+                            return
+                        await asyncio.sleep(self._timing.retry_period)
+            except TimeoutError:
+                self._log.warning("lease could not be renewed in time")
+                return
+
+    async def _try(self) -> bool:
+        """Take or renew the lease; False if it is another's or the server did not do it."""
+        began = self._clock()
+        try:
+            if self._leading and self._lease is not None:
+                # As long as nobody else writes it, the lease need not be read to be renewed.
+                with contextlib.suppress(Conflict):
+                    return await self._write(self._lease, began)
+            lease = await self._read()
+            if lease is not None:
+                self._observe(lease.get("spec") or {})
+                if self._is_anothers():
+                    return False
+            return await self._write(lease, began)
+        except Conflict:
+            return False  # another candidate was quicker; the next read shows who
+        except FedHPAError as error:
+            (self._log.debug if self._failing else self._log.warning)("lease unreachable", error=str(error))
+            self._failing = True
+            return False
+
+    def _observe(self, spec: dict[str, Any]) -> None:
+        if spec != self._seen:
+            self._seen = spec
+            self._seen_at = self._clock()
+
+    def _is_anothers(self) -> bool:
+        if self.holder in ("", self._identity):
+            return False
+        duration = self._seen.get("leaseDurationSeconds") or self._timing.lease_duration
+        return self._clock() < self._seen_at + duration
+
+    async def _read(self) -> dict[str, Any] | None:
+        try:
+            return await self._client.get_json(self._path, deadline=self._call_deadline)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    async def _write(self, lease: dict[str, Any] | None, began: float) -> bool:
+        old = (lease or {}).get("spec") or {}
+        spec = {**old, **self._claim(old)}
+        if lease is None:
+            body = {
+                "apiVersion": API_VERSION,
+                "kind": "Lease",
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": spec,
+            }
+            answer = await self._client.post(self._collection, body, deadline=self._call_deadline)
+        else:
+            answer = await self._client.put(self._path, {**lease, "spec": spec}, deadline=self._call_deadline)
+        self._lease = answer.json()
+        self._observe(self._lease.get("spec") or spec)
+        self._renewed_at = began
+        self._failing = False
+        return True
+
+    def _claim(self, old: dict[str, Any]) -> dict[str, Any]:
+        now = _micro_time(self._wall())
+        claim: dict[str, Any] = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self._timing.lease_duration)),
+            "renewTime": now,
+        }
+        if old.get("holderIdentity") != self._identity:
+            claim["acquireTime"] = now
+            claim["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + bool(old)
+        return claim
+
+    async def _release(self) -> None:
+        """Give the lease back, so that the next leader need not wait for its end; best effort."""
+        if self._lease is None or self.holder != self._identity:
+            return
+        now = _micro_time(self._wall())
+        freed = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
+        spec = {**(self._lease.get("spec") or {}), **freed}
+        try:
+            # The resourceVersion is our own last write's: if another leads already, this is a Conflict.
+            await self._client.put(
+                self._path, {**self._lease, "spec": spec}, deadline=RELEASE_DEADLINE_SECONDS
+            )
+        except FedHPAError as error:
+            self._log.debug("lease not released", error=str(error))
+        self._lease = None
+
+
+def _micro_time(seconds: float) -> str:
+    """A metav1.MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

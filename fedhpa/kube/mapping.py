@@ -1,0 +1,123 @@
+"""From a reference (apiVersion, kind) to the resource that serves it, by discovery."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.paths import group_path, resource_path, segment
+from fedhpa.kube.responses import NOT_FOUND
+
+# A new CRD or a new version is noticed after this long.
+TTL_SECONDS = 300.0
+# A kind that is not served is asked for again after this long, not at each reconcile.
+ABSENT_TTL_SECONDS = 15.0
+
+
+class _APIResource(msgspec.Struct, frozen=True):
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = False
+
+
+class _APIResourceList(msgspec.Struct, frozen=True):
+    resources: list[_APIResource] | None = None
+
+
+class _GroupVersion(msgspec.Struct, frozen=True):
+    version: str = ""
+
+
+class _APIGroup(msgspec.Struct, frozen=True):
+    versions: list[_GroupVersion] | None = None
+    preferredVersion: _GroupVersion | None = None
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A served resource. `scale` tells whether it has the scale subresource."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    scale: bool
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of an object, or of the collection without a name."""
+        return resource_path(
+            self.api_version, self.plural, namespace if self.namespaced else "", name, subresource
+        )
+
+
+class ResourceMapper:
+    """Answers of one server's discovery, kept for a while."""
+
+    def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, Resource | None]] = {}
+
+    async def resolve(self, api_version: str, kind: str, *, deadline: float | None = None) -> Resource:
+        """The resource of a kind: in the version given if that is served, else as the group prefers.
+
+        (Kubernetes HPA 1.36 maps group and kind and ignores the version; a version that is served keeps
+        its meaning here.) InvalidObject if no version of the group serves the kind; ApiError if
+        discovery fails. The deadline is for each call.
+        """
+        asked = (api_version, kind)
+        until, resource = self._known.get(asked, (float("-inf"), None))
+        if self._clock() >= until:
+            resource = await self._discover(api_version, kind, deadline)
+            ttl = TTL_SECONDS if resource is not None else ABSENT_TTL_SECONDS
+            self._known[asked] = (self._clock() + ttl, resource)
+        if resource is None:
+            group = api_version.rpartition("/")[0]
+            raise InvalidObject(f'no matches for kind "{kind}" in group "{group}"')
+        return resource
+
+    async def _discover(self, api_version: str, kind: str, deadline: float | None) -> Resource | None:
+        resource = await self._in_version(api_version, kind, deadline)
+        group, _, asked = api_version.rpartition("/")
+        if resource is not None or not group:
+            return resource
+        for version in await self._versions(group, deadline):
+            if version != asked:
+                resource = await self._in_version(f"{group}/{version}", kind, deadline)
+                if resource is not None:
+                    return resource
+        return None
+
+    async def _in_version(self, api_version: str, kind: str, deadline: float | None) -> Resource | None:
+        try:
+            found = await self._client.get(group_path(api_version), _APIResourceList, deadline=deadline)
+        except ValueError as error:
+            raise InvalidObject(f"apiVersion {api_version!r}: {error}") from error
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+        resources = found.resources or []
+        names = {resource.name for resource in resources}
+        for resource in resources:
+            if resource.kind == kind and "/" not in resource.name:
+                scale = f"{resource.name}/scale" in names
+                return Resource(api_version, kind, resource.name, resource.namespaced, scale)
+        return None
+
+    async def _versions(self, group: str, deadline: float | None) -> list[str]:
+        try:
+            found = await self._client.get(f"/apis/{segment(group)}", _APIGroup, deadline=deadline)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return []
+            raise
+        versions = [entry.version for entry in found.versions or []]
+        preferred = found.preferredVersion.version if found.preferredVersion is not None else ""
+        versions.sort(key=lambda version: version != preferred)
+        return versions

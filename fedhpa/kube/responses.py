@@ -1,0 +1,100 @@
+"""What an API server answers: bytes to decode, or an error from a Status body."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from multidict import CIMultiDictProxy
+
+from fedhpa.api.errors import ApiError, Conflict
+from fedhpa.kube.transport import INVALID_RESPONSE
+
+T = TypeVar("T")
+
+MULTIPLE_CHOICES = 300
+UNAUTHORIZED = 401
+NOT_FOUND = 404
+CONFLICT = 409
+GONE = 410
+TOO_MANY_REQUESTS = 429
+SERVER_ERRORS = 500
+
+# Status messages can quote whole objects; conditions, events and logs take this much of one.
+MAX_MESSAGE = 512
+
+
+@dataclass(frozen=True)
+class Listing(Generic[T]):
+    """A complete list and the resourceVersion to watch from."""
+
+    items: Sequence[T]
+    resource_version: str
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer below 300."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+    def decode(self, kind: type[T]) -> T:
+        """The body as a `kind`. ApiError, reason InvalidResponse, if it is none."""
+        try:
+            return decoder(kind).decode(self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            # The library's message names the path of the field, never its content.
+            raise ApiError(
+                f"answer cannot be read: {error}", status=self.status, reason=INVALID_RESPONSE
+            ) from error
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object."""
+        return self.decode(dict[str, Any])
+
+
+class _Status(msgspec.Struct, frozen=True):
+    kind: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+@functools.lru_cache(maxsize=256)
+def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast(Any, kind))
+
+
+def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """The cached JSON decoder of a type."""
+    cached: msgspec.json.Decoder[T] = _decoder(cast(Hashable, kind))
+    return cached
+
+
+def status_error(method: str, path: str, status: int, body: bytes) -> ApiError:
+    """The error of an answer from 300 on: reason and message of its Status body, if it is one."""
+    try:
+        told = decoder(_Status).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        told = _Status()
+    message = (told.message or "")[:MAX_MESSAGE] if told.kind == "Status" else ""
+    if not message:
+        message = f"{method} {path} answered HTTP {status}"
+    reason = ((told.reason or "") if told.kind == "Status" else "")[:MAX_MESSAGE]
+    kind = Conflict if status == CONFLICT else ApiError
+    return kind(message, status=status, reason=reason)
+
+
+def retry_after(status: int, headers: Mapping[str, str]) -> float | None:
+    """Seconds after which the server wants the same request again; None if it did not say so.
+
+    As client-go: 429 and all 5xx, whatever the method, for the server refused before it did anything.
+    """
+    if status != TOO_MANY_REQUESTS and status < SERVER_ERRORS:
+        return None
+    value = headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdigit() and len(value) < 6 else None

@@ -1,0 +1,212 @@
+"""Bytes to and from one API server over one keep-alive pool; knows HTTP, knows no Kubernetes object.
+
+No redirect is followed (a member could point the hub's token anywhere), no cookie kept, no proxy taken
+from the environment, and no body read beyond a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlencode
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from fedhpa.api.errors import ApiError
+from fedhpa.kube.config import ApiConfig
+
+# Reasons of an ApiError with status 0: no usable answer came.
+TIMEOUT: Final = "Timeout"
+UNREACHABLE: Final = "Unreachable"
+# Reasons of an ApiError whose answer came but cannot be used.
+TOO_LARGE: Final = "ResponseTooLarge"
+INVALID_RESPONSE: Final = "InvalidResponse"
+
+# A PodMetrics list of 100,000 pods is about 60 MB; more than this is not an answer but an attack.
+MAX_BODY = 128 * 2**20
+# etcd refuses objects above 1.5 MB; a watch event holds one.
+MAX_LINE = 16 * 2**20
+# Longer than the usual period between two reconciles (15 s), so that a connection lives from one to the
+# next, and well below the three minutes after which an API server closes an idle one.
+KEEPALIVE_SECONDS = 75.0
+CONNECT_SECONDS = 10.0
+
+Params = Mapping[str, str | int | bool] | None
+
+
+class Pool:
+    """The connections made under one ApiConfig. Retired whole when another takes its place."""
+
+    def __init__(self, config: ApiConfig) -> None:
+        self.config = config
+        self._users = 0
+        self._retired = False
+        self._streams: set[aiohttp.ClientResponse] = set()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,  # each watch holds one; who calls bounds the rest
+                ssl=config.ssl if config.ssl is not None else True,
+                keepalive_timeout=KEEPALIVE_SECONDS,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            headers={
+                "User-Agent": "fedhpa",
+                "Accept": "application/json",
+                "Accept-Encoding": "gzip" if config.compression else "identity",
+            },
+        )
+
+    @asynccontextmanager
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        stream: bool = False,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send one request; the answer's head is there, its body still to be read.
+
+        ApiError with status 0 if the transport fails, also while the body is read inside the block.
+        """
+        self._users += 1
+        try:
+            async with self._session.request(
+                method,
+                target(self.config.server, path, params),
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self.config.proxy,
+                proxy_headers=CIMultiDict(self.config.proxy_headers) if self.config.proxy else None,
+                server_hostname=self.config.server_hostname,
+            ) as response:
+                if stream:
+                    self._streams.add(response)
+                try:
+                    yield response
+                finally:
+                    self._streams.discard(response)
+        except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                raise  # the caller's deadline, not the transport
+            raise ApiError(
+                f"{self.config.name}: {method} {path}: {describe(error)}", status=0, reason=UNREACHABLE
+            ) from error
+        finally:
+            self._users -= 1
+            await self._close_when_idle()
+
+    async def retire(self) -> None:
+        """Take no new request; end the watches now, let short requests finish, then close."""
+        self._retired = True
+        for response in tuple(self._streams):
+            response.close()
+        await self._close_when_idle()
+
+    async def close(self) -> None:
+        """Close every connection at once."""
+        self._retired = True
+        await self._session.close()
+
+    async def _close_when_idle(self) -> None:
+        if self._retired and not self._users:
+            await self._session.close()
+
+
+def target(server: str, path: str, params: Params) -> URL:
+    """The URL of a path (already percent-encoded) below the server's base, which may have a path too."""
+    query = ""
+    if params:
+        pairs = [(key, _text(value)) for key, value in params.items() if value != ""]
+        query = "?" + urlencode(pairs) if pairs else ""
+    return URL(server + path + query, encoded=True)
+
+
+def _text(value: str | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+async def read_body(
+    response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
+) -> bytes:
+    """The whole body, at most `limit` bytes (after decompression); `progress` is called for each chunk."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            raise ApiError(
+                f"answer to {response.method} {response.url.path} is larger than {limit} bytes",
+                status=response.status,
+                reason=TOO_LARGE,
+            )
+        chunks.append(chunk)
+        if progress is not None:
+            progress()
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def read_lines(
+    response: aiohttp.ClientResponse, idle: float, limit: int = MAX_LINE
+) -> AsyncGenerator[bytes, None]:
+    """The lines of an endless answer. TimeoutError after `idle` seconds without a byte; ends at its end."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        async with asyncio.timeout(idle):
+            chunk = await response.content.readany()
+        if not chunk:
+            return
+        head, *rest = chunk.split(b"\n")
+        size += len(head)
+        if size > limit:
+            raise ApiError(
+                f"a line of {response.url.path} is longer than {limit} bytes",
+                status=response.status,
+                reason=TOO_LARGE,
+            )
+        parts.append(head)
+        for piece in rest:
+            line = b"".join(parts)
+            parts, size = [piece], len(piece)
+            if line.strip():
+                yield line
+
+
+def describe(error: BaseException) -> str:
+    """A transport error as a short text for a person: what failed, without library names or addresses."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"certificate not accepted: {_verify_message(error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"name {error.host} does not resolve"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"proxy answered {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed: {cause.reason or cause}"
+        return f"cannot connect: {cause.strerror or cause}"
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return "no answer to the connection attempt"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "connection closed without an answer"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "answer cut off"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"answer is not HTTP: {error.message[:100]}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"connection failed: {error.strerror}"
+    return f"connection failed: {type(error).__name__}"
+
+
+def _verify_message(error: BaseException) -> str:
+    return str(getattr(error, "verify_message", "") or error)[:200]

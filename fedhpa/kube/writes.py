@@ -1,0 +1,107 @@
+"""Writes that lose no other writer's change: every one carries the resourceVersion it was based on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fedhpa.api.errors import Conflict
+from fedhpa.api.wire import Scale
+from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.responses import CONFLICT
+
+# client-go's DefaultRetry: 5 tries from 10 ms. Conflicts mean a living writer, so the waits are short.
+TRIES = 5
+FIRST_WAIT_SECONDS = 0.02
+MOST_WAIT_SECONDS = 1.0
+
+Object = dict[str, Any]
+
+
+async def update_with_retry(
+    client: ApiClient,
+    path: str,
+    mutate: Callable[[Object], Object | None],
+    *,
+    subresource: str = "",
+    tries: int = TRIES,
+    deadline: float | None = None,
+) -> Object:
+    """Read the object, let `mutate` change it, write it back; again if somebody else wrote in between.
+
+    `mutate` gets the fresh object each time and returns what to write, or None to leave it as it is.
+    `subresource` ("status") is what is written; the object itself is what is read. Gives the object as
+    written (or as read). The deadline is for each call. Conflict after the last try; ApiError otherwise.
+    """
+    backoff = Backoff(FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS)
+    target = f"{path}/{subresource}" if subresource else path
+    for attempt in range(1, tries + 1):
+        current = await client.get_json(path, deadline=deadline)
+        changed = mutate(current)
+        if changed is None:
+            return current
+        try:
+            return (await client.put(target, changed, deadline=deadline)).json()
+        except Conflict:
+            if attempt == tries:
+                raise
+        await asyncio.sleep(backoff.next())
+    raise ValueError("tries must be at least 1")
+
+
+async def get_scale(client: ApiClient, path: str, *, deadline: float | None = None) -> Scale:
+    """The scale subresource of the object at `path` (without /scale)."""
+    return await client.get(f"{path}/scale", Scale, deadline=deadline)
+
+
+async def put_scale(
+    client: ApiClient, path: str, scale: Scale, replicas: int, *, deadline: float | None = None
+) -> Scale:
+    """Set the replicas of the object at `path`, based on the scale read before.
+
+    Conflict if the object changed since: whoever decided must look again, so nothing is retried here.
+    """
+    metadata = scale.metadata
+    body = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resourceVersion,
+        },
+        "spec": {"replicas": replicas},
+    }
+    if not metadata.resourceVersion:
+        raise Conflict(
+            f"scale of {metadata.namespace}/{metadata.name} was served without a resourceVersion",
+            status=CONFLICT,
+            reason="Conflict",
+        )
+    return (await client.put(f"{path}/scale", body, deadline=deadline)).decode(Scale)
+
+
+async def put_status(client: ApiClient, path: str, obj: Object, *, deadline: float | None = None) -> Object:
+    """Replace the status of the object at `path` by that of `obj`, which carries its resourceVersion."""
+    return (await client.put(f"{path}/status", obj, deadline=deadline)).json()
+
+
+async def patch_status(
+    client: ApiClient,
+    path: str,
+    status: Object,
+    *,
+    resource_version: str = "",
+    deadline: float | None = None,
+) -> Object:
+    """Merge `status` into the status of the object at `path`; lists are replaced whole.
+
+    With a resource_version a newer object raises Conflict.
+    """
+    body: Object = {"status": status}
+    if resource_version:
+        body["metadata"] = {"resourceVersion": resource_version}
+    return (await client.patch(f"{path}/status", body, deadline=deadline)).json()
