@@ -1,0 +1,117 @@
+"""The decision: one value that status, events, series and explanations are renderings of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from fedhpa.decision.history import History
+
+JSON = object
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A status condition; `last_transition_time` is RFC 3339 as stored, "" if unknown."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str = ""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A core/v1 Event to record: `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step from the present size to the decided one, also when it changed nothing."""
+
+    step: str
+    before: int
+    after: int
+    reason: str
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """Which clusters were expected, which answered, what was missing with its reason, and the policy.
+
+    `applied` says that something was missing, so that the policy was in force. `lost` clusters have been
+    away for longer than lostAfterSeconds and are no longer expected.
+    """
+
+    expected: tuple[str, ...]
+    answered: tuple[str, ...]
+    missing: Mapping[str, str]
+    policy: str
+    applied: bool
+    lost: tuple[str, ...] = ()
+
+
+class PodCounts(msgspec.Struct, frozen=True):
+    """How the pods were classified for a metric."""
+
+    ready: int = 0
+    unready: int = 0
+    missing: int = 0
+    ignored: int = 0
+
+
+class ClusterShare(msgspec.Struct, frozen=True):
+    """What one cluster contributed to a metric: pods, and the sum of their values as a quantity."""
+
+    pods: int
+    value: str
+
+
+class MetricResult(msgspec.Struct, frozen=True):
+    """The outcome of one entry of spec.metrics; `status` is its entry of status.currentMetrics."""
+
+    index: int
+    type: str
+    name: str
+    current: Mapping[str, JSON] | None
+    target: Mapping[str, JSON]
+    usage_ratio: float | None
+    proposal: int | None
+    error: str | None
+    pods: PodCounts | None
+    clusters: Mapping[str, ClusterShare]
+    status: Mapping[str, JSON]
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What one cluster is given. The bounds are those of a member HPA, None without one."""
+
+    cluster: str
+    replicas: int
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do, and why. `error` is None if a decision could be made.
+
+    `conditions`, `status`, `events` and `history` assume that the scale write, if `rescale` asks for one,
+    succeeds. `assignment` is empty unless the members' scales are to be written (direct propagation).
+    """
+
+    now: float
+    current_replicas: int
+    desired_replicas: int
+    rescale: bool
+    reason: str
+    error: str | None
+    coverage: Coverage
+    metrics: tuple[MetricResult, ...]
+    steps: tuple[Step, ...]
+    conditions: tuple[Condition, ...]
+    events: tuple[Event, ...]
+    status: Mapping[str, JSON]
+    history: History
+    assignment: tuple[Assignment, ...]

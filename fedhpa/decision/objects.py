@@ -1,0 +1,159 @@
+"""FederatedHPA as it lies in the store, decoded leniently: what a decision reads, and nothing else.
+
+Admission has its own, strict models; an object that got past it must be decided on even if it is odd, so
+unknown fields are skipped here and no admission rule is applied.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from fedhpa.api.wire import RawQuantity
+
+RawObject = dict[str, object]
+
+
+class RawMeta(msgspec.Struct):
+    """metadata."""
+
+    name: str = ""
+    namespace: str = ""
+    generation: int | None = None
+
+
+class RawTargetRef(msgspec.Struct):
+    """spec.scaleTargetRef."""
+
+    kind: str = ""
+    name: str = ""
+    apiVersion: str | None = None
+
+
+class RawMetricTarget(msgspec.Struct):
+    """autoscaling/v2 MetricTarget."""
+
+    type: str = ""
+    value: RawQuantity | None = None
+    averageValue: RawQuantity | None = None
+    averageUtilization: int | None = None
+
+
+class RawMetricIdentifier(msgspec.Struct):
+    """autoscaling/v2 MetricIdentifier."""
+
+    name: str = ""
+    selector: RawObject | None = None
+
+
+class RawSource(msgspec.Struct):
+    """Any of the five metric sources: each uses a part of the fields."""
+
+    name: str = ""
+    container: str = ""
+    metric: RawMetricIdentifier = msgspec.field(default_factory=RawMetricIdentifier)
+    describedObject: RawObject | None = None
+    target: RawMetricTarget = msgspec.field(default_factory=RawMetricTarget)
+    aggregation: str | None = None
+
+
+class RawMetric(msgspec.Struct):
+    """autoscaling/v2 MetricSpec."""
+
+    type: str = ""
+    resource: RawSource | None = None
+    containerResource: RawSource | None = None
+    pods: RawSource | None = None
+    object: RawSource | None = None
+    external: RawSource | None = None
+
+
+class RawPolicy(msgspec.Struct):
+    """autoscaling/v2 HPAScalingPolicy."""
+
+    type: str = ""
+    value: int = 0
+    periodSeconds: int = 0
+
+
+class RawRules(msgspec.Struct):
+    """autoscaling/v2 HPAScalingRules."""
+
+    stabilizationWindowSeconds: int | None = None
+    selectPolicy: str | None = None
+    policies: list[RawPolicy] | None = None
+    tolerance: RawQuantity | None = None
+
+
+class RawBehavior(msgspec.Struct):
+    """autoscaling/v2 HorizontalPodAutoscalerBehavior."""
+
+    scaleUp: RawRules | None = None
+    scaleDown: RawRules | None = None
+
+
+class RawPartialMetrics(msgspec.Struct):
+    """spec.partialMetrics."""
+
+    policy: str | None = None
+    lostAfterSeconds: float | None = None
+    fallbackReplicas: int | None = None
+
+
+class RawAssignment(msgspec.Struct):
+    """spec.federatedHPAAssignment."""
+
+    federatedHPAAssignmentType: str | None = None
+
+
+class RawSpec(msgspec.Struct):
+    """spec."""
+
+    scaleTargetRef: RawTargetRef = msgspec.field(default_factory=RawTargetRef)
+    minReplicas: int | None = None
+    maxReplicas: int | None = None
+    federatedMinReplicas: int | None = None
+    federatedMaxReplicas: int | None = None
+    metrics: list[RawMetric] | None = None
+    behavior: RawBehavior | None = None
+    mode: str | None = None
+    dryRun: bool | None = None
+    partialMetrics: RawPartialMetrics | None = None
+    federatedHPAAssignment: RawAssignment | None = None
+
+
+class RawCondition(msgspec.Struct):
+    """One entry of status.conditions."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    lastTransitionTime: str | None = None
+
+
+class RawClusterStatus(msgspec.Struct):
+    """One entry of status.clusters."""
+
+    name: str = ""
+    state: str | None = None
+    lastScaleTime: str | None = None
+    lastSeen: str | None = None
+
+
+class RawStatus(msgspec.Struct):
+    """status."""
+
+    currentReplicas: int | None = None
+    desiredReplicas: int | None = None
+    lastScaleTime: str | None = None
+    currentMetrics: list[RawObject] | None = None
+    conditions: list[RawCondition] | None = None
+    clusters: list[RawClusterStatus] | None = None
+
+
+class RawFederatedHPA(msgspec.Struct):
+    """FederatedHPA."""
+
+    metadata: RawMeta = msgspec.field(default_factory=RawMeta)
+    spec: RawSpec = msgspec.field(default_factory=RawSpec)
+    status: RawStatus | None = None

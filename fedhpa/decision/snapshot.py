@@ -1,0 +1,89 @@
+"""Everything a decision looks at: gathered by the controller, or read from a recorded scenario."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fedhpa.api import default_values
+from fedhpa.decision.spec import ScalingObject
+from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Data that could not be had, with the reason as one line."""
+
+    error: str
+
+
+class ClusterScale(msgspec.Struct, frozen=True):
+    """The scale sub-resource of the workload in one cluster."""
+
+    spec_replicas: int = 0
+    status_replicas: int = 0
+    selector: str = ""
+
+
+class MemberHPA(msgspec.Struct, frozen=True):
+    """The HPA that mode Distributed keeps in one cluster."""
+
+    min_replicas: int = 1
+    max_replicas: int = 0
+    current_replicas: int = 0
+    desired_replicas: int = 0
+
+
+class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate cluster.
+
+    `error` says why it does not answer although it is ready. `lost_for` is how many seconds it has not
+    answered (None: unknown); past `lostAfterSeconds` it is no longer expected. `last_replicas` is its last
+    known share of the workload. Pods and usage may hold other pods of the namespace: the selector decides.
+    """
+
+    name: str
+    ready: bool = True
+    error: str | None = None
+    scale: ClusterScale | Failure = Failure("scale was not read")
+    pods: tuple[PodRecord, ...] = ()
+    usage: tuple[UsageRecord, ...] | Failure = ()
+    custom_metrics: tuple[CustomSample, ...] | Failure = ()
+    external_metrics: tuple[ExternalSample, ...] | Failure = ()
+    available_replicas: int | None = None
+    last_replicas: int | None = None
+    lost_for: float | None = None
+    hpa: MemberHPA | None = None
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The scale of the workload's template on the hub (propagation karmada)."""
+
+    replicas: int = 0
+    generation: int | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One autoscaler's world at one moment.
+
+    `target` is None with direct propagation: then the members' scales are the workload's size.
+    `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
+    pods, if there is more than one.
+    """
+
+    hpa: ScalingObject
+    clusters: tuple[ClusterSnapshot, ...] = ()
+    target: Target | Failure | None = None
+    hub_custom_metrics: tuple[CustomSample, ...] = ()
+    hub_external_metrics: tuple[ExternalSample, ...] = ()
+    ambiguous_with: tuple[str, ...] = ()
+
+
+class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The controller's flags that the arithmetic knows; durations in seconds."""
+
+    tolerance: float = default_values.TOLERANCE
+    downscale_stabilization: float = default_values.DOWNSCALE_STABILIZATION_SECONDS
+    cpu_initialization_period: float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
+    initial_readiness_delay: float = default_values.INITIAL_READINESS_DELAY_SECONDS
+    scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
+    scale_up_limit_minimum: int = default_values.SCALE_UP_LIMIT_MINIMUM
+    cluster_lost_timeout: float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS

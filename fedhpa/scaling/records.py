@@ -1,0 +1,270 @@
+"""Compact records of pods and their usage: what a list is turned into once, and every decision reads.
+
+Requests and quantities are parsed when a record is made. Pods of one workload share their labels and their
+requests, so both are interned: a record costs its own name, two floats and pointers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from fedhpa.api import wire
+from fedhpa.api.default_values import POD_METRIC_WINDOW_SECONDS
+from fedhpa.api.quantity import parse_milli
+from fedhpa.api.times import ZERO_TIME, parse_duration, parse_time
+
+# PodRecord.state, in the order the classification asks.
+NORMAL: Final = 0
+PENDING: Final = 1
+IGNORED: Final = 2
+
+_INTERN_LIMIT: Final = 65_536
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ContainerRequests(msgspec.Struct, frozen=True, gc=False):
+    """The requests of one container that counts (ordinary, or an init container that restarts always)."""
+
+    name: str
+    milli: Mapping[str, int]
+    init: bool = False
+
+
+class PodRequests(msgspec.Struct, frozen=True, gc=False):
+    """What one pod asks for, in milli-units; shared by all pods that ask for the same.
+
+    `pod_level` is spec.resources.requests (None where the pod has none), `overhead` spec.overhead.
+    """
+
+    containers: tuple[ContainerRequests, ...] = ()
+    pod_level: Mapping[str, int] | None = None
+    overhead: Mapping[str, int] | None = None
+
+
+class PodRecord(msgspec.Struct, frozen=True, gc=False):
+    """One pod of one cluster. Times are POSIX seconds; `start` is None for a pod that was never started.
+
+    `ready` is the status of the Ready condition ("True", "False", "Unknown", "" where there is none) and
+    `ready_since` its last transition. `settled` says that only the pod's age can still make it unready.
+    """
+
+    cluster: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    requests: PodRequests
+    state: int = NORMAL
+    running: bool = False
+    ready: str = ""
+    ready_since: float = ZERO_TIME
+    start: float | None = None
+    settled: bool = False
+
+
+class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
+    """One container's usage in milli-units, by resource."""
+
+    name: str
+    milli: Mapping[str, int]
+
+
+class UsageRecord(msgspec.Struct, frozen=True, gc=False):
+    """One pod's usage as metrics.k8s.io reports it, in milli-units.
+
+    `cpu` and `memory` are sums over the containers, None where a container lacks the resource; `containers`
+    is kept for the other resources and for metrics of one container.
+    """
+
+    cluster: str
+    namespace: str
+    name: str
+    timestamp: float
+    window: float
+    cpu: int | None
+    memory: int | None
+    containers: tuple[ContainerUsage, ...]
+    labels: Mapping[str, str] | None = None
+
+
+class CustomSample(msgspec.Struct, frozen=True, gc=False):
+    """One value of custom.metrics.k8s.io in milli-units; `selector` is the metric's, as decoded JSON."""
+
+    metric: str
+    kind: str
+    namespace: str
+    name: str
+    milli: int
+    timestamp: float = ZERO_TIME
+    window: float = POD_METRIC_WINDOW_SECONDS
+    selector: Mapping[str, object] | None = None
+
+
+class ExternalSample(msgspec.Struct, frozen=True, gc=False):
+    """One value of external.metrics.k8s.io in milli-units."""
+
+    metric: str
+    labels: Mapping[str, str] | None
+    milli: int
+
+
+_label_sets: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+_request_sets: dict[object, PodRequests] = {}
+_amount_sets: dict[tuple[tuple[str, wire.RawQuantity], ...], Mapping[str, int]] = {}
+_NO_LABELS: Final[Mapping[str, str]] = {}
+_NO_AMOUNTS: Final[Mapping[str, int]] = {}
+
+
+def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
+    """The record of a decoded pod. Raises InvalidQuantity or InvalidObject for values that cannot be read."""
+    meta, status = pod.metadata, pod.status
+    state = NORMAL
+    if meta.deletionTimestamp is not None or status.phase == "Failed":
+        state = IGNORED
+    elif status.phase == "Pending":
+        state = PENDING
+    ready, ready_since = "", ZERO_TIME
+    for condition in status.conditions or ():
+        if condition.type == "Ready":
+            ready = sys.intern(condition.status)
+            moment = parse_time(condition.lastTransitionTime)
+            ready_since = ZERO_TIME if moment is None else moment
+            break
+    start = parse_time(status.startTime)
+    return PodRecord(
+        cluster=cluster,
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        labels=_shared_labels(meta.labels),
+        requests=_shared_requests(pod.spec),
+        state=state,
+        running=status.phase == "Running",
+        ready=ready,
+        ready_since=ready_since,
+        start=start,
+        settled=bool(ready) and ready != "False" and start is not None,
+    )
+
+
+def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
+    """The record of a decoded PodMetrics. Raises InvalidQuantity or InvalidObject."""
+    moment = parse_time(metrics.timestamp)
+    containers = tuple(
+        ContainerUsage(sys.intern(container.name), _amounts(container.usage))
+        for container in metrics.containers or ()
+    )
+    return UsageRecord(
+        cluster=cluster,
+        namespace=sys.intern(metrics.metadata.namespace),
+        name=metrics.metadata.name,
+        timestamp=ZERO_TIME if moment is None else moment,
+        window=0.0 if metrics.window is None else parse_duration(metrics.window),
+        cpu=sum_over(containers, "cpu"),
+        memory=sum_over(containers, "memory"),
+        containers=containers,
+        labels=None if metrics.metadata.labels is None else _shared_labels(metrics.metadata.labels),
+    )
+
+
+def custom_sample(value: wire.MetricValue) -> CustomSample:
+    """The record of a decoded MetricValue, v1beta2 or v1beta1. Raises InvalidQuantity or InvalidObject."""
+    moment = parse_time(value.timestamp)
+    window = value.windowSeconds if value.windowSeconds is not None else value.window
+    return CustomSample(
+        metric=value.metric.name if value.metric is not None else value.metricName,
+        kind=value.describedObject.kind,
+        namespace=value.describedObject.namespace,
+        name=value.describedObject.name,
+        milli=parse_milli(value.value),
+        timestamp=ZERO_TIME if moment is None else moment,
+        window=POD_METRIC_WINDOW_SECONDS if window is None else float(window),
+        selector=value.metric.selector if value.metric is not None else value.selector,
+    )
+
+
+def external_sample(value: wire.ExternalMetricValue) -> ExternalSample:
+    """The record of a decoded ExternalMetricValue. Raises InvalidQuantity."""
+    return ExternalSample(value.metricName, value.metricLabels or None, parse_milli(value.value))
+
+
+def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
+    """The sum of a resource over all containers; None if one lacks it or there are none."""
+    if not containers:
+        return None
+    total = 0
+    for container in containers:
+        amount = container.milli.get(resource)
+        if amount is None:
+            return None
+        total += amount
+    return total
+
+
+def _amounts(usage: Mapping[str, wire.RawQuantity] | None) -> Mapping[str, int]:
+    if not usage:
+        return _NO_AMOUNTS
+    return {sys.intern(resource): parse_milli(quantity) for resource, quantity in usage.items()}
+
+
+def _shared_amounts(requests: Mapping[str, wire.RawQuantity] | None) -> Mapping[str, int]:
+    if not requests:
+        return _NO_AMOUNTS
+    key = tuple(requests.items())
+    found = _amount_sets.get(key)
+    if found is None:
+        found = _amounts(requests)
+        _remember(_amount_sets, key, found)
+    return found
+
+
+def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    if not labels:
+        return _NO_LABELS
+    key = tuple(labels.items())
+    found = _label_sets.get(key)
+    if found is None:
+        found = {sys.intern(name): sys.intern(value) for name, value in key}
+        _remember(_label_sets, key, found)
+    return found
+
+
+def _shared_requests(spec: wire.PodSpec) -> PodRequests:
+    counted = [(container, False) for container in spec.containers or ()]
+    counted += [
+        (container, True) for container in spec.initContainers or () if container.restartPolicy == "Always"
+    ]
+    containers = tuple(
+        ContainerRequests(
+            sys.intern(container.name),
+            _shared_amounts(container.resources.requests if container.resources else None),
+            init,
+        )
+        for container, init in counted
+    )
+    pod_level = spec.resources.requests if spec.resources else None
+    key = (
+        tuple((container.name, id(container.milli), container.init) for container in containers),
+        tuple(pod_level.items()) if pod_level else None,
+        tuple(spec.overhead.items()) if spec.overhead else None,
+    )
+    found = _request_sets.get(key)
+    if found is None:
+        found = PodRequests(
+            containers,
+            _shared_amounts(pod_level) if pod_level else None,
+            _shared_amounts(spec.overhead) if spec.overhead else None,
+        )
+        _remember(_request_sets, key, found)
+    return found
+
+
+def _remember(table: dict[K, V], key: K, value: V) -> None:
+    # A bound, not a policy: sets are few unless somebody labels every pod apart, and then sharing is worthless.
+    if len(table) >= _INTERN_LIMIT:
+        table.clear()
+    table[key] = value
