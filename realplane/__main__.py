@@ -1,22 +1,31 @@
 """`python -m realplane build | stop [--all] | up [--members N]`."""
 
 import argparse
+import asyncio
 import sys
 
 from realplane.assets import PlaneUnavailable, ensure_assets
 from realplane.runs import reap
+from realplane.up import up
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one sub-command; the exit code. Data on standard output, everything else on standard error."""
     parser = argparse.ArgumentParser(prog="python -m realplane", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build what is missing; the last line is the folder that holds all programs")
+    commands.add_parser(
+        "build", help="build what is missing; the last line is the folder that holds all programs"
+    )
     stop = commands.add_parser("stop", help="end what crashed runs left")
     stop.add_argument("--all", action="store_true", help="also end runs whose owner still lives")
+    up_ = commands.add_parser("up", help="a hub and members to try things on, until Ctrl-C")
+    up_.add_argument("--members", type=int, default=2, metavar="N")
     options = parser.parse_args(arguments)
     if options.command == "build":
         return build()
+    if options.command == "up":
+        asyncio.run(up(ensure_assets(), options.members))
+        return 0
     for name in reap(living_owners=options.all):
         print(f"ended {name}")
     return 0

@@ -1,7 +1,8 @@
 """Becomes the program of its arguments, after asking the kernel to end it when its parent dies.
 
-Run as `python -I -S _child.py PARENT_PID PROGRAM ARGS...`. A process of its own, because prctl in a forked copy of the parent
-(preexec_fn) can deadlock, and because pid and start time survive the exec: what was recorded stays true. Linux only.
+Run as `python -I -S _child.py PARENT_PID PROGRAM ARGS...`. A process of its own, because prctl in a forked
+copy of the parent (preexec_fn) can deadlock, and because pid and start time survive the exec: what was
+recorded stays true. Linux only.
 """
 
 import ctypes

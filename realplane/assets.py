@@ -1,7 +1,8 @@
 """One folder with all programs of a plane: found where they already are, built where they are not.
 
-Looked for in this order: the folder named by KUBEBUILDER_ASSETS (also a partial one), our cache, PATH (only in exactly the pinned
-version), and last a build from Go modules into the cache. The cache lives outside the checkout:
+Looked for in this order: the folder named by KUBEBUILDER_ASSETS (also a partial one), our cache, PATH
+(only in exactly the pinned version), and last a build from Go modules into the cache. The cache lives
+outside the checkout:
 
     ${XDG_CACHE_HOME:-~/.cache}/fedhpa/realplane/
         built/<module>-<digest of go.mod and go.sum>/<program>
@@ -25,11 +26,15 @@ from pathlib import Path
 from realplane.golang import Go, GoUnusable, find_go
 from realplane.tools import TOOLS, Tool, all_key, module_key
 
-STILL_BUILDING_EVERY = 30.0  # seconds; a silent build of minutes looks hung, and some CI systems end silent jobs
+STILL_BUILDING_EVERY = (
+    30.0  # seconds; a silent build of minutes looks hung, and some CI systems end silent jobs
+)
 
 
 class PlaneUnavailable(Exception):
-    """The programs of a real plane are not all here and cannot be built; the message says which, why, and the remedy."""
+    """The programs of a real plane are not all here and cannot be built; the message says which, why, and
+    the remedy.
+    """
 
 
 def cache_root() -> Path:
@@ -46,7 +51,8 @@ def say(text: str) -> None:
 def ensure_assets() -> Path:
     """The absolute folder that holds all programs, after building what is missing, one program at a time.
 
-    Two runs at once do not collide: the second waits for the first and finds its results. Raises PlaneUnavailable.
+    Two runs at once do not collide: the second waits for the first and finds its results. Raises
+    PlaneUnavailable.
     """
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
@@ -81,7 +87,11 @@ def _find(root: Path, tool: Tool) -> Path | None:
     if named:
         candidate = Path(named).absolute() / tool.name
         if _executable(candidate):
-            note = "" if _has_pinned_version(candidate, tool) else f" (not known to be the pinned {tool.version})"
+            note = (
+                ""
+                if _has_pinned_version(candidate, tool)
+                else f" (not known to be the pinned {tool.version})"
+            )
             say(f"{tool.name}: {candidate}, from KUBEBUILDER_ASSETS{note}")
             return candidate
     built = _built_path(root, tool)
@@ -106,7 +116,12 @@ def _has_pinned_version(path: Path, tool: Tool) -> bool:
     """Whether the program itself says it is the pinned version; one that does not run says nothing."""
     try:
         answer = subprocess.run(
-            [path, *tool.version_args], capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+            [path, *tool.version_args],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return False
@@ -138,7 +153,9 @@ def _build_all(root: Path, missing: list[Tool]) -> dict[str, Path]:
 
 
 def _build(root: Path, tool: Tool, go: Go) -> Path:
-    """Build one program under a temporary name, then rename: a build that was ended half-way leaves nothing that looks whole."""
+    """Build one program under a temporary name, then rename: a build that was ended half-way leaves nothing
+    that looks whole.
+    """
     target = _built_path(root, tool)
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{tool.name}.*"):  # nobody else builds: the lock is ours
@@ -167,7 +184,9 @@ def _build(root: Path, tool: Tool, go: Go) -> Path:
     if code != 0:
         temporary.unlink(missing_ok=True)
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
-        raise PlaneUnavailable(f"go build of {tool.name} {tool.version} ended with {code} (whole log: {log}):\n{tail}")
+        raise PlaneUnavailable(
+            f"go build of {tool.name} {tool.version} ended with {code} (whole log: {log}):\n{tail}"
+        )
     temporary.rename(target)
     return target
 
@@ -190,8 +209,8 @@ def _read_timings(root: Path) -> dict[str, float]:
 
 
 def _link_all(root: Path, found: dict[str, Path]) -> Path:
-    """A folder of links to what was found. What comes from elsewhere gets a folder of its own: another run of the same version,
-    without that KUBEBUILDER_ASSETS, must not find those programs.
+    """A folder of links to what was found. What comes from elsewhere gets a folder of its own: another run
+    of the same version, without that KUBEBUILDER_ASSETS, must not find those programs.
     """
     elsewhere = sorted(str(path) for path in found.values() if root not in path.parents)
     name = all_key()
@@ -218,7 +237,9 @@ def _write_atomically(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an advisory lock on `path`; the kernel drops it when the holder dies, so a crash leaves none behind."""
+    """Hold an advisory lock on `path`; the kernel drops it when the holder dies, so a crash leaves none
+    behind.
+    """
     with path.open("a", encoding="utf-8") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

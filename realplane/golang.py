@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-# Go 1.27's encoding/json makes kube-apiserver 1.36 answer 503 on /openapi/v2 while /readyz says ok, and then `kubectl apply`
-# fails; the modules themselves ask for at least 1.26.
+# Go 1.27's encoding/json makes kube-apiserver 1.36 answer 503 on /openapi/v2 while /readyz says ok, and
+# then `kubectl apply` fails; the modules themselves ask for at least 1.26.
 SUPPORTED = "1.26"
 TOOLCHAIN = "go1.26.8"
 
@@ -34,8 +34,8 @@ class Go:
 def find_go() -> Go:
     """The go command of PATH (or of the usual install folder), proved to be Go 1.26.
 
-    Another Go (1.21 or later) is asked to fetch the 1.26 toolchain itself, which is what GOTOOLCHAIN is for, unless the user's
-    GOTOOLCHAIN says which one to use. Raises GoUnusable.
+    Another Go (1.21 or later) is asked to fetch the 1.26 toolchain itself, which is what GOTOOLCHAIN is
+    for, unless the user's GOTOOLCHAIN says which one to use. Raises GoUnusable.
     """
     command = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if command is None:
@@ -49,7 +49,9 @@ def find_go() -> Go:
     used = _version(command, environment)
     if _supported(used):
         return Go(command, used, environment)
-    raise GoUnusable(f"{Path(command)} is {used or 'not working'}, but the planes need Go {SUPPORTED}; {REMEDY}")
+    raise GoUnusable(
+        f"{Path(command)} is {used or 'not working'}, but the planes need Go {SUPPORTED}; {REMEDY}"
+    )
 
 
 def _supported(version: str) -> bool:

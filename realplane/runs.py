@@ -1,9 +1,10 @@
-"""What runs, written down so that it can be ended: by its own run, by `python -m realplane stop`, or by the next start.
+"""What runs, written down so that it can be ended: by its own run, by `python -m realplane stop`, or by the
+next start.
 
-Every run has a folder below the temporary folder, named after the process that owns it; every program it starts has a file
-`pids/NAME` with "PID STARTTIME". The start time (field 22 of /proc/PID/stat) tells our process from a later one with the same
-number; nothing is ever ended by its name. Should the owner be killed, the kernel ends its programs (see _child.py); whatever
-survives that is reaped by the next start.
+Every run has a folder below the temporary folder, named after the process that owns it; every program it
+starts has a file `pids/NAME` with "PID STARTTIME". The start time (field 22 of /proc/PID/stat) tells our
+process from a later one with the same number; nothing is ever ended by its name. Should the owner be
+killed, the kernel ends its programs (see _child.py); whatever survives that is reaped by the next start.
 """
 
 import os
@@ -52,7 +53,9 @@ class ProcessId:
         return _start_time(self.pid) == self.start
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to this very process; nothing if it is gone. Race-free: the handle is taken before the check."""
+        """Send a signal to this very process; nothing if it is gone. Race-free: the handle is taken before
+        the check.
+        """
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -68,7 +71,9 @@ class ProcessId:
 
 def _start_time(pid: int) -> int | None:
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
@@ -95,7 +100,8 @@ class Run:
     def spawn(
         self, name: str, command: list[str], log: Path, *, environment: Mapping[str, str] | None = None
     ) -> ProcessId:
-        """Start a program in a session of its own (a Ctrl-C in the terminal is ours to handle) and write it down.
+        """Start a program in a session of its own (a Ctrl-C in the terminal is ours to handle) and write it
+        down.
 
         Only from the main thread: the kernel ends a child when the *thread* that started it ends.
         """
@@ -154,8 +160,10 @@ class Run:
         (self.folder / "pids" / name).unlink(missing_ok=True)
 
     def end(self) -> None:
-        """End every program of this run, last started first and without long farewells, and remove its folder."""
-        self.stop(reversed(list(self._children)), grace=3.0)
+        """End every program of this run, last started first and without long farewells, and remove its
+        folder.
+        """
+        self.stop(reversed(list(self._children)), grace=1.0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -169,9 +177,11 @@ def runs_folder() -> Path:
 
 
 def reap(*, living_owners: bool = False) -> list[str]:
-    """End what runs of dead owners left, and remove their folders; with `living_owners` also what others still use.
+    """End what runs of dead owners left, and remove their folders; with `living_owners` also what others
+    still use.
 
-    Returns the names of the programs that had to be ended. A run that has just begun is safe: its owner is in its folder's name.
+    Returns the names of the programs that had to be ended. A run that has just begun is safe: its owner is
+    in its folder's name.
     """
     ended: list[str] = []
     for folder in runs_folder().glob("run-*"):

@@ -1,6 +1,7 @@
 """The eight programs of a real plane: which Go module each comes from, and how to tell its version.
 
-Versions are pinned by the committed go.mod and go.sum of realplane/tools/<module>; nothing else names a version.
+Versions are pinned by the committed go.mod and go.sum of realplane/tools/<module>; nothing else names a
+version.
 """
 
 import hashlib
@@ -15,9 +16,9 @@ MODULES_DIR = Path(__file__).parent / "tools"
 class Tool:
     """One program.
 
-    `package` is built inside the module folder `module`; `pinned_by` is the requirement in its go.mod that gives the version.
-    `version_args` makes the program print its version. `first_build_seconds` is what a build with empty caches took on two
-    cores, said to whoever waits for the first one.
+    `package` is built inside the module folder `module`; `pinned_by` is the requirement in its go.mod that
+    gives the version. `version_args` makes the program print its version. `first_build_seconds` is what a
+    build with empty caches took on two cores, said to whoever waits for the first one.
     """
 
     name: str
@@ -45,7 +46,8 @@ class Tool:
     def linker_flags(self) -> str:
         """Flags for `go build -ldflags`: small binaries that know their version.
 
-        Without them kube-apiserver calls itself v0.0.0-master, and clients that look at the version misbehave.
+        Without them kube-apiserver calls itself v0.0.0-master, and clients that look at the version
+        misbehave.
         """
         version = self.version
         major, minor = version.lstrip("v").split(".")[:2]
@@ -93,7 +95,9 @@ TOOLS: tuple[Tool, ...] = (
 
 
 def module_key(module: str) -> str:
-    """Name of a cache folder for what is built from `module`: changes with its go.mod and go.sum, and with nothing else."""
+    """Name of a cache folder for what is built from `module`: changes with its go.mod and go.sum, and with
+    nothing else.
+    """
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((MODULES_DIR / module / name).read_bytes())
@@ -101,7 +105,9 @@ def module_key(module: str) -> str:
 
 
 def all_key() -> str:
-    """Name of the cache folder that holds all programs together: Kubernetes' version and a digest over all modules."""
+    """Name of the cache folder that holds all programs together: Kubernetes' version and a digest over all
+    modules.
+    """
     digest = hashlib.sha256()
     for module in sorted({tool.module for tool in TOOLS}):
         digest.update(module_key(module).encode())

@@ -1,0 +1,70 @@
+"""The hub: an API server whose workloads are templates, with an audit log that proves who called whom."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from realplane.controlplane import DATA, ControlPlane
+from realplane.member import Credentials, Member
+from realplane.runs import Run
+
+CLUSTER_NAMESPACE = "karmada-cluster"
+
+
+class Hub(ControlPlane):
+    """A plain hub: no Karmada, so its Cluster objects are of a CRD."""
+
+    def __init__(self, run: Run, assets: Path, name: str = "hub") -> None:
+        super().__init__(run, assets, name)
+        self.audit_log = self.folder / "audit.log"
+
+    async def start(self) -> None:
+        """Start etcd, kube-apiserver and the controllers that leave templates alone."""
+        await self.start_store_and_api(audit=(DATA / "audit-policy.yaml", self.audit_log))
+        self.start_controllers(hub=True)
+        await self.controllers_work()
+
+    async def register(self, member: Member) -> None:
+        """Make the member known: a Secret with token and caBundle, and a Cluster that names it."""
+        await self.register_at(member.name, member.server, await member.credentials())
+
+    async def register_at(self, name: str, server: str, credentials: Credentials) -> None:
+        """The same for any endpoint and credentials."""
+        async with self.api() as api:
+            await api.apply_all(cluster_objects(name, server, credentials))
+
+    def audit_events(self) -> Iterator[dict[str, Any]]:
+        """What the API server wrote down so far; which requests those are: data/audit-policy.yaml."""
+        with self.audit_log.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.endswith("\n"):  # the last one may be half written
+                    yield json.loads(line)
+
+
+def cluster_objects(name: str, server: str, credentials: Credentials) -> list[dict[str, Any]]:
+    """Namespace, Secret and Cluster, as Karmada lays them out."""
+    encoded = {
+        "token": base64.b64encode(credentials.token.encode()).decode(),
+        "caBundle": base64.b64encode(credentials.ca_bundle).decode(),
+    }
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTER_NAMESPACE}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": CLUSTER_NAMESPACE},
+            "data": encoded,
+        },
+        {
+            "apiVersion": "cluster.karmada.io/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": name},
+            "spec": {
+                "syncMode": "Push",
+                "apiEndpoint": server,
+                "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": name},
+            },
+        },
+    ]
