@@ -1,0 +1,206 @@
+"""Who calls: front proxies speaking for users, client certificates, bearer tokens.
+
+As in Kubernetes' delegated authentication (apiserver, authentication/request): X-Remote-* headers are
+believed from a peer whose certificate the request-header CA signed, for client authentication and for an
+allowed name, and from nobody else; a certificate of the ordinary client CA proves a user and its groups,
+never a proxy; a bearer token is the hub's to review. Nobody is anonymous here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import structlog
+from aiohttp import web
+from cryptography.x509.oid import NameOID
+from multidict import CIMultiDictProxy
+
+from fedhpa.api.errors import ApiError
+from fedhpa.kube.client import ApiClient
+from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
+from fedhpa.serving.review_cache import ReviewCache
+
+logger = structlog.get_logger(__name__)
+
+AUTHENTICATED = "system:authenticated"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
+REVIEW_DEADLINE = 5.0
+
+
+def utc_now() -> dt.datetime:
+    """The clock of certificates."""
+    return dt.datetime.now(dt.UTC)
+
+
+@dataclass(frozen=True)
+class User:
+    """Who a request speaks for."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def authenticated(self) -> User:
+        """The same user in the group that every authenticated one is in."""
+        if AUTHENTICATED in self.groups:
+            return self
+        return User(self.name, (*self.groups, AUTHENTICATED), self.uid, self.extra)
+
+
+@dataclass(frozen=True)
+class RequestHeader:
+    """Which front proxies are believed, and in which headers."""
+
+    ca_pem: bytes
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = ("X-Remote-User",)
+    group_headers: tuple[str, ...] = ("X-Remote-Group",)
+    extra_prefixes: tuple[str, ...] = ("X-Remote-Extra-",)
+    uid_headers: tuple[str, ...] = ("X-Remote-Uid",)
+
+    def user(self, headers: CIMultiDictProxy[str]) -> User | None:
+        """The user the headers name; None if they name none."""
+        name = _first(headers, self.username_headers)
+        if not name:
+            return None
+        groups = [group for header in self.group_headers for group in headers.getall(header, []) if group]
+        return User(name, tuple(groups), _first(headers, self.uid_headers), self._extra(headers))
+
+    def _extra(self, headers: CIMultiDictProxy[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        found: dict[str, list[str]] = {}
+        for header, value in headers.items():
+            lowered = header.lower()
+            for prefix in self.extra_prefixes:
+                if lowered.startswith(prefix.lower()):
+                    found.setdefault(unquote(lowered[len(prefix) :]), []).append(value)
+        return tuple((key, tuple(values)) for key, values in sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What is believed at one moment; replaced whole when it changes."""
+
+    client_ca: bytes = b""
+    request_header: RequestHeader | None = None
+
+    @property
+    def bundle(self) -> bytes:
+        """Every CA whose certificates may end a handshake."""
+        proxies = b"" if self.request_header is None else self.request_header.ca_pem
+        return b"\n".join(pem for pem in (self.client_ca, proxies) if pem)
+
+
+class PeerAuthenticator:
+    """Users by the certificate of the connection, under one Trust."""
+
+    def __init__(self, trust: Trust, clock: Callable[[], dt.datetime] = utc_now) -> None:
+        """Raises ConfigError for an unusable CA bundle."""
+        self.trust = trust
+        self._clients = ClientVerifier(trust.client_ca, clock) if trust.client_ca else None
+        header = trust.request_header
+        self._proxies = ClientVerifier(header.ca_pem, clock) if header is not None else None
+
+    def user(self, leaf_der: bytes, headers: CIMultiDictProxy[str]) -> User | None:
+        """Whom a peer with this certificate speaks for; None if it proves nothing."""
+        header = self.trust.request_header
+        if header is not None and self._is_front_proxy(leaf_der, header):
+            user = header.user(headers)
+            if user is not None:
+                return user
+        certificate = self._clients.verify(leaf_der) if self._clients is not None else None
+        if certificate is None or not common_name(certificate):
+            return None
+        groups = names_of(certificate, NameOID.ORGANIZATION_NAME)
+        return User(common_name(certificate), groups).authenticated()
+
+    def _is_front_proxy(self, leaf_der: bytes, header: RequestHeader) -> bool:
+        certificate = self._proxies.verify(leaf_der) if self._proxies is not None else None
+        if certificate is None:
+            return False
+        return not header.allowed_names or common_name(certificate) in header.allowed_names
+
+
+class _ReviewedUser(msgspec.Struct, frozen=True):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _TokenReviewStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _ReviewedUser = _ReviewedUser()
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenReviewStatus = _TokenReviewStatus()
+
+
+class TokenReviewer:
+    """Bearer tokens, asked of the hub and believed for `lifetime` seconds; tokens are kept as digests."""
+
+    def __init__(self, client: ApiClient, lifetime: float = 10.0) -> None:
+        self._client = client
+        self._cache: ReviewCache[bytes, User | None] = ReviewCache(lambda _: lifetime)
+
+    async def user(self, token: str) -> User | None:
+        """Whose token it is; None if the hub does not know it. Raises ApiError if it cannot be asked."""
+        return await self._cache.get(hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
+
+    async def _review(self, token: str) -> User | None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
+        answer = await self._client.post(TOKEN_REVIEWS, review, deadline=REVIEW_DEADLINE)
+        status = answer.decode(_TokenReview).status
+        if not status.authenticated or not status.user.username:
+            return None
+        extra = tuple((key, tuple(values)) for key, values in sorted((status.user.extra or {}).items()))
+        user = User(status.user.username, tuple(status.user.groups or ()), status.user.uid, extra)
+        return user.authenticated()
+
+
+class Authenticator:
+    """The user of a request, by whichever proof it carries."""
+
+    def __init__(self, peers: Callable[[], PeerAuthenticator], tokens: TokenReviewer | None = None) -> None:
+        self._peers = peers
+        self._tokens = tokens
+
+    async def user(self, request: web.Request) -> User | None:
+        """Whom the request speaks for; None if it proves nothing."""
+        leaf = peer_certificate(request)
+        if leaf is not None:
+            user = self._peers().user(leaf, request.headers)
+            if user is not None:
+                return user
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip()
+        if self._tokens is None or scheme.lower() != "bearer" or not token:
+            return None
+        try:
+            return await self._tokens.user(token)
+        except ApiError as error:
+            # As Kubernetes: who cannot be checked is not let in.
+            logger.warning("token could not be reviewed", error=str(error))
+            return None
+
+
+def peer_certificate(request: web.Request) -> bytes | None:
+    """The certificate (DER) with which the client ended the handshake; None without one."""
+    connection: Any = request.get_extra_info("ssl_object")
+    leaf: bytes | None = connection.getpeercert(binary_form=True) if connection is not None else None
+    return leaf or None
+
+
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((headers[name] for name in names if headers.get(name)), "")

@@ -1,0 +1,164 @@
+"""What a user may do: the hub decides by SubjectAccessReview, and what it does not allow is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from fedhpa.api.errors import ApiError
+from fedhpa.kube.client import ApiClient
+from fedhpa.serving.authentication import REVIEW_DEADLINE, Authenticator, User
+from fedhpa.serving.review_cache import ReviewCache
+from fedhpa.serving.server import Handler
+from fedhpa.serving.status import status_response
+
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
+
+# Kubernetes' request info: /apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+PREFIX_PARTS = 3
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What a request wants; `resource` "" stands for a path that is no resource."""
+
+    verb: str
+    path: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @classmethod
+    def of(cls, request: web.Request) -> Attributes:
+        """The attributes of a request, by Kubernetes' rules for paths under /apis."""
+        parts = [unquote(part) for part in request.rel_url.raw_path.split("/") if part]
+        if len(parts) <= PREFIX_PARTS or parts[0] != "apis":
+            return cls(request.method.lower(), request.path)
+        group, version, rest = parts[1], parts[2], parts[PREFIX_PARTS:]
+        namespace = ""
+        if rest[0] == "namespaces" and len(rest) > 2:
+            namespace, rest = rest[1], rest[2:]
+        resource, name, subresource = (*rest[:3], "", "")[:3]
+        verb = _verb(request, bool(name))
+        return cls(verb, request.path, group, version, resource, subresource, namespace, name)
+
+    def refusal(self, user: User, reason: str) -> web.Response:
+        """The 403 that Kubernetes' servers give."""
+        because = f": {reason}" if reason else ""
+        if not self.resource:
+            text = f'forbidden: User "{user.name}" cannot {self.verb} path "{self.path}"{because}'
+            return status_response(403, text, details={})
+        place = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        subject = f"{self.resource}.{self.group}" + (f' "{self.name}"' if self.name else "")
+        text = (
+            f'{subject} is forbidden: User "{user.name}" cannot {self.verb} resource "{resource}"'
+            f' in API group "{self.group}" {place}{because}'
+        )
+        details = {"group": self.group, "kind": self.resource} | ({"name": self.name} if self.name else {})
+        return status_response(403, text, details=details)
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+    denied: bool = False
+    reason: str = ""
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The hub's answer; `reason` is what it said to the user."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class Authorizer:
+    """SubjectAccessReviews, believed for `allowed_seconds` or `denied_seconds`."""
+
+    def __init__(
+        self, client: ApiClient, *, allowed_seconds: float = 10.0, denied_seconds: float = 10.0
+    ) -> None:
+        self._client = client
+        self._cache: ReviewCache[tuple[User, Attributes], Verdict] = ReviewCache(
+            lambda verdict: allowed_seconds if verdict.allowed else denied_seconds
+        )
+
+    async def verdict(self, user: User, attributes: Attributes) -> Verdict:
+        """Whether `user` may. Raises ApiError if the hub cannot be asked."""
+        return await self._cache.get((user, attributes), lambda: self._review(user, attributes))
+
+    async def _review(self, user: User, wanted: Attributes) -> Verdict:
+        spec: dict[str, object] = {"user": user.name, "groups": user.groups}
+        if user.uid:
+            spec["uid"] = user.uid
+        if user.extra:
+            spec["extra"] = dict(user.extra)
+        if wanted.resource:
+            names = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
+            values = {name: getattr(wanted, name) for name in names}
+            spec["resourceAttributes"] = {name: value for name, value in values.items() if value}
+        else:
+            spec["nonResourceAttributes"] = {"path": wanted.path, "verb": wanted.verb}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = await self._client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
+        status = answer.decode(_Review).status
+        return Verdict(status.allowed and not status.denied, status.reason)
+
+
+class Guard:
+    """The middleware in front of an API server: 401, 403, or the request goes on with its user."""
+
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, always_allowed: Iterable[str]
+    ) -> None:
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._always = tuple(always_allowed)
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let pass what is allowed; the user is then `request[USER_KEY]`."""
+        if self._is_open(request.path):
+            return await handler(request)
+        user = await self._authenticator.user(request)
+        if user is None:
+            return status_response(401, "Unauthorized")
+        attributes = Attributes.of(request)
+        try:
+            verdict = await self._authorizer.verdict(user, attributes)
+        except ApiError as error:
+            return status_response(500, f"Internal error occurred: access could not be reviewed: {error}")
+        if not verdict.allowed:
+            return attributes.refusal(user, verdict.reason)
+        request[USER_KEY] = user
+        return await handler(request)
+
+    def _is_open(self, path: str) -> bool:
+        path = path.rstrip("/") or "/"
+        return any(
+            path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
+            for allowed in self._always
+        )
+
+
+def _verb(request: web.Request, named: bool) -> str:
+    if request.method in ("GET", "HEAD"):
+        watching = request.query.get("watch", "").lower() in ("1", "t", "true")
+        return "get" if named else "watch" if watching else "list"
+    verbs = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+    if request.method == "DELETE":
+        return "delete" if named else "deletecollection"
+    return verbs.get(request.method, request.method.lower())

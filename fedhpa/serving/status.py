@@ -1,0 +1,85 @@
+"""Errors as Kubernetes clients read them: metav1.Status bodies, whatever went wrong.
+
+Source of texts and reasons: Kubernetes 1.36, apimachinery's api/errors and apiserver's responsewriters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.serving.server import Handler
+
+logger = structlog.get_logger(__name__)
+
+REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    413: "RequestEntityTooLarge",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+MESSAGES = {
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+}
+
+
+def status_response(
+    code: int,
+    message: str,
+    *,
+    reason: str | None = None,
+    details: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    """A failure Status; `reason` defaults to the one that belongs to the code."""
+    status: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": REASONS.get(code, "") if reason is None else reason,
+        "code": code,
+    }
+    if details is not None:
+        status["details"] = details
+    return web.Response(
+        status=code, body=msgspec.json.encode(status), content_type="application/json", headers=headers
+    )
+
+
+@web.middleware
+async def status_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error of the application with a Status body."""
+    try:
+        return await handler(request)
+    except InvalidObject as error:
+        return status_response(400, str(error))
+    except ApiError as error:
+        logger.warning("request failed", path=request.path, error=str(error))
+        return status_response(500, f"Internal error occurred: {error}")
+    except FedHPAError as error:
+        logger.warning("request failed", path=request.path, error=str(error))
+        return status_response(503, str(error))
+    except web.HTTPException as error:
+        message = MESSAGES.get(error.status) or HTTPStatus(error.status).phrase
+        allow = error.headers.get("Allow")
+        headers = {"Allow": allow} if allow is not None else None
+        return status_response(error.status, message, details={}, headers=headers)
+    except Exception:
+        # The bug stays one request's; the process goes on, and the trace is in the log, not in the answer.
+        logger.exception("request failed unexpectedly", path=request.path)
+        return status_response(500, "Internal error occurred")

@@ -1,0 +1,249 @@
+"""Token and access reviews: what is asked of the hub, how long it is believed, and what callers read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest import mock
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from fedhpa.api.errors import ApiError
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.responses import Response
+from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust, User
+from fedhpa.serving.authorization import Attributes, Authorizer, Guard
+from fedhpa.serving.review_cache import ReviewCache
+
+PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods"
+
+
+class Hub(ApiClient):
+    """A hub that answers reviews from a list of statuses and remembers what it was asked."""
+
+    def __init__(self, *statuses: dict[str, Any] | ApiError) -> None:
+        super().__init__(ApiConfig(server="http://hub"))
+        self.statuses = list(statuses)
+        self.asked: list[dict[str, Any]] = []
+
+    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+        self.asked.append({"path": path, **body})
+        await asyncio.sleep(0)
+        status = self.statuses.pop(0)
+        if isinstance(status, ApiError):
+            raise status
+        headers: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
+        return Response(201, headers, msgspec.json.encode({"status": status}))
+
+
+def guard(hub: Hub) -> Guard:
+    peers = PeerAuthenticator(Trust())
+    return Guard(Authenticator(lambda: peers, TokenReviewer(hub)), Authorizer(hub), ("/healthz", "/public/*"))
+
+
+def requested(method: str, path: str, headers: dict[str, str]) -> web.Request:
+    """A request over plain HTTP, without a peer certificate."""
+    transport = mock.create_autospec(asyncio.Transport, instance=True)
+    transport.get_extra_info.return_value = None
+    return make_mocked_request(method, path, headers, transport=transport)
+
+
+async def call(guard: Guard, path: str, token: str = "", method: str = "GET") -> tuple[int, Any]:
+    """Status and body of a request that passes the guard or not."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = requested(method, path, headers)
+
+    async def served(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"{}")
+
+    response = await guard.middleware(request, served)
+    assert isinstance(response, web.Response)
+    assert isinstance(response.body, bytes)
+    return response.status, msgspec.json.decode(response.body)
+
+
+JANE = {"authenticated": True, "user": {"username": "jane", "groups": ["dev"], "extra": {"scopes": ["a"]}}}
+
+
+async def test_a_token_is_reviewed_and_its_user_checked() -> None:
+    """Both reviews carry what the hub needs to decide."""
+    hub = Hub(JANE, {"allowed": True})
+
+    status, _ = await call(guard(hub), PODS, "secret")
+
+    assert status == 200
+    assert hub.asked[0]["spec"] == {"token": "secret"}
+    assert hub.asked[1]["path"] == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    assert hub.asked[1]["spec"] == {
+        "user": "jane",
+        "groups": ("dev", "system:authenticated"),
+        "extra": {"scopes": ("a",)},
+        "resourceAttributes": {
+            "namespace": "ns",
+            "verb": "list",
+            "group": "metrics.k8s.io",
+            "version": "v1beta1",
+            "resource": "pods",
+        },
+    }
+
+
+async def test_reviews_are_believed_for_a_while() -> None:
+    """The second request asks nobody."""
+    hub = Hub(JANE, {"allowed": True})
+    shared = guard(hub)
+
+    answers = [await call(shared, PODS, "secret") for _ in range(3)]
+
+    assert [status for status, _ in answers] == [200, 200, 200]
+    assert len(hub.asked) == 2
+
+
+@pytest.mark.parametrize("statuses", [({"authenticated": False},), (ApiError("away", status=0),), ()])
+async def test_who_proves_nothing_is_refused(statuses: tuple[Any, ...]) -> None:
+    """An unknown token, a hub that cannot be asked, or no proof at all: 401 as Kubernetes says it."""
+    status, body = await call(guard(Hub(*statuses)), PODS, "secret" if statuses else "")
+
+    assert status == 401
+    assert body == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "Unauthorized",
+        "reason": "Unauthorized",
+        "code": 401,
+    }
+
+
+async def test_headers_of_a_stranger_are_not_believed() -> None:
+    """X-Remote-User without a front proxy's certificate is nothing."""
+    request = requested("GET", PODS, {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"})
+    hub = Hub()
+
+    async def served(_: web.Request) -> web.StreamResponse:
+        raise AssertionError("must not be reached")
+
+    response = await guard(hub).middleware(request, served)
+
+    assert response.status == 401
+    assert hub.asked == []
+
+
+NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
+IN_NAMESPACE = 'in API group "metrics.k8s.io" in the namespace "ns"'
+IN_CLUSTER = 'in API group "metrics.k8s.io" at the cluster scope'
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "subject", "action"),
+    [
+        ("GET", PODS, "pods.metrics.k8s.io is ", f'list resource "pods" {IN_NAMESPACE}'),
+        ("GET", f"{PODS}/web", 'pods.metrics.k8s.io "web" is ', f'get resource "pods" {IN_NAMESPACE}'),
+        ("GET", f"{PODS}?watch=true", "pods.metrics.k8s.io is ", f'watch resource "pods" {IN_NAMESPACE}'),
+        ("DELETE", f"{PODS}/web", 'pods.metrics.k8s.io "web" is ', f'delete resource "pods" {IN_NAMESPACE}'),
+        ("GET", NODES, "nodes.metrics.k8s.io is ", f'list resource "nodes" {IN_CLUSTER}'),
+        ("GET", "/metrics", "", 'get path "/metrics"'),
+    ],
+)
+async def test_who_may_not_reads_why(method: str, path: str, subject: str, action: str) -> None:
+    """The 403 is worded as Kubernetes' own."""
+    status, body = await call(guard(Hub(JANE, {"allowed": False})), path, "secret", method)
+
+    assert status == 403
+    assert body["message"] == f'{subject}forbidden: User "jane" cannot {action}'
+    assert body["reason"] == "Forbidden"
+
+
+async def test_the_hubs_reason_is_passed_on() -> None:
+    """What an authorizer told is appended; denied wins over allowed."""
+    hub = Hub(JANE, {"allowed": True, "denied": True, "reason": "not on Sundays"})
+
+    _, body = await call(guard(hub), "/metrics", "secret")
+
+    assert body["message"] == 'forbidden: User "jane" cannot get path "/metrics": not on Sundays'
+
+
+async def test_a_hub_that_cannot_decide_is_not_a_yes() -> None:
+    """The error is not kept: the next request asks again."""
+    hub = Hub(JANE, ApiError("hub away", status=0), {"allowed": True})
+    shared = guard(hub)
+
+    assert (await call(shared, PODS, "secret"))[0] == 500
+    assert (await call(shared, PODS, "secret"))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/healthz/", "/public/anything"])
+async def test_open_paths_need_nobody(path: str) -> None:
+    """Probes carry no credentials."""
+    hub = Hub()
+
+    assert (await call(guard(hub), path))[0] == 200
+    assert hub.asked == []
+
+
+async def test_attributes_follow_kubernetes_rules_for_paths() -> None:
+    """A subresource and an encoded name are taken apart; discovery is no resource."""
+    scale = Attributes.of(make_mocked_request("PATCH", "/apis/apps/v1/namespaces/a/deployments/b%2Fc/scale"))
+
+    assert (scale.verb, scale.group, scale.resource, scale.subresource) == (
+        "patch",
+        "apps",
+        "deployments",
+        "scale",
+    )
+    assert (scale.namespace, scale.name) == ("a", "b/c")
+    assert Attributes.of(make_mocked_request("GET", "/apis/metrics.k8s.io/v1beta1")).resource == ""
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def asker(answers: list[str]) -> Callable[[], Awaitable[str]]:
+    async def ask() -> str:
+        await asyncio.sleep(0)
+        return answers.pop(0)
+
+    return ask
+
+
+async def test_values_live_as_long_as_they_say() -> None:
+    """Each value has its own lifetime."""
+    clock = Clock()
+    cache: ReviewCache[str, str] = ReviewCache(lambda value: 10.0 if value == "yes" else 5.0, clock)
+
+    assert await cache.get("a", asker(["yes"])) == "yes"
+    assert await cache.get("b", asker(["no"])) == "no"
+    clock.now += 6
+    assert await cache.get("a", asker(["other"])) == "yes"
+    assert await cache.get("b", asker(["other"])) == "other"
+    clock.now += 4
+    assert await cache.get("a", asker(["other"])) == "other"
+
+
+async def test_the_same_question_is_asked_once_at_a_time() -> None:
+    """Ten callers at once are one review."""
+    cache: ReviewCache[str, str] = ReviewCache(lambda _: 10.0)
+    ask = asker(["first", "second"])
+
+    answers = await asyncio.gather(*(cache.get("a", ask) for _ in range(10)))
+
+    assert answers == ["first"] * 10
+
+
+def test_a_user_is_in_the_authenticated_group_once() -> None:
+    """The group is added to who lacks it."""
+    assert User("a").authenticated().authenticated().groups == ("system:authenticated",)
