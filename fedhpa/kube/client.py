@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Self, TypeVar
 
 import aiohttp
@@ -144,13 +144,31 @@ class ApiClient:
         With `idle` the deadline counts from the last byte received (at most five minutes in all).
         """
         seconds = self._deadline if deadline is None else deadline
-        sent = dict(headers or {})
-        if body is not None:
-            sent["Content-Type"] = content_type or JSON
+        async with self.guarded(path, seconds):
+            return await self._send(
+                method, path, params, body, _headers(headers, body, content_type), seconds, idle, limit
+            )
+
+    @asynccontextmanager
+    async def guarded(self, path: str, seconds: float) -> AsyncIterator[None]:  # noqa: ARG002
+        """Around each request and each opening of a watch: for a subclass that counts how they end."""
+        yield
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        body: bytes | None,
+        headers: dict[str, str],
+        seconds: float,
+        idle: bool,
+        limit: int,
+    ) -> Response:
         try:
             async with asyncio.timeout(seconds) as timer:
                 reading = Reading(limit, timer, seconds if idle else None)
-                return await self._attempts(method, path, params, body, sent, reading)
+                return await self._attempts(method, path, params, body, headers, reading)
         except TimeoutError as error:
             raise self._silent(method, path, seconds) from error
 
@@ -163,11 +181,12 @@ class ApiClient:
         """
         seconds = self._deadline if deadline is None else deadline
         async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(seconds):
-                    response = await self._open_watch(stack, path, params)
-            except TimeoutError as error:
-                raise self._silent("GET", path, seconds) from error
+            async with self.guarded(path, seconds):
+                try:
+                    async with asyncio.timeout(seconds):
+                        response = await self._open_watch(stack, path, params)
+                except TimeoutError as error:
+                    raise self._silent("GET", path, seconds) from error
             yield b""
             lines = await stack.enter_async_context(aclosing(read_lines(response, idle)))
             try:
@@ -309,3 +328,12 @@ class ApiClient:
         return ApiError(
             f"{self._config.name}: {method} {path}: no answer within {seconds:g} s", status=0, reason=TIMEOUT
         )
+
+
+def _headers(
+    headers: Mapping[str, str] | None, body: bytes | None, content_type: str | None
+) -> dict[str, str]:
+    sent = dict(headers or {})
+    if body is not None:
+        sent["Content-Type"] = content_type or JSON
+    return sent

@@ -77,7 +77,8 @@ class Reflector(Generic[T]):
 
     `item` is what an object is decoded as: a msgspec struct with a `metadata: ObjectMeta`, or
     `dict[str, Any]`. `make` turns it into the record that is kept; None leaves it out. Records are
-    compared: an object that changed in nothing that the record holds is no change. `name` is for the log.
+    compared: an object that changed in nothing that the record holds is no change. `on_problem` is told each
+    failure, and None when list and watch work again; `name` is for the log.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Reflector(Generic[T]):
         list_idle: float = LIST_IDLE_SECONDS,
         watch_idle: float = WATCH_IDLE_SECONDS,
         backoff: Backoff | None = None,
+        on_problem: Callable[[str | None], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.synced = asyncio.Event()
@@ -106,6 +108,7 @@ class Reflector(Generic[T]):
         self._list_idle = list_idle
         self._watch_idle = watch_idle
         self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MOST_BACKOFF_SECONDS)
+        self._on_problem = on_problem
         self._clock = clock
         self._log = log.bind(api=client.config.name, collection=name or path)
         self._store: dict[Key, T] = {}
@@ -115,6 +118,7 @@ class Reflector(Generic[T]):
         self._problem: str | None = NOT_LISTED
         self._problem_since = clock()
         self._lists = 0
+        self._failures = 0
         self._watching = False
 
     @property
@@ -141,6 +145,16 @@ class Reflector(Generic[T]):
     def lists(self) -> int:
         """How many complete lists were made; one more for each time the watch could not go on."""
         return self._lists
+
+    @property
+    def current(self) -> bool:
+        """Whether the store is a copy of what the client is configured for now."""
+        return self.synced.is_set() and self._generation == self._client.generation
+
+    @property
+    def failures(self) -> int:
+        """How many times list or watch failed."""
+        return self._failures
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
         """Call `listener` for each change from now on, in order; gives the function that ends it.
@@ -316,6 +330,8 @@ class Reflector(Generic[T]):
         if self._problem is not None:
             self._log.info("list and watch work", objects=len(self._store))
             self._problem = None
+            if self._on_problem is not None:
+                self._on_problem(None)
 
     def _failed(self, error: FedHPAError) -> None:
         if self._problem is None or self._problem == NOT_LISTED:
@@ -323,7 +339,10 @@ class Reflector(Generic[T]):
             self._log.info("list or watch failed", error=str(error))
         else:
             self._log.debug("list or watch failed again", error=str(error))
+        self._failures += 1
         self._problem = str(error)
+        if self._on_problem is not None:
+            self._on_problem(self._problem)
 
 
 def _key(item: Any) -> Key:

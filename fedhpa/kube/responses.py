@@ -23,6 +23,15 @@ GONE = 410
 TOO_MANY_REQUESTS = 429
 SERVER_ERRORS = 500
 
+# What client-go says for an answer without a Status, for instance "404 page not found".
+GENERIC = {
+    UNAUTHORIZED: ("Unauthorized", "the server has asked for the client to provide credentials"),
+    403: ("Forbidden", "the server does not allow this request"),
+    NOT_FOUND: ("NotFound", "the server could not find the requested resource"),
+    TOO_MANY_REQUESTS: ("TooManyRequests", "the server has received too many requests"),
+    500: ("InternalError", "an error on the server prevented the request from succeeding"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+}
 # Status messages can quote whole objects; conditions, events and logs take this much of one.
 MAX_MESSAGE = 512
 
@@ -82,9 +91,10 @@ def status_error(method: str, path: str, status: int, body: bytes) -> ApiError:
     except (msgspec.DecodeError, UnicodeDecodeError):
         told = _Status()
     message = (told.message or "")[:MAX_MESSAGE] if told.kind == "Status" else ""
-    if not message:
-        message = f"{method} {path} answered HTTP {status}"
     reason = ((told.reason or "") if told.kind == "Status" else "")[:MAX_MESSAGE]
+    if not message:
+        generic, phrase = GENERIC.get(status, ("", f"the server answered HTTP {status}"))
+        message, reason = f"{phrase} ({method} {path})", reason or generic
     kind = Conflict if status == CONFLICT else ApiError
     return kind(message, status=status, reason=reason)
 

@@ -1,0 +1,5 @@
+"""The member clusters: who they are, how to reach each, whether it answers, and what was asked of it last.
+
+Every member has one pool of connections, a deadline for each call, and a breaker, so that a member that
+hangs costs its deadline once and nobody else anything.
+"""

@@ -1,0 +1,153 @@
+"""The client of one member: every call has the member's deadline, and how it ends is counted.
+
+Two breakers: one for the whole member, led by the probe of its /readyz, and one for each API group,
+because an aggregated API (metrics.k8s.io) can hang behind an API server that is well; pods and scales of
+such a member stay usable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fedhpa.api.errors import ApiError, MemberUnavailable
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.responses import UNAUTHORIZED, Response
+from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
+from fedhpa.members.breaker import Breaker
+
+MEMBER_DEADLINE_SECONDS = 3.0
+# Refusals cost nothing, so a few in a row may happen before the member counts as gone; a time-out costs
+# its deadline and counts at once.
+FAILURE_THRESHOLD = 3
+# A group that hangs is tried again this often; each trial may cost one deadline of one caller.
+GROUP_COOLDOWN_SECONDS = 10.0
+PROBE_PATH = "/readyz"
+PROBE_LIMIT = 64 * 1024
+
+
+class MemberClient(ApiClient):
+    """An ApiClient whose failures to answer are MemberUnavailable, and that refuses while it must.
+
+    `refusal` tells why no call may be made at all (None: they may); `suspect` is called as soon as a
+    probe would be of use.
+    """
+
+    def __init__(
+        self,
+        config: ApiConfig,
+        *,
+        deadline: float = MEMBER_DEADLINE_SECONDS,
+        refusal: Callable[[], str | None] = lambda: None,
+        suspect: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(config, deadline=deadline)
+        self.breaker = Breaker(threshold=FAILURE_THRESHOLD, clock=clock)
+        self._groups: dict[str, Breaker] = {}
+        self._refusal = refusal
+        self._suspect = suspect
+        self._clock = clock
+        self._answered_at = float("-inf")
+
+    @property
+    def deadline(self) -> float:
+        """Seconds a call may take that names no deadline of its own."""
+        return self._deadline
+
+    @property
+    def answered_at(self) -> float:
+        """When the member last answered anything, by the clock given; -inf for never."""
+        return self._answered_at
+
+    def unavailable(self) -> str | None:
+        """Why the member cannot be asked now; None if it can."""
+        return self._refusal() or self.breaker.reason
+
+    async def use(self, config: ApiConfig) -> None:
+        """Go on with another configuration, with a clean record."""
+        self._groups.clear()
+        self.breaker.success()
+        self._answered_at = float("-inf")
+        await super().use(config)
+
+    @asynccontextmanager
+    async def guarded(self, path: str, seconds: float) -> AsyncIterator[None]:
+        """Refuse while a breaker is open; count how the call ends."""
+        name = self.config.name
+        group = self._group(path)
+        reason = self.unavailable() or group.refusal()
+        if reason is not None:
+            raise MemberUnavailable(name, reason)
+        began, generation = self._clock(), self.generation
+        # Half way to the deadline, a probe is started: at the deadline it is known who hangs.
+        early = asyncio.get_running_loop().call_later(seconds / 2, self._suspect)
+        try:
+            yield
+        except ApiError as error:
+            if generation != self.generation:
+                raise MemberUnavailable(name, "its access was changed during the call") from error
+            reason = self._count(error, group, began, seconds)
+            if reason is None:
+                raise
+            raise MemberUnavailable(name, reason) from error
+        else:
+            self._answered(group)
+        finally:
+            early.cancel()
+
+    async def probe(self) -> Response:
+        """Ask /readyz past all breakers; ApiError as any call."""
+        return await self._send("GET", PROBE_PATH, None, None, {}, self._deadline, False, PROBE_LIMIT)
+
+    def probed(self, reason: str | None) -> None:
+        """The probe's verdict: None for an answer that says ready, else what was wrong."""
+        if reason is None:
+            self._answered_at = self._clock()
+            self.breaker.success()
+        else:
+            self.breaker.failure(reason)
+
+    def explain(self, error: ApiError, seconds: float) -> str | None:
+        """Why an error means that the member is away; None if the member answered."""
+        if error.status == UNAUTHORIZED:
+            return "its API server refuses our token (HTTP 401)"
+        if error.reason == TIMEOUT:
+            return f"no answer within {seconds:g} s"
+        if error.reason == UNREACHABLE:
+            return describe(error.__cause__ or error)
+        return None
+
+    def _count(self, error: ApiError, group: Breaker, began: float, seconds: float) -> str | None:
+        reason = self.explain(error, seconds)
+        if reason is None:
+            self._answered(group)
+            return None
+        self._suspect()
+        if error.status == UNAUTHORIZED:
+            return reason
+        if error.reason != TIMEOUT:
+            self.breaker.failure(reason)
+        elif self._answered_at < began:
+            self.breaker.failure(reason, at_once=True)
+        else:
+            group.failure(reason, at_once=True)
+        return reason
+
+    def _answered(self, group: Breaker) -> None:
+        self._answered_at = self._clock()
+        group.success()
+        if self.breaker.reason is None:  # once open, only the probe closes it
+            self.breaker.success()
+
+    def _group(self, path: str) -> Breaker:
+        parts = path.split("/", 3)
+        name = parts[2] if len(parts) > 2 and parts[1] == "apis" else ""
+        breaker = self._groups.get(name)
+        if breaker is None:
+            breaker = Breaker(threshold=1, cooldown=GROUP_COOLDOWN_SECONDS, clock=self._clock)
+            self._groups[name] = breaker
+        return breaker

@@ -1,0 +1,205 @@
+"""A cluster.karmada.io/v1alpha1 Cluster as read, and how to reach the API server that it describes.
+
+What a Cluster and its Secret say is checked before it is used; a message never quotes a token or a key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import msgspec
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.wire import ObjectMeta, RawQuantity
+from fedhpa.kube.config import ApiConfig, check_proxy, tls_context
+from fedhpa.kube.credentials import Credentials
+
+API_VERSION = "cluster.karmada.io/v1alpha1"
+CLUSTERS_PATH = f"/apis/{API_VERSION}/clusters"
+READY = "Ready"
+
+
+class SecretReference(msgspec.Struct, frozen=True):
+    """Where the credentials are."""
+
+    namespace: str = ""
+    name: str = ""
+
+
+class ClusterSpec(msgspec.Struct, frozen=True):
+    """The part of ClusterSpec that says how to reach the cluster and how it is selected."""
+
+    apiEndpoint: str = ""
+    secretRef: SecretReference | None = None
+    insecureSkipTLSVerification: bool = False
+    proxyURL: str = ""
+    proxyHeader: dict[str, str] | None = None
+    provider: str = ""
+    region: str = ""
+    zone: str = ""
+    zones: list[str] | None = None
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """metav1.Condition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: str | None = None
+
+
+class ResourceSummary(msgspec.Struct, frozen=True):
+    """What the nodes of a cluster offer and what of it is taken."""
+
+    allocatable: dict[str, RawQuantity] | None = None
+    allocating: dict[str, RawQuantity] | None = None
+    allocated: dict[str, RawQuantity] | None = None
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """The part of ClusterStatus that is read."""
+
+    kubernetesVersion: str = ""
+    conditions: list[Condition] | None = None
+    resourceSummary: ResourceSummary | None = None
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """cluster.karmada.io/v1alpha1 Cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClusterSpec = ClusterSpec()
+    status: ClusterStatus = ClusterStatus()
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of a type, if it is there."""
+        return next((entry for entry in self.status.conditions or () if entry.type == kind), None)
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """core/v1 Secret, as read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class SecretData:
+    """What is kept of a credentials Secret; None for a key that is absent or no base64 text."""
+
+    token: str | None = field(repr=False)
+    ca_bundle: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Access:
+    """All that decides how a member is reached. Two equal ones need no new connections."""
+
+    endpoint: str
+    token: str = field(repr=False)
+    ca_bundle: str | None = field(repr=False)
+    proxy: str | None = field(repr=False)
+    proxy_headers: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+def secret_data(secret: Secret) -> SecretData:
+    """The keys `token` and `caBundle` of a Secret."""
+    data = secret.data or {}
+    return SecretData(_text(data.get("token")), _text(data.get("caBundle")))
+
+
+def access(cluster: Cluster, secret: SecretData | None) -> Access:
+    """How to reach the cluster. `secret` is None if it does not exist. InvalidObject says what is wrong.
+
+    Rules of Karmada v1.19: endpoint, secretRef and token are required, caBundle unless verification is
+    off; an endpoint without a scheme is https; commas separate the values of a proxy header.
+    """
+    spec = cluster.spec
+    reference = spec.secretRef
+    if reference is None or not reference.name or not reference.namespace:
+        raise InvalidObject("spec.secretRef is not set: name the Secret with the token")
+    where = f"secret {reference.namespace}/{reference.name}"
+    if secret is None:
+        raise InvalidObject(f"{where} does not exist")
+    endpoint = _endpoint(spec.apiEndpoint)
+    if not secret.token:
+        raise InvalidObject(f"{where} has no key token, or it is empty")
+    if not secret.token.isascii() or not secret.token.isprintable():
+        raise InvalidObject(f"{where}: the token has characters that no token has")
+    verify = endpoint.startswith("https:") and not spec.insecureSkipTLSVerification
+    if verify and not secret.ca_bundle:
+        raise InvalidObject(f"{where} has no key caBundle, and insecureSkipTLSVerification is not set")
+    return Access(
+        endpoint=endpoint,
+        token=secret.token,
+        ca_bundle=secret.ca_bundle if verify else None,
+        proxy=_proxy(spec.proxyURL),
+        proxy_headers=_proxy_headers(spec.proxyHeader) if spec.proxyURL else (),
+    )
+
+
+def api_config(name: str, way: Access, credentials: Credentials, *, compression: bool = False) -> ApiConfig:
+    """The configuration of a member's client. InvalidObject if caBundle holds no usable certificate."""
+    context: ssl.SSLContext | None = None
+    if way.endpoint.startswith("https:"):
+        try:
+            context = tls_context(ca_data=way.ca_bundle, verify=way.ca_bundle is not None)
+        except (ssl.SSLError, ValueError) as error:
+            raise InvalidObject("caBundle holds no usable PEM certificate") from error
+    return ApiConfig(
+        server=way.endpoint,
+        ssl=context,
+        credentials=credentials,
+        proxy=way.proxy,
+        proxy_headers=way.proxy_headers,
+        name=name,
+        compression=compression,
+    )
+
+
+def _endpoint(text: str) -> str:
+    if not text:
+        raise InvalidObject("spec.apiEndpoint is not set")
+    url = text if "://" in text else f"https://{text}"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.username is not None or parts.query or parts.fragment or not url.isprintable():
+        raise InvalidObject("spec.apiEndpoint is no URL of the form https://HOST[:PORT][/PATH]")
+    return url.rstrip("/")
+
+
+def _proxy(url: str) -> str | None:
+    if not url:
+        return None
+    try:
+        return check_proxy(url)
+    except ValueError as error:
+        raise InvalidObject(f"spec.proxyURL cannot be used: {error}") from error
+
+
+def _proxy_headers(headers: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for name, values in sorted((headers or {}).items()):
+        for value in values.split(","):
+            if not name.isascii() or not name.isprintable() or not value.isprintable():
+                raise InvalidObject("spec.proxyHeader has a name or value that no HTTP header can have")
+            pairs.append((name, value))
+    return tuple(pairs)
+
+
+def _text(encoded: str | None) -> str | None:
+    if encoded is None:
+        return None
+    try:
+        return base64.b64decode(encoded, validate=True).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        return None

@@ -1,0 +1,161 @@
+"""One answer of a member, fetched once and shared by everyone who needs it in the same period.
+
+The cost of metrics then grows with members and namespaces, not with autoscalers times clusters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+from fedhpa.api.errors import FedHPAError, MemberUnavailable, MetricsUnavailable
+from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.kube.paths import resource_path
+from fedhpa.kube.responses import decoder
+from fedhpa.members.member import Member
+
+T = TypeVar("T")
+
+METRICS_API = "metrics.k8s.io/v1beta1"
+# A failure is shared, too: a thousand autoscalers of a namespace must not each wait for the same deadline.
+FAILURE_SECONDS = 2.0
+# An answer that nobody asked for again is dropped after this long.
+KEEP_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Fetched(Generic[T]):
+    """A decoded answer and when it was asked for, by the clock of the lists."""
+
+    value: T
+    fetched_at: float
+
+
+@dataclass
+class _Entry:
+    """What is known under a key: the last outcome, and the fetch under way, if any."""
+
+    task: asyncio.Task[None] | None = None
+    answer: Fetched[Any] | None = None
+    error: FedHPAError | None = None
+    at: float = float("-inf")
+
+
+_Key = tuple[Member, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
+
+
+class SharedLists:
+    """An async context manager; leaving it ends the fetches under way."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._entries: dict[_Key, _Entry] = {}
+        self._swept_at = clock()
+        self._group: asyncio.TaskGroup | None = None
+        self._fetches = 0
+
+    @property
+    def fetches(self) -> int:
+        """How many requests were sent to members."""
+        return self._fetches
+
+    async def __aenter__(self) -> Self:
+        self._group = await asyncio.TaskGroup().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._group is not None, "entered before left"
+        for entry in self._entries.values():
+            if entry.task is not None:
+                entry.task.cancel()
+        self._entries.clear()
+        group, self._group = self._group, None
+        await group.__aexit__(kind, error, trace)
+
+    async def get(
+        self,
+        member: Member,
+        path: str,
+        params: Mapping[str, str] | None,
+        decode: Callable[[bytes], T],
+        *,
+        max_age: float,
+        deadline: float | None = None,
+    ) -> Fetched[T]:
+        """The member's answer to GET `path`, decoded, at most `max_age` seconds old.
+
+        Whoever asks while it is being fetched waits for the same fetch; a waiter that is cancelled
+        does not end it. `decode` is part of the identity, so pass the same function each time.
+        MemberUnavailable if the member does not answer; MetricsUnavailable if it answers with an error
+        or with what cannot be decoded.
+        """
+        if self._group is None:
+            raise RuntimeError("SharedLists is used outside its `async with`")
+        self._sweep()
+        key = (member, member.client.generation, path, tuple(sorted((params or {}).items())), decode)
+        entry = self._entries.setdefault(key, _Entry())
+        if entry.task is None and not self._fresh(entry, max_age):
+            member.check()
+            entry.task = self._group.create_task(self._fetch(key, entry, deadline))
+        if entry.task is not None:
+            # The task ends by deadline, and never raises: the shield is against this waiter alone.
+            await asyncio.shield(entry.task)
+        if entry.error is not None:
+            raise entry.error.with_traceback(None)
+        return cast("Fetched[T]", entry.answer)
+
+    def _fresh(self, entry: _Entry, max_age: float) -> bool:
+        age = self._clock() - entry.at
+        return age <= (max_age if entry.error is None else min(max_age, FAILURE_SECONDS))
+
+    async def _fetch(self, key: _Key, entry: _Entry, deadline: float | None) -> None:
+        member, _, path, params, decode = key
+        began = self._clock()
+        self._fetches += 1
+        try:
+            response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
+            entry.answer, entry.error = Fetched(decode(response.body), began), None
+            entry.at = began
+        except MemberUnavailable as error:
+            entry.error, entry.at = error, self._clock()
+        # `decode` is the caller's: whatever it stumbles over is the answer's fault, and every waiter's news.
+        except Exception as error:
+            entry.error = MetricsUnavailable(f"cluster {member.name!r}: {error}")
+            entry.error.__cause__ = error
+            entry.at = self._clock()
+        finally:
+            entry.task = None
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        if now - self._swept_at < KEEP_SECONDS:
+            return
+        self._swept_at = now
+        for key, entry in tuple(self._entries.items()):
+            if entry.task is None and now - entry.at > KEEP_SECONDS:
+                del self._entries[key]
+
+
+def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
+    """The items of a PodMetricsList; ValueError (msgspec.DecodeError) if it is none."""
+    return decoder(ObjectList[PodMetrics]).decode(body).items or []
+
+
+async def pod_metrics(
+    lists: SharedLists,
+    member: Member,
+    namespace: str,
+    *,
+    max_age: float,
+    decode: Callable[[bytes], T],
+    deadline: float | None = None,
+) -> Fetched[T]:
+    """Usage of all pods of a namespace ("" for all), as `decode`, say `decode_pod_metrics`, makes it."""
+    path = resource_path(METRICS_API, "pods", namespace)
+    return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline)

@@ -1,0 +1,293 @@
+"""One member cluster: its client, and whether it can be relied on."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
+from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.config import ApiConfig
+from fedhpa.members.client import MEMBER_DEADLINE_SECONDS, PROBE_PATH, MemberClient
+from fedhpa.members.cluster import READY, Access, Cluster, api_config
+
+log = structlog.get_logger(__name__)
+
+# Reasons that we write into a Ready condition. Any other reason was written by somebody else, who then
+# decides (Karmada's are ClusterReady, ClusterNotReady, ClusterNotReachable).
+PROBE_SUCCEEDED = "FedHPAProbeSucceeded"
+PROBE_FAILED = "FedHPAProbeFailed"
+ACCESS_INVALID = "FedHPAAccessInvalid"
+NOT_PROBED = "FedHPANotProbed"
+OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROBED))
+
+PROBE_SECONDS = 5.0
+# A suspicion is followed up at once, but not more often than this.
+PROBE_GAP_SECONDS = 0.1
+FORBIDDEN = 403
+# A 401 to a call that was sent before the token was replaced is no verdict on the new one.
+JUST_NOW_SECONDS = 5.0
+# Until there is an access, nothing is ever sent; the address is one that nobody can have.
+NOWHERE = "https://invalid."
+
+
+@dataclass(frozen=True)
+class MemberState:
+    """What is known of a member. Times are POSIX seconds; `last_seen` None: never answered us.
+
+    `message` is fit for a condition, a Warning header and a log line; "" while ready.
+    """
+
+    ready: bool
+    reason: str
+    message: str
+    since: float
+    last_seen: float | None
+
+
+class MemberToken:
+    """The bearer token of a member's Secret; a 401 has the Secret read at once."""
+
+    def __init__(self, token: str, reread: Callable[[], Awaitable[None]], clock: Callable[[], float]) -> None:
+        self._header = f"Bearer {token}"
+        self._reread = reread
+        self._clock = clock
+        self._replaced_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return "MemberToken(...)"
+
+    def replace(self, token: str) -> None:
+        """Send another token from now on; connections and watches stay as they are."""
+        self._header = f"Bearer {token}"
+        self._replaced_at = self._clock()
+
+    async def authorization(self) -> str | None:
+        """The header with the token."""
+        return self._header
+
+    async def renew(self) -> bool:
+        """True if the Secret has another token, also if it was noticed a moment ago by somebody else."""
+        before = self._header
+        if self._clock() - self._replaced_at >= JUST_NOW_SECONDS:
+            await self._reread()
+        return self._header != before or self._clock() - self._replaced_at < JUST_NOW_SECONDS
+
+
+class Member:
+    """A registered cluster. The object lives as long as the registration, whatever changes in it.
+
+    Calls go through `client`; MemberUnavailable is what they raise while the member cannot be asked.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        deadline: float = MEMBER_DEADLINE_SECONDS,
+        probe_period: float = PROBE_SECONDS,
+        reread: Callable[[], Awaitable[None]],
+        on_change: Callable[[], None] = lambda: None,
+        compression: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = cluster.metadata.name
+        self.closed = False
+        self._cluster = cluster
+        self._access: Access | None = None
+        self._token = MemberToken("", reread, clock)
+        self._problem: str | None = "its credentials were not read yet"
+        self._reread = reread
+        self._on_change = on_change
+        self._probe_period = probe_period
+        self._compression = compression
+        self._clock = clock
+        self._wall = wall
+        self._born = clock()
+        self._wake = asyncio.Event()
+        self._probed = False
+        self._readiness = (False, NOT_PROBED, "not asked yet")
+        self._since = wall()
+        self._log = log.bind(cluster=self.name)
+        self.client = MemberClient(
+            ApiConfig(server=NOWHERE, name=self.name),
+            deadline=deadline,
+            refusal=self._refusal,
+            suspect=self._wake.set,
+            clock=clock,
+        )
+
+    @property
+    def cluster(self) -> Cluster:
+        """The Cluster object as last seen."""
+        return self._cluster
+
+    @property
+    def access(self) -> Access | None:
+        """How it is reached; None while that is not known."""
+        return self._access
+
+    @property
+    def state(self) -> MemberState:
+        """Whether the member can be relied on, and why not."""
+        ready, reason, message = self._judge()
+        answered = self.client.answered_at
+        seen = None if answered == float("-inf") else self._wall() - (self._clock() - answered)
+        return MemberState(ready, reason, message, self._since, seen)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it answered, or had its deadline to do so."""
+        if self._probed or (self._problem is not None and not self._pending):
+            return True
+        return self._clock() - self._born >= self.client.deadline
+
+    def unavailable(self) -> str | None:
+        """Why it cannot be asked now, as MemberUnavailable would say; None if it can be asked."""
+        return self.client.unavailable()
+
+    def check(self) -> None:
+        """MemberUnavailable if the member cannot be asked now."""
+        reason = self.unavailable()
+        if reason is not None:
+            raise MemberUnavailable(self.name, reason)
+
+    async def observe(self, cluster: Cluster, way: Access | str, *, pending: bool = False) -> None:
+        """Take over what the hub says now: an access, or why there is none (`pending`: not yet)."""
+        self._cluster = cluster
+        self._pending = pending
+        if isinstance(way, str):
+            await self._give_up(way)
+        elif way != self._access:
+            await self._use(way)
+        self._refresh()
+
+    async def run(self) -> None:
+        """Probe until cancelled, then close all connections."""
+        retry = Backoff(PROBE_GAP_SECONDS * 2, self._probe_period)
+        try:
+            while True:
+                self._wake.clear()
+                if self._access is not None:
+                    await self._probe()
+                well = not self.client.breaker.failures
+                if well:
+                    retry.reset()
+                await self._pause(self._probe_period * random.uniform(0.9, 1.1) if well else retry.next())
+        finally:
+            self.closed = True
+            await self.client.close()
+
+    async def _give_up(self, problem: str) -> None:
+        self._problem = problem
+        if self._access is not None:
+            self._access = None
+            await self.client.use(ApiConfig(server=NOWHERE, name=self.name))
+
+    async def _use(self, access: Access) -> None:
+        if self._access is not None and self._access == dataclasses.replace(access, token=self._access.token):
+            self._token.replace(access.token)
+            self._access = access
+            self._log.info("member token changed")
+            self._wake.set()
+            return
+        token = MemberToken(access.token, self._reread, self._clock)
+        try:
+            config = api_config(self.name, access, token, compression=self._compression)
+        except InvalidObject as error:
+            await self._give_up(str(error))
+            return
+        changed = self._access is not None
+        self._token = token
+        self._access, self._problem, self._probed = access, None, False
+        await self.client.use(config)
+        if changed:
+            self._log.info("member access changed", endpoint=access.endpoint)
+        self._wake.set()
+
+    async def _probe(self) -> None:
+        generation = self.client.generation
+        self.client.breaker.probing()
+        reason: str | None = None
+        try:
+            await self.client.probe()
+        except ApiError as error:
+            reason = self._verdict(error)
+        if generation != self.client.generation:
+            return  # the answer of an access that is no longer ours
+        self.client.probed(reason)
+        if reason is not None and not self._probed and self.client.breaker.reason is None:
+            # Nothing good is known of it yet: the first failure decides.
+            self.client.breaker.failure(reason, at_once=True)
+        self._probed = True
+        self._refresh()
+
+    def _verdict(self, error: ApiError) -> str | None:
+        """What a failed probe says against the member; None if it is no failure after all."""
+        away = self.client.explain(error, self.client.deadline)
+        if away is not None:
+            return away
+        if error.status == FORBIDDEN:
+            return None  # it answers and knows us; that we may not read /readyz says nothing of its health
+        return f"its {PROBE_PATH} answers HTTP {error.status}"
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(PROBE_GAP_SECONDS)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _refusal(self) -> str | None:
+        """What no call can get past: no access, or somebody else's word that it is not ready."""
+        if self.closed:
+            return "it is no longer registered"
+        if self._problem is not None:
+            return self._problem
+        foreign = self._foreign()
+        if foreign is not None and not foreign[0]:
+            return foreign[2]
+        return None
+
+    def _foreign(self) -> tuple[bool, str, str] | None:
+        condition = self._cluster.condition(READY)
+        if condition is None or condition.reason in OWN_REASONS:
+            return None
+        ready = condition.status == "True"
+        text = condition.message or condition.reason or "no reason given"
+        return ready, condition.reason, "" if ready else f"its Ready condition is {condition.status}: {text}"
+
+    def _judge(self) -> tuple[bool, str, str]:
+        if self._problem is not None:
+            return False, ACCESS_INVALID, self._problem
+        foreign = self._foreign()
+        if foreign is not None:
+            return foreign
+        reason = self.client.breaker.reason
+        if reason is not None:
+            return False, PROBE_FAILED, reason
+        if not self._probed:
+            return False, NOT_PROBED, "not asked yet"
+        return True, PROBE_SUCCEEDED, ""
+
+    def _refresh(self) -> None:
+        """Notice, log and tell a change of readiness."""
+        before, now = self._readiness, self._judge()
+        if before == now:
+            return
+        self._readiness = now
+        if before[0] != now[0]:
+            self._since = self._wall()
+        if before[:2] != now[:2]:
+            self._log.info("member ready" if now[0] else "member not ready", reason=now[1], message=now[2])
+        else:
+            self._log.debug("member still not ready", reason=now[1], message=now[2])
+        self._on_change()

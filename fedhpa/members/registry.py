@@ -1,0 +1,256 @@
+"""The members of a hub: one `Member` for each registered Cluster, kept as the hub says.
+
+Clusters are watched as a collection. Of Secrets only those that a Cluster names are read, each by a list
+and watch of its own with a field selector on its name, so that the right to exactly these is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import structlog
+
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.paths import resource_path
+from fedhpa.kube.reflector import Change, Reflector
+from fedhpa.kube.responses import NOT_FOUND
+from fedhpa.members.client import MEMBER_DEADLINE_SECONDS
+from fedhpa.members.cluster import CLUSTERS_PATH, Access, Cluster, Secret, SecretData, access, secret_data
+from fedhpa.members.member import PROBE_SECONDS, Member
+
+log = structlog.get_logger(__name__)
+
+# However many calls meet a 401, the Secret is read again at most this often.
+REREAD_SECONDS = 1.0
+SECRET_BACKOFF_SECONDS = (0.5, 10.0)
+
+SecretKey = tuple[str, str]
+
+
+@dataclass
+class _SecretWatch:
+    """One watched Secret and the members that use it."""
+
+    reflector: Reflector[SecretData]
+    task: asyncio.Task[None]
+    users: set[str] = field(default_factory=set)
+    # What a read after a 401 brought before the watch did; void once the watch says something new.
+    reread: SecretData | None = None
+    reread_at: float = float("-inf")
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class MemberRegistry:
+    """`members`, by name, while `run` runs.
+
+    `deadline` is what each call to a member may take, in seconds; `compression` asks members for gzip.
+    """
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        deadline: float = MEMBER_DEADLINE_SECONDS,
+        probe_period: float = PROBE_SECONDS,
+        compression: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._hub = hub
+        self._deadline = deadline
+        self._probe_period = probe_period
+        self._compression = compression
+        self._clock = clock
+        self._wall = wall
+        self._clusters = Reflector(hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock)
+        self._clusters.subscribe(lambda change: self._touch(change.key[1]))
+        self._members: dict[str, Member] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._secrets: dict[SecretKey, _SecretWatch] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self._dirty: set[str] = set()
+        self._changed = asyncio.Event()
+        self._applying = asyncio.Lock()
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """The registered clusters that are not being deleted; a live view."""
+        return MappingProxyType(self._members)
+
+    def get(self, name: str) -> Member | None:
+        """The member of a name, if it is registered."""
+        return self._members.get(name)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the hub's list of clusters may be out of date; None if it is not."""
+        problem = self._clusters.problem
+        return None if problem is None else f"listing {CLUSTERS_PATH}: {problem}"
+
+    def synced(self) -> bool:
+        """Whether the clusters are known, and each answered or had its deadline to do so."""
+        return (
+            self._clusters.synced.is_set()
+            and not self._dirty
+            and not self._applying.locked()
+            and all(member.settled for member in self._members.values())
+        )
+
+    def subscribe(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with a member's name when it comes, goes, or its state changes."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def run(self) -> None:
+        """Follow the hub until cancelled; then close all connections to members."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._clusters.run())
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                while self._dirty:
+                    async with self._applying:
+                        await self._apply(self._dirty.pop(), group)
+
+    def _touch(self, name: str) -> None:
+        self._dirty.add(name)
+        self._changed.set()
+
+    def _tell(self, name: str) -> None:
+        for listener in tuple(self._listeners):
+            listener(name)
+
+    async def _apply(self, name: str, group: asyncio.TaskGroup) -> None:
+        cluster = self._clusters.store.get(("", name))
+        if cluster is None:
+            self._remove(name)
+            return
+        member = self._members.get(name)
+        if member is None:
+            member = self._add(cluster, group)
+        watch = self._watch_secret(cluster, group)
+        way, pending = _way(cluster, watch)
+        await member.observe(cluster, way, pending=pending)
+        self._tell(name)
+
+    def _add(self, cluster: Cluster, group: asyncio.TaskGroup) -> Member:
+        name = cluster.metadata.name
+        member = Member(
+            cluster,
+            deadline=self._deadline,
+            probe_period=self._probe_period,
+            reread=lambda: self._reread(name),
+            on_change=lambda: self._tell(name),
+            compression=self._compression,
+            clock=self._clock,
+            wall=self._wall,
+        )
+        self._members[name] = member
+        self._tasks[name] = group.create_task(member.run())
+        log.info("member registered", cluster=name)
+        return member
+
+    def _remove(self, name: str) -> None:
+        member = self._members.pop(name, None)
+        if member is None:
+            return
+        member.closed = True
+        self._tasks.pop(name).cancel()
+        self._release_secrets(name, keep=None)
+        log.info("member deregistered", cluster=name)
+        self._tell(name)
+
+    def _watch_secret(self, cluster: Cluster, group: asyncio.TaskGroup) -> _SecretWatch | None:
+        name, reference = cluster.metadata.name, cluster.spec.secretRef
+        if reference is None or not reference.name or not reference.namespace:
+            self._release_secrets(name, keep=None)
+            return None
+        key = (reference.namespace, reference.name)
+        self._release_secrets(name, keep=key)
+        watch = self._secrets.get(key)
+        if watch is None:
+            watch = self._secrets[key] = self._follow_secret(key, group)
+        watch.users.add(name)
+        return watch
+
+    def _follow_secret(self, key: SecretKey, group: asyncio.TaskGroup) -> _SecretWatch:
+        def touch_users() -> None:
+            for user in watch.users:
+                self._touch(user)
+
+        def changed(_: Change[SecretData]) -> None:
+            watch.reread = None
+            touch_users()
+
+        reflector = Reflector(
+            self._hub,
+            resource_path("v1", "secrets", key[0]),
+            Secret,
+            secret_data,
+            field_selector=f"metadata.name={key[1]}",
+            name=f"secret {key[0]}/{key[1]}",
+            backoff=Backoff(*SECRET_BACKOFF_SECONDS),
+            # Also an empty list and a refusal are news to the members that wait for this Secret.
+            on_problem=lambda _: touch_users(),
+            clock=self._clock,
+        )
+        watch = _SecretWatch(reflector, group.create_task(reflector.run()))
+        reflector.subscribe(changed)
+        return watch
+
+    def _release_secrets(self, user: str, *, keep: SecretKey | None) -> None:
+        for key, watch in tuple(self._secrets.items()):
+            if key == keep or user not in watch.users:
+                continue
+            watch.users.discard(user)
+            if not watch.users:
+                watch.task.cancel()
+                del self._secrets[key]
+
+    async def _reread(self, name: str) -> None:
+        """Read a member's Secret now, because its token was refused, and use what is new in it."""
+        member = self._members.get(name)
+        found = next(((key, watch) for key, watch in self._secrets.items() if name in watch.users), None)
+        if member is None or found is None:
+            return
+        (namespace, secret_name), watch = found
+        async with watch.lock:
+            if self._clock() - watch.reread_at < REREAD_SECONDS:
+                return
+            watch.reread_at = self._clock()
+            path = resource_path("v1", "secrets", namespace, secret_name)
+            try:
+                secret = await self._hub.get(path, Secret, deadline=self._deadline)
+            except FedHPAError as error:
+                absent = isinstance(error, ApiError) and error.status == NOT_FOUND
+                log.debug("secret not read again", cluster=name, absent=absent, error=str(error))
+                return
+            watch.reread = secret_data(secret)
+        async with self._applying:
+            if not member.closed:
+                way, pending = _way(member.cluster, watch)
+                await member.observe(member.cluster, way, pending=pending)
+
+
+def _registered(cluster: Cluster) -> Cluster | None:
+    return None if cluster.metadata.deletionTimestamp else cluster
+
+
+def _way(cluster: Cluster, watch: _SecretWatch | None) -> tuple[Access | str, bool]:
+    """How to reach a cluster, or why that is not known; and whether it may yet become known."""
+    secret: SecretData | None = None
+    if watch is not None:
+        secret = watch.reread or next(iter(watch.reflector.store.values()), None)
+        if secret is None and not watch.reflector.synced.is_set():
+            problem = watch.reflector.problem
+            return f"its secret cannot be read: {problem}", watch.reflector.failures == 0
+    try:
+        return access(cluster, secret), False
+    except InvalidObject as error:
+        return str(error), False
