@@ -1,0 +1,1 @@
+"""The admission webhook: validates and defaults both kinds, by their object alone."""

@@ -1,0 +1,111 @@
+"""Raw JSON into a model, with the messages that Karmada's webhook gives for a type that does not fit.
+
+`json: cannot unmarshal string into Go struct field CronFederatedHPARule.spec.rules.targetReplicas of type
+int32`: the struct that holds the field, its path without indices, the type it should have. The path with
+indices and what to write instead are in the exception's `remedy`. Sources: Go's encoding/json, Karmada v1.19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.model import ApiModel
+from fedhpa.api.shape import Shape, properties
+
+Model = TypeVar("Model", bound=ApiModel)
+
+_EXPECTED = {
+    "int32": "an integer from -2147483648 to 2147483647",
+    "int64": "an integer of 64 bits",
+    "string": "a text in quotes",
+    "bool": "true or false",
+    "float64": "a number",
+    "v1.Time": "a time such as 2026-03-11T13:23:17Z",
+    "resource.Quantity": "a quantity such as 500m or 2Gi",
+    "Duration": "a duration such as 8h, or a number of seconds",
+}
+
+
+class WrongType(InvalidObject):
+    """A JSON value does not fit its field. `remedy` names the field with its indices and what it takes."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+def decode(model: type[Model], raw: Mapping[str, Any]) -> Model:
+    """The model of a raw object. Raises WrongType for the first value that does not fit."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise _wrong_type(model, first["loc"], first["input"], first["msg"]) from None
+
+
+def _wrong_type(model: type[ApiModel], location: Sequence[int | str], value: Any, message: str) -> WrongType:
+    holder, shape, path, indexed = _locate(model, location)
+    go = shape.go if shape is not None else holder.__name__
+    remedy = f"{indexed or 'the object'}: write {_expected(shape)}"
+    if go in ("resource.Quantity", "v1.Time") and isinstance(value, str):
+        # These read their own text in Go, and say what is wrong with it.
+        return WrongType(f"{indexed}: {message.removeprefix('Value error, ')}", remedy)
+    where = f"Go struct field {holder.__name__}.{path}" if path else "Go value"
+    return WrongType(f"json: cannot unmarshal {_described(value, go)} into {where} of type {go}", remedy)
+
+
+def _locate(
+    model: type[ApiModel], location: Sequence[int | str]
+) -> tuple[type[ApiModel], Shape | None, str, str]:
+    """Follows pydantic's location to the holding struct, the shape, the path without and with indices."""
+    holder: type[ApiModel] = model
+    here: type[ApiModel] | None = model
+    shape: Shape | None = None
+    path: list[str] = []
+    indexed = ""
+    for part in location:
+        if here is not None and isinstance(part, str):
+            found = properties(here).get(part)
+            if found is None:
+                break
+            holder, shape = here, found.shape
+            path.append(part)
+            indexed += f".{part}"
+        elif shape is not None and shape.item is not None:
+            # The key of a map, or the index of a list.
+            indexed += f"[{part}]"
+            shape = shape.item
+        else:
+            # A branch that pydantic tried for a union, not a place in the object.
+            break
+        here = shape.model
+    return holder, shape, ".".join(path), indexed.lstrip(".")
+
+
+def _described(value: Any, go: str) -> str:
+    """The JSON type of a value, as Go's messages call it."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        text = str(value)
+        # Go shows the number where a number was wanted, up to a length that a person reads.
+        return f"number {text}" if go in ("int32", "int64") and len(text) <= 40 else "number"
+    if isinstance(value, list | tuple):
+        return "array"
+    return "null" if value is None else "object"
+
+
+def _expected(shape: Shape | None) -> str:
+    if shape is None or shape.form == "object":
+        return "an object"
+    if shape.form == "list":
+        return "a list"
+    if shape.form == "map":
+        return "a map"
+    return _EXPECTED.get(shape.go, "a value of another type")

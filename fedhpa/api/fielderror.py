@@ -1,0 +1,127 @@
+"""Field errors and their texts, byte for byte as Kubernetes prints them.
+
+`<path>: <Type>[: <value>][: <detail>]`; several become `[e1, e2]` in the order of the checks, each text once.
+Source: Kubernetes 1.36, apimachinery field errors and aggregates; Karmada's webhook answers with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fedhpa.api.quantity import Quantity
+
+_NO_VALUE: Final = object()
+_SHORT_ESCAPES: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    '"': '\\"',
+    "\\": "\\\\",
+}
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One thing wrong with one field; `type` is the words people read ("Invalid value")."""
+
+    path: str
+    type: str
+    detail: str = ""
+    value: Any = _NO_VALUE
+
+    def __str__(self) -> str:
+        parts = [self.path, self.type]
+        if self.value is not _NO_VALUE:
+            parts.append(printed(self.value))
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join(parts)
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    """A field must be given."""
+    return FieldError(path, "Required value", detail)
+
+
+def invalid(path: str, value: Any, detail: str) -> FieldError:
+    """A value is outside its rule."""
+    return FieldError(path, "Invalid value", detail, value)
+
+
+def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    """A value is none of an enumeration."""
+    names = ", ".join(quoted(name) for name in sorted(supported))
+    return FieldError(path, "Unsupported value", f"supported values: {names}", value)
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    """A value that must be unique was there before."""
+    return FieldError(path, "Duplicate value", "", value)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    """A field must not be given."""
+    return FieldError(path, "Forbidden", detail)
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    """A text is longer than `limit` bytes."""
+    return FieldError(path, "Too long", f"may not be more than {limit} bytes")
+
+
+def too_many(path: str, count: int, limit: int) -> FieldError:
+    """A list is longer than `limit`."""
+    return FieldError(path, "Too many", f"must have at most {limit} items", count)
+
+
+def aggregate(errors: Sequence[FieldError]) -> str:
+    """One text for all of them; identical ones appear once."""
+    texts = list(dict.fromkeys(map(str, errors)))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def printed(value: Any) -> str:
+    """A value as field errors show it: texts quoted, numbers bare, quantities canonical, the rest JSON."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, Quantity):
+        return quoted(str(value))
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    """Compact JSON with the three characters escaped that Go escapes for HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def quoted(text: str) -> str:
+    """The text as Go's %q prints it."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    short = _SHORT_ESCAPES.get(character)
+    if short is not None:
+        return short
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,145 @@
+"""Validation of a FederatedHPA: an ordered list of field errors.
+
+The order of the checks and every message of Karmada's own rules are Karmada v1.19's (which lifted them from
+Kubernetes 1.27); External metrics and `tolerance` are checked as Kubernetes HPA 1.36 does. Rules of our own
+fields come last. A verdict depends on the object alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fedhpa.api.autoscaling import Behavior, CrossVersionObjectReference, HPAScalingPolicy, HPAScalingRules
+from fedhpa.api.bounds import check_bounds
+from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
+from fedhpa.api.fielderror import FieldError, invalid, required, unsupported
+from fedhpa.api.model import MAX_METRICS
+from fedhpa.api.names import path_segment
+from fedhpa.api.quantity import Quantity
+from fedhpa.api.validation_metadata import validate_metadata
+from fedhpa.api.validation_metrics import validate_metric
+
+MAX_PERIOD_SECONDS: Final = 1800
+MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
+
+_SELECT_POLICIES: Final = ("Max", "Min", "Disabled")
+_POLICY_TYPES: Final = ("Pods", "Percent")
+_METRICS_AT_ZERO: Final = ("Object", "External")
+
+
+def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
+    """Everything wrong with the object, in the order in which Karmada's webhook reports it."""
+    spec = fhpa.spec
+    errors = [*validate_metadata(fhpa.metadata), *_bounds_of_replicas(spec)]
+    errors += validate_reference(spec.scale_target_ref, "spec.scaleTargetRef")
+    # A list past its bound is refused for its size alone; its items are many.
+    if len(spec.metrics) <= MAX_METRICS:
+        for index, metric in enumerate(spec.metrics):
+            errors += validate_metric(metric, f"spec.metrics[{index}]")
+    if spec.behavior is not None:
+        errors += _behavior(spec.behavior, "spec.behavior")
+    for name, replicas in (
+        ("currentReplicas", fhpa.status.current_replicas),
+        ("desiredReplicas", fhpa.status.desired_replicas),
+    ):
+        if replicas < 0:
+            errors.append(invalid(f"status.{name}", replicas, "must be greater than or equal to 0"))
+    errors += check_bounds(spec, "spec")
+    errors += _own_rules(spec)
+    return errors
+
+
+def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
+    """The lower and the upper limit, under whichever of their names they are given."""
+    min_path, minimum = "spec.minReplicas", spec.min_replicas
+    if minimum is None and spec.federated_min_replicas is not None:
+        min_path, minimum = "spec.federatedMinReplicas", spec.federated_min_replicas
+    max_path, maximum = "spec.maxReplicas", spec.max_replicas
+    if maximum is None and spec.federated_max_replicas is not None:
+        max_path, maximum = "spec.federatedMaxReplicas", spec.federated_max_replicas
+    maximum = maximum or 0
+    if minimum is not None and minimum < 1 and not (minimum == 0 and _scales_from_zero(spec)):
+        yield invalid(min_path, minimum, "must be greater than or equal to 1")
+    if maximum < 1:
+        yield invalid(max_path, maximum, "must be greater than 0")
+    if minimum is not None and maximum < minimum:
+        yield invalid(max_path, maximum, "must be greater than or equal to `minReplicas`")
+
+
+def _scales_from_zero(spec: FederatedHPASpec) -> bool:
+    """Without a pod only these metrics can ask for one."""
+    return any(metric.type in _METRICS_AT_ZERO for metric in spec.metrics)
+
+
+def validate_reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
+    """Kind and name of the object pointed to; its apiVersion is not checked (see the warnings)."""
+    for name, value in (("kind", reference.kind), ("name", reference.name)):
+        if not value:
+            yield required(f"{path}.{name}")
+        for message in path_segment(value):
+            yield invalid(f"{path}.{name}", value, message)
+
+
+def _behavior(behavior: Behavior, path: str) -> Iterator[FieldError]:
+    if behavior.scale_up is not None:
+        yield from _scaling_rules(behavior.scale_up, f"{path}.scaleUp")
+    if behavior.scale_down is not None:
+        yield from _scaling_rules(behavior.scale_down, f"{path}.scaleDown")
+
+
+def _scaling_rules(rules: HPAScalingRules, path: str) -> Iterator[FieldError]:
+    window = rules.stabilization_window_seconds
+    if window is not None and window < 0:
+        yield invalid(f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero")
+    if window is not None and window > MAX_STABILIZATION_WINDOW_SECONDS:
+        limit = f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}"
+        yield invalid(f"{path}.stabilizationWindowSeconds", window, limit)
+    if rules.select_policy is not None and rules.select_policy not in _SELECT_POLICIES:
+        yield unsupported(f"{path}.selectPolicy", rules.select_policy, _SELECT_POLICIES)
+    if not rules.policies:
+        yield required(f"{path}.policies", "must specify at least one Policy")
+    for index, policy in enumerate(rules.policies or ()):
+        yield from _scaling_policy(policy, f"{path}.policies[{index}]")
+    if rules.tolerance is not None:
+        tolerance = Quantity.parse(rules.tolerance)
+        if tolerance.nano < 0:
+            yield invalid(f"{path}.tolerance", tolerance, "must be greater than or equal to 0")
+
+
+def _scaling_policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]:
+    if policy.type not in _POLICY_TYPES:
+        yield unsupported(f"{path}.type", policy.type, _POLICY_TYPES)
+    if policy.value <= 0:
+        yield invalid(f"{path}.value", policy.value, "must be greater than zero")
+    if policy.period_seconds <= 0:
+        yield invalid(f"{path}.periodSeconds", policy.period_seconds, "must be greater than zero")
+    if policy.period_seconds > MAX_PERIOD_SECONDS:
+        limit = f"must be less than or equal to {MAX_PERIOD_SECONDS}"
+        yield invalid(f"{path}.periodSeconds", policy.period_seconds, limit)
+
+
+def _own_rules(spec: FederatedHPASpec) -> Iterator[FieldError]:
+    """What the bounds of single fields cannot say about ours; the CRD says the same in CEL."""
+    for name, plain, alias in (
+        ("minReplicas", spec.min_replicas, spec.federated_min_replicas),
+        ("maxReplicas", spec.max_replicas, spec.federated_max_replicas),
+    ):
+        if plain is not None and alias is not None and plain != alias:
+            path = f"spec.federated{name[0].upper()}{name[1:]}"
+            yield invalid(path, alias, f"is another name of {name}, which is {plain}: give one of them")
+    partial = spec.partial_metrics
+    if partial is not None and partial.policy == "Fallback" and partial.fallback_replicas is None:
+        yield required(
+            "spec.partialMetrics.fallbackReplicas", "policy Fallback needs the number to fall back to"
+        )
+    if spec.federated_hpa_assignment is not None:
+        path = "spec.federatedHPAAssignment.clusterAutoscalingPreference"
+        for index, preference in enumerate(spec.federated_hpa_assignment.cluster_autoscaling_preference):
+            low, high = preference.autoscaling_min_threshold, preference.autoscaling_max_threshold
+            if low is not None and high is not None and low > high:
+                yield invalid(
+                    f"{path}[{index}].autoscalingMinThreshold",
+                    low,
+                    f"must be less than or equal to autoscalingMaxThreshold, which is {high}",
+                )

@@ -1,0 +1,167 @@
+"""Validation of one metric of a FederatedHPA.
+
+Messages and order: Karmada v1.19, lifted from Kubernetes 1.27; External: Kubernetes HPA 1.36. One rule is
+ours: an Object metric whose target names a type must set that type's field, because Karmada's controller
+dereferences nil there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fedhpa.api.autoscaling import (
+    ContainerResourceMetricSource,
+    ExternalMetricSource,
+    MetricIdentifier,
+    MetricSpec,
+    MetricTarget,
+    ObjectMetricSource,
+    PodsMetricSource,
+    ResourceMetricSource,
+)
+from fedhpa.api.fielderror import FieldError, forbidden, invalid, required, unsupported
+from fedhpa.api.names import container_resource, dns_label, path_segment
+from fedhpa.api.quantity import Quantity
+
+# Type of a metric -> the field that holds it, in the order in which the fields are looked at.
+SOURCE_FIELDS: Final = {
+    "Object": "object",
+    "External": "external",
+    "Pods": "pods",
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+}
+TARGET_TYPES: Final = ("Utilization", "Value", "AverageValue")
+
+_Source = (
+    ObjectMetricSource
+    | ExternalMetricSource
+    | PodsMetricSource
+    | ResourceMetricSource
+    | ContainerResourceMetricSource
+)
+
+
+def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    """What is wrong with a metric. Only the first body that is present is looked into."""
+    if not metric.type:
+        yield required(f"{path}.type", "must specify a metric source type")
+    if metric.type not in SOURCE_FIELDS:
+        yield unsupported(f"{path}.type", metric.type, SOURCE_FIELDS)
+    present = [field for field in SOURCE_FIELDS.values() if _body(metric, field) is not None]
+    if present:
+        body = _body(metric, present[0])
+        assert body is not None
+        yield from _source(body, f"{path}.{present[0]}")
+    expected = SOURCE_FIELDS.get(metric.type)
+    if expected is not None and expected not in present:
+        yield required(f"{path}.{expected}", "must populate information for the given metric source")
+    if len(present) > 1:
+        for field in present:
+            if field != expected:
+                yield forbidden(f"{path}.{field}", "must populate the given metric source only")
+
+
+def _body(metric: MetricSpec, field: str) -> _Source | None:
+    bodies: dict[str, _Source | None] = {
+        "object": metric.object,
+        "external": metric.external,
+        "pods": metric.pods,
+        "resource": metric.resource,
+        "containerResource": metric.container_resource,
+    }
+    return bodies[field]
+
+
+def _source(source: _Source, path: str) -> Iterator[FieldError]:
+    match source:
+        case ObjectMetricSource():
+            yield from _object(source, path)
+        case ExternalMetricSource():
+            yield from _external(source, path)
+        case PodsMetricSource():
+            yield from _identifier(source.metric, f"{path}.metric")
+            yield from _target(source.target, f"{path}.target")
+            if source.target.average_value is None:
+                yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
+        case ResourceMetricSource():
+            if not source.name:
+                yield required(f"{path}.name", "must specify a resource name")
+            yield from _resource_target(source.target, f"{path}.target")
+        case ContainerResourceMetricSource():
+            yield from _container_resource(source, path)
+
+
+def _object(source: ObjectMetricSource, path: str) -> Iterator[FieldError]:
+    described = source.described_object
+    for name, value in (("kind", described.kind), ("name", described.name)):
+        if not value:
+            yield required(f"{path}.describedObject.{name}")
+        for message in path_segment(value):
+            yield invalid(f"{path}.describedObject.{name}", value, message)
+    yield from _identifier(source.metric, f"{path}.metric")
+    yield from _target(source.target, f"{path}.target")
+    target = source.target
+    if target.value is None and target.average_value is None:
+        yield required(f"{path}.target.averageValue", "must set either a target value or averageValue")
+    elif target.type == "AverageValue" and target.average_value is None:
+        yield required(f"{path}.target.averageValue", "must be set when the target type is AverageValue")
+    elif target.type == "Value" and target.value is None:
+        yield required(f"{path}.target.value", "must be set when the target type is Value")
+
+
+def _external(source: ExternalMetricSource, path: str) -> Iterator[FieldError]:
+    yield from _identifier(source.metric, f"{path}.metric")
+    yield from _target(source.target, f"{path}.target")
+    value, average = source.target.value, source.target.average_value
+    if value is None and average is None:
+        detail = "must set either a target value for metric or a per-pod target"
+        yield required(f"{path}.target.averageValue", detail)
+    if value is not None and average is not None:
+        detail = "may not set both a target value for metric and a per-pod target"
+        yield forbidden(f"{path}.target.value", detail)
+
+
+def _container_resource(source: ContainerResourceMetricSource, path: str) -> Iterator[FieldError]:
+    if not source.name:
+        yield required(f"{path}.name", "must specify a resource name")
+    for message in container_resource(source.name) if source.name else ():
+        yield invalid(f"{path}.name", source.name, message)
+    if not source.container:
+        yield required(f"{path}.container", "must specify a container")
+    for message in dns_label(source.container) if source.container else ():
+        yield invalid(f"{path}.container", source.container, message)
+    yield from _resource_target(source.target, f"{path}.target")
+
+
+def _resource_target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+    yield from _target(target, path)
+    if target.average_utilization is None and target.average_value is None:
+        detail = "must set either a target raw value or a target utilization"
+        yield required(f"{path}.averageUtilization", detail)
+    if target.average_utilization is not None and target.average_value is not None:
+        detail = "may not set both a target raw value and a target utilization"
+        yield forbidden(f"{path}.averageValue", detail)
+
+
+def _identifier(metric: MetricIdentifier, path: str) -> Iterator[FieldError]:
+    if not metric.name:
+        yield required(f"{path}.name", "must specify a metric name")
+    for message in path_segment(metric.name):
+        yield invalid(f"{path}.name", metric.name, message)
+
+
+def _target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+    if not target.type:
+        yield required(f"{path}.type", "must specify a metric target type")
+    if target.type not in TARGET_TYPES:
+        yield invalid(f"{path}.type", target.type, "must be either Utilization, Value, or AverageValue")
+    for name, value in (("value", target.value), ("averageValue", target.average_value)):
+        if value is None:
+            continue
+        quantity = Quantity.parse(value)
+        if quantity.nano <= 0:
+            yield invalid(f"{path}.{name}", quantity, "must be positive")
+    if target.average_utilization is not None and target.average_utilization < 1:
+        yield invalid(f"{path}.averageUtilization", target.average_utilization, "must be greater than 0")

@@ -1,0 +1,259 @@
+"""The grammar of schedules: five cron fields into bit sets.
+
+Each refusal names the field and says what to write instead. What is accepted is what runs: admission, the
+controller and `fedhpa cron next` all parse here. Source: docs/contracts.md section 4.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from fedhpa.api.errors import InvalidObject
+
+MAX_LENGTH: Final = 512
+
+
+class InvalidSchedule(InvalidObject):
+    """A schedule is outside the grammar; the message names the field and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A parsed schedule. Bit n of a set stands for value n; Sunday is bit 0.
+
+    `any_day` and `any_weekday` say that the field is `*`; where neither is, a day matches by either field.
+    `real_time` says that the hour field begins with `*`: such a schedule follows real time through clock
+    changes, every other one follows the wall clock.
+    """
+
+    text: str
+    minutes: int
+    hours: int
+    days: int
+    months: int
+    weekdays: int
+    any_day: bool
+    any_weekday: bool
+    real_time: bool
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One of the five fields: its name in messages, its range, and the names of its values."""
+
+    name: str
+    low: int
+    high: int
+    names: dict[str, int]
+    # What a range or list may still write: 7 for Sunday.
+    written_high: int
+
+
+_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_FULL_NAMES: Final = frozenset(
+    [
+        "JANUARY",
+        "FEBRUARY",
+        "MARCH",
+        "APRIL",
+        "JUNE",
+        "JULY",
+        "AUGUST",
+        "SEPTEMBER",
+        "OCTOBER",
+        "NOVEMBER",
+        "DECEMBER",
+        "SUNDAY",
+        "MONDAY",
+        "TUESDAY",
+        "WEDNESDAY",
+        "THURSDAY",
+        "FRIDAY",
+        "SATURDAY",
+    ]
+)
+
+_MINUTE: Final = _Field("minute", 0, 59, {}, 59)
+_HOUR: Final = _Field("hour", 0, 23, {}, 23)
+_DAY: Final = _Field("day-of-month", 1, 31, {}, 31)
+_MONTH: Final = _Field("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}, 12)
+_WEEKDAY: Final = _Field("day-of-week", 0, 6, {name: number for number, name in enumerate(_WEEKDAYS)}, 7)
+
+_MACROS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_DAYS_IN_MONTH: Final = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+_BLANKS = re.compile(r"[ \t]+")
+_ZONE_PREFIX = re.compile(r"[ \t]*(CRON_)?TZ=", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+_NAME = re.compile(r"[A-Za-z]+", re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Schedule:
+    """Reads a schedule. Raises InvalidSchedule, also for a date that never comes (without searching it)."""
+    if "\n" in text or "\r" in text:
+        raise InvalidSchedule("schedule: it contains a line break; write one line")
+    if len(text) > MAX_LENGTH:
+        raise InvalidSchedule(
+            f"schedule: {len(text)} characters are more than {MAX_LENGTH}; write ranges and steps, not lists"
+        )
+    if _ZONE_PREFIX.match(text):
+        raise InvalidSchedule("schedule: a zone prefix (TZ=) is not supported; set the rule's timeZone")
+    stripped = text.strip(" \t")
+    if stripped.startswith("@"):
+        stripped = _macro(stripped)
+    fields = _BLANKS.split(stripped) if stripped else []
+    if len(fields) != 5:
+        raise InvalidSchedule(_wrong_count(len(fields)))
+    minutes, _ = _parse_field(_MINUTE, fields[0])
+    hours, _ = _parse_field(_HOUR, fields[1])
+    days, any_day = _parse_field(_DAY, fields[2])
+    months, _ = _parse_field(_MONTH, fields[3])
+    weekdays, any_weekday = _parse_field(_WEEKDAY, fields[4])
+    if any_weekday and not any_day:
+        _refuse_impossible_date(days, months, fields)
+    real_time = fields[1][0] in "*?"
+    return Schedule(text, minutes, hours, days, months, weekdays, any_day, any_weekday, real_time)
+
+
+def _macro(text: str) -> str:
+    expansion = _MACROS.get(text.lower())
+    if expansion is not None:
+        return expansion
+    word = text.split()[0].lower()
+    if word == "@reboot":
+        raise InvalidSchedule("schedule: @reboot is no time; write five fields, or @daily and the like")
+    if word == "@every":
+        raise InvalidSchedule(
+            "schedule: @every counts from a start, not by the clock; write a step such as */5 * * * *"
+        )
+    if word in _MACROS:
+        raise InvalidSchedule(f"schedule: nothing may follow {word}; drop {text[len(word) :].strip()!r}")
+    known = ", ".join(_MACROS)
+    raise InvalidSchedule(f"schedule: {word!r} is not known; write five fields or one of {known}")
+
+
+def _wrong_count(count: int) -> str:
+    expected = "expected five fields (minute hour day-of-month month day-of-week)"
+    if count == 0:
+        return f"schedule: it is empty; {expected}"
+    if count == 6:
+        return f"schedule: {expected}, found 6: seconds and years are not supported; drop that field"
+    if count == 7:
+        return f"schedule: {expected}, found 7: seconds and years are not supported; drop both"
+    return f"schedule: {expected}, found {count}"
+
+
+def _parse_field(field: _Field, text: str) -> tuple[int, bool]:
+    """The bit set of a field, and whether it is unrestricted (has an item `*` of step 1)."""
+    bits = 0
+    unrestricted = False
+    for item in text.split(","):
+        if not item:
+            raise InvalidSchedule(f"{field.name}: {text!r} has an empty item; drop the stray comma")
+        item_bits, star = _parse_item(field, item)
+        bits |= item_bits
+        unrestricted |= star
+    return bits, unrestricted
+
+
+def _parse_item(field: _Field, item: str) -> tuple[int, bool]:
+    span, slash, step_text = item.partition("/")
+    step = _parse_step(field, item, step_text) if slash else 1
+    if span in ("*", "?"):
+        return _bits(field, field.low, field.high, step), step == 1
+    first, dash, last = span.partition("-")
+    start = _parse_value(field, item, first)
+    if not dash:
+        if not slash:
+            end = start
+        else:
+            # "a/n" runs to the end of the range; a 7 there is Sunday, and so begins the week.
+            start = start if start <= field.high else field.low
+            end = field.high
+    else:
+        end = _parse_value(field, item, last)
+    if end < start:
+        if field is not _WEEKDAY:
+            raise InvalidSchedule(
+                f"{field.name}: the range {span!r} runs backwards; write two ranges, such as "
+                f"{first}-{field.high},{field.low}-{last}"
+            )
+        end += 7
+    return _bits(field, start, end, step), False
+
+
+def _bits(field: _Field, start: int, end: int, step: int) -> int:
+    bits = 0
+    for value in range(start, end + 1, step):
+        bits |= 1 << (value % 7 if field is _WEEKDAY else value)
+    return bits
+
+
+def _parse_step(field: _Field, item: str, text: str) -> int:
+    if "/" in text:
+        raise InvalidSchedule(f"{field.name}: {item!r} has two steps; write one")
+    if not _NUMBER.fullmatch(text):
+        raise InvalidSchedule(f"{field.name}: the step of {item!r} is not a number; write one such as */5")
+    step = int(text)
+    if step == 0:
+        raise InvalidSchedule(f"{field.name}: the step of {item!r} is zero; write 1 or more")
+    return step
+
+
+def _parse_value(field: _Field, item: str, text: str) -> int:
+    if _NUMBER.fullmatch(text):
+        value = int(text)
+        if field.low <= value <= field.written_high:
+            return value
+        raise InvalidSchedule(
+            f"{field.name}: {text} in {item!r} is out of range; write {field.low} to {field.written_high}"
+        )
+    upper = text.upper()
+    if _NAME.fullmatch(text) and upper in field.names:
+        return field.names[upper]
+    raise InvalidSchedule(f"{field.name}: {_remedy(field, item, text, upper)}")
+
+
+def _remedy(field: _Field, item: str, text: str, upper: str) -> str:
+    """What is wrong with something that is neither a number nor a name of the field."""
+    if not text:
+        return f"{item!r} lacks a value; write {field.low} to {field.written_high}, or * alone"
+    if upper in _FULL_NAMES and field.names:
+        return f"full names such as {text!r} are not supported; write {text[:3].upper()}"
+    if "#" in text:
+        return f"{text!r} (the n-th weekday of a month) is not supported; use day-of-month, such as 8-14"
+    if field in (_DAY, _WEEKDAY) and (upper.startswith("L") or upper.endswith("L")):
+        return f"{text!r} (the last day) is not supported; name the day, or use day 1 of the next month"
+    if field is _DAY and "W" in upper:
+        return f"{text!r} (the nearest weekday) is not supported; use day-of-week MON-FRI"
+    if upper.startswith("H"):
+        return f"{text!r} (a hashed value) is not supported; write a number"
+    if upper in _MONTH.names or upper in _WEEKDAY.names:
+        return f"the name {text!r} does not belong here; write {field.low} to {field.written_high}"
+    if "*" in text or "?" in text:
+        return f"{item!r} mixes * with a value; write * alone, a step such as */5, or a range"
+    return f"{item!r} is not a value; write {field.low} to {field.written_high}" + (
+        f" or names such as {next(iter(field.names))}" if field.names else ""
+    )
+
+
+def _refuse_impossible_date(days: int, months: int, fields: list[str]) -> None:
+    for month in range(1, 13):
+        if months >> month & 1 and days & ((2 << _DAYS_IN_MONTH[month]) - 1):
+            return
+    raise InvalidSchedule(
+        f"day-of-month: {fields[2]!r} never comes in month {fields[3]!r}; choose a day that the month has"
+    )

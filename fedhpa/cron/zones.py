@@ -1,0 +1,79 @@
+"""Time zones by IANA name, from the tzdata package alone, so that a verdict is the same on every machine."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from importlib import resources
+from zoneinfo import ZoneInfo
+
+from fedhpa.api.errors import InvalidObject
+
+_OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.ASCII | re.IGNORECASE)
+
+
+class UnknownZone(InvalidObject):
+    """A zone cannot be had.
+
+    The message is the one Karmada's webhook gives (the text of Go's loader); `remedy` says what to write.
+    """
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text(encoding="ascii").split())
+
+
+@cache
+def _folders() -> frozenset[str]:
+    return frozenset(name.rsplit("/", 1)[0] for name in _names() if "/" in name) | frozenset(
+        name.split("/", 1)[0] for name in _names() if "/" in name
+    )
+
+
+@lru_cache(maxsize=1024)
+def load_zone(name: str | None) -> ZoneInfo:
+    """The zone of an IANA name, case-sensitive. None, "" and "Local" are UTC. Raises UnknownZone.
+
+    "Local" is the zone of the process, which the shipped Deployments set to UTC.
+    """
+    if not name or name == "Local":
+        name = "UTC"
+    if ".." in name or name[0] in "/\\":
+        raise UnknownZone(
+            "time: invalid location name", "write an IANA name such as Europe/Berlin, not a path"
+        )
+    if name not in _names():
+        if name.rstrip("/") in _folders():
+            raise UnknownZone("is a directory", f"write a zone of it, such as {_example(name)}")
+        raise UnknownZone(f"unknown time zone {name}", _remedy(name))
+    with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as data:
+        return ZoneInfo.from_file(data, key=name)
+
+
+def _example(folder: str) -> str:
+    prefix = folder.rstrip("/") + "/"
+    return min(name for name in _names() if name.startswith(prefix))
+
+
+def _remedy(name: str) -> str:
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        return _offset_remedy(offset)
+    same = [known for known in _names() if known.lower() == name.strip().lower()]
+    if same:
+        return f"names are case-sensitive and without blanks: write {min(same)}"
+    return "write an IANA name such as Europe/Berlin"
+
+
+def _offset_remedy(offset: re.Match[str]) -> str:
+    hours, minutes = int(offset[2]), int(offset[3] or 0)
+    # The sign in Etc names counts the other way: east of Greenwich is minus.
+    name = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{hours}" if hours else "Etc/UTC"
+    if minutes == 0 and name in _names():
+        return f"offsets are not zones: write {name} (the sign counts the other way there) or an IANA name"
+    return "offsets are not zones: write an IANA name such as Asia/Kolkata"
