@@ -1,0 +1,1 @@
+"""The metrics adapter: an aggregated API server that answers for all member clusters as if they were one."""

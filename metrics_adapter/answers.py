@@ -1,0 +1,104 @@
+"""Metrics as HTTP answers: lists and single items as JSON, YAML or Table, and the refusals."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import yaml
+from aiohttp import web
+from multidict import CIMultiDict
+
+from fedhpa.api.selectors import FieldSelector
+from fedhpa.serving.status import status_response
+from metrics_adapter.gather import Gathered
+from metrics_adapter.items import Item, MemberItems, merge
+from metrics_adapter.kinds import API_VERSION, GROUP, MetricsKind
+from metrics_adapter.negotiation import JSON, YAML, Form, warnings_header
+from metrics_adapter.tables import table
+
+# Whole lists that are kept ready to be sent again; each may be megabytes.
+KEPT_BODIES = 4
+
+
+class Bodies:
+    """JSON bodies of whole lists, for as long as the members' answers they were made of are the same."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[Sequence[MemberItems], bytes]] = OrderedDict()
+
+    def list_body(self, kind: MetricsKind, place: str, answers: Sequence[MemberItems]) -> bytes:
+        """The JSON list of all items of `answers`; `place` tells lists of different scopes apart."""
+        key = f"{kind.plural} {place}"
+        kept = self._kept.get(key)
+        if kept is None or not _same(kept[0], answers):
+            kept = (answers, list_json(kind, merge(answers)))
+            self._kept[key] = kept
+        self._kept.move_to_end(key)
+        if len(self._kept) > KEPT_BODIES:
+            self._kept.popitem(last=False)
+        return kept[1]
+
+
+def list_json(kind: MetricsKind, items: Iterable[Item]) -> bytes:
+    """A PodMetricsList or NodeMetricsList."""
+    head = f'{{"kind":"{kind.kind}List","apiVersion":"{API_VERSION}","metadata":{{}},"items":['
+    return b"".join((head.encode(), b",".join([item.json for item in items]), b"]}"))
+
+
+def item_json(kind: MetricsKind, item: Item) -> bytes:
+    """A single PodMetrics or NodeMetrics."""
+    head = f'{{"kind":"{kind.kind}","apiVersion":"{API_VERSION}",'
+    return head.encode() + item.json[1:]
+
+
+def filtered(items: Sequence[Item], fields: FieldSelector) -> Sequence[Item]:
+    """The items that a field selector selects."""
+    return [item for item in items if fields.matches(name=item.name, namespace=item.namespace)]
+
+
+def respond(body: bytes, form: Form, gathered: Gathered) -> web.Response:
+    """200 with the body, which is JSON or a Table, and a warning for each member that did not answer."""
+    headers = CIMultiDict[str](("Warning", value) for value in warnings_header(gathered.warnings()))
+    if form is Form.YAML:
+        text = yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, sort_keys=True)
+        return web.Response(text=text, content_type=YAML, headers=headers)
+    return web.Response(body=body, content_type=JSON, headers=headers)
+
+
+def table_body(kind: MetricsKind, items: Sequence[Item], query: Mapping[str, str], *, single: bool) -> bytes:
+    """The Table of items, with what the caller wants to see of the objects."""
+    return table(items, kind.kind, API_VERSION, query.get("includeObject", ""), single=single)
+
+
+def unavailable(gathered: Gathered) -> web.Response:
+    """503: members are expected and none answered."""
+    reasons = "; ".join(f"{cluster}: {reason}" for cluster, reason in sorted(gathered.missing.items()))
+    return status_response(503, f"no member cluster answered: {reasons}")
+
+
+def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered) -> web.Response:
+    """404: no member that answered has it; members that did not answer are named in warnings."""
+    headers = CIMultiDict[str](("Warning", value) for value in warnings_header(gathered.warnings()))
+    if not gathered.missing:
+        details = {"name": name, "kind": kind.plural}
+        return status_response(404, f'{kind.plural} "{name}" not found', details=details, headers=headers)
+    # It may exist where nobody answered: then it is its metrics that were not found.
+    full, resource = f"{namespace}/{name}" if namespace else name, kind.kind.lower()
+    details = {"name": full, "group": GROUP, "kind": resource}
+    return status_response(404, f'{resource}.{GROUP} "{full}" not found', details=details, headers=headers)
+
+
+def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Response:
+    """409: several clusters have an object of that name."""
+    clusters = ", ".join(item.cluster for item in items)
+    message = (
+        f'Operation cannot be fulfilled on {kind.plural}.{GROUP} "{name}": found in more than one cluster:'
+        f" {clusters}; choose one with ?cluster=NAME"
+    )
+    return status_response(409, message, details={"name": name, "group": GROUP, "kind": kind.plural})
+
+
+def _same(left: Sequence[MemberItems], right: Sequence[MemberItems]) -> bool:
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))

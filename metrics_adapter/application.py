@@ -1,0 +1,29 @@
+"""The adapter's HTTP application: who calls and may, then metrics, discovery and health."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from fedhpa.serving.authorization import Guard
+from fedhpa.serving.health import Health
+from fedhpa.serving.server import access_log, metrics_route
+from fedhpa.serving.status import status_errors
+from metrics_adapter.gather import MembersSource
+from metrics_adapter.handlers import MetricsApi, discovery_routes
+from metrics_adapter.telemetry import Telemetry
+
+
+def build_application(
+    source: MembersSource, guard: Guard, health: Health, telemetry: Telemetry
+) -> web.Application:
+    """The application of the secure port. Nothing is served before `guard` let the request pass."""
+    # Bodies are never read: all that is served are GETs.
+    application = web.Application(
+        middlewares=[access_log, status_errors, guard.middleware, telemetry.middleware],
+        client_max_size=64 * 1024,
+    )
+    application.add_routes(health.routes())
+    application.add_routes([metrics_route(telemetry.registry)])
+    application.add_routes(discovery_routes())
+    application.add_routes(MetricsApi(source).routes())
+    return application

@@ -1,0 +1,174 @@
+"""The paths of metrics.k8s.io/v1beta1 and of its discovery."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
+from fedhpa.serving.status import status_response
+from metrics_adapter import answers, discovery, openapi
+from metrics_adapter.gather import MembersSource
+from metrics_adapter.items import Item, merge
+from metrics_adapter.kinds import API_VERSION, GROUP, KINDS, MetricsKind
+from metrics_adapter.negotiation import (
+    JSON,
+    Form,
+    choose_form,
+    discovery_content_type,
+    discovery_version,
+)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+TRUE_WORDS = ("1", "t", "true")
+
+
+class MetricsApi:
+    """LIST and GET of pods and nodes over all members."""
+
+    def __init__(self, source: MembersSource) -> None:
+        self._source = source
+        self._bodies = answers.Bodies()
+
+    def routes(self) -> list[web.RouteDef]:
+        """All paths of the group."""
+        routes = []
+        for kind in KINDS:
+            root = f"/apis/{API_VERSION}"
+            scoped = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else None
+            routes.append(web.get(f"{root}/{kind.plural}", self._lister(kind)))
+            if scoped is not None:
+                routes.append(web.get(scoped, self._lister(kind)))
+            routes.append(web.get(f"{scoped or f'{root}/{kind.plural}'}/{{name}}", self._getter(kind)))
+        return routes
+
+    def _lister(self, kind: MetricsKind) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._list(request, kind)
+
+        return handle
+
+    def _getter(self, kind: MetricsKind) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._get(request, kind)
+
+        return handle
+
+    async def _list(self, request: web.Request, kind: MetricsKind) -> web.Response:
+        query = request.query
+        form = choose_form(request.headers.get("Accept", ""))
+        if form is None:
+            return _not_acceptable()
+        if query.get("watch", "").lower() in TRUE_WORDS:
+            return _no_watch(kind)
+        selector = parse_selector(query.get("labelSelector", ""))
+        field_text = query.get("fieldSelector", "")
+        fields = parse_field_selector(field_text)
+        cluster, refusal = self._cluster(request)
+        if refusal is not None:
+            return refusal
+        namespace = request.match_info.get("namespace", "")
+
+        gathered = await self._source.list(kind, namespace, selector, cluster)
+        if gathered.nobody_answered:
+            return answers.unavailable(gathered)
+        whole = not selector.requirements and not field_text
+        if whole and form is not Form.TABLE:
+            body = self._bodies.list_body(kind, f"{namespace} {cluster or ''}", gathered.answers)
+        else:
+            items = merge(gathered.answers)
+            body = self._render(kind, items, fields, form, request)
+        return answers.respond(body, form, gathered)
+
+    def _render(
+        self,
+        kind: MetricsKind,
+        items: Sequence[Item],
+        fields: FieldSelector,
+        form: Form,
+        request: web.Request,
+    ) -> bytes:
+        selected = answers.filtered(items, fields)
+        if form is Form.TABLE:
+            return answers.table_body(kind, selected, request.query, single=False)
+        return answers.list_json(kind, selected)
+
+    async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
+        form = choose_form(request.headers.get("Accept", ""))
+        if form is None:
+            return _not_acceptable()
+        cluster, refusal = self._cluster(request)
+        if refusal is not None:
+            return refusal
+        namespace, name = request.match_info.get("namespace", ""), request.match_info["name"]
+
+        gathered = await self._source.get(kind, namespace, name, cluster)
+        if gathered.nobody_answered:
+            return answers.unavailable(gathered)
+        items = merge(gathered.answers)
+        if not items:
+            return answers.not_found(kind, namespace, name, gathered)
+        if len(items) > 1:
+            return answers.ambiguous(kind, name, items)
+        if form is Form.TABLE:
+            body = answers.table_body(kind, items, request.query, single=True)
+        else:
+            body = answers.item_json(kind, items[0])
+        return answers.respond(body, form, gathered)
+
+    def _cluster(self, request: web.Request) -> tuple[str | None, web.Response | None]:
+        cluster = request.query.get("cluster")
+        if cluster is None or self._source.knows(cluster):
+            return cluster, None
+        message = f'clusters.cluster.karmada.io "{cluster}" not found'
+        details = {"name": cluster, "group": "cluster.karmada.io", "kind": "clusters"}
+        return None, status_response(404, message, details=details)
+
+
+def discovery_routes() -> list[web.RouteDef]:
+    """Discovery, OpenAPI and version."""
+    constant = {
+        f"/apis/{GROUP}": discovery.api_group(),
+        f"/apis/{API_VERSION}": discovery.api_resource_list(),
+        "/openapi/v2": openapi.openapi_v2(),
+        "/openapi/v3": openapi.openapi_v3_index(),
+        f"/openapi/v3/{openapi.V3_PATH}": openapi.openapi_v3(),
+        "/version": discovery.version_info(),
+    }
+    paths = sorted([*constant, "/apis", "/healthz", "/livez", "/metrics", "/readyz"])
+    constant["/"] = {"paths": paths}
+    return [web.get("/apis", _groups), *(web.get(path, _constant(body)) for path, body in constant.items())]
+
+
+async def _groups(request: web.Request) -> web.Response:
+    version = discovery_version(request.headers.get("Accept", ""))
+    if version is None:
+        return web.Response(body=msgspec.json.encode(discovery.api_group_list()), content_type=JSON)
+    body = msgspec.json.encode(discovery.aggregated_discovery(version))
+    return web.Response(body=body, headers={"Content-Type": discovery_content_type(version)})
+
+
+def _constant(document: dict[str, Any]) -> Handler:
+    body = msgspec.json.encode(document)
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=JSON)
+
+    return handle
+
+
+def _not_acceptable() -> web.Response:
+    message = (
+        "only the following media types are accepted: application/json,"
+        " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"
+    )
+    return status_response(406, message)
+
+
+def _no_watch(kind: MetricsKind) -> web.Response:
+    message = f'watch is not supported on resources of kind "{kind.plural}.{GROUP}"'
+    return status_response(405, message, details={"group": GROUP, "kind": kind.plural})

@@ -1,0 +1,157 @@
+"""Metrics of one member, ready to be passed on.
+
+A list is decoded only as far as it must be understood: where each item ends, its name and namespace. The
+rest is a slice of the member's bytes, into which the name of the cluster is spliced. That is what makes a
+list of 20,000 pods cost microseconds a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, compress
+
+import msgspec
+
+from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.selectors import Selector
+
+# Karmada's: its printers and clients read the cluster of an item here.
+CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
+
+# How Go's servers write an item of a list: metadata first. The cluster is spliced in right behind this.
+OPENING = b'{"metadata":{'
+ABSENT = msgspec.Raw()
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    namespace: str = ""
+    annotations: msgspec.Raw = ABSENT
+
+
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Metadata
+
+
+class _NamedList(msgspec.Struct, frozen=True, gc=False):
+    items: list[_Named] | None = None
+
+
+class _RawList(msgspec.Struct, frozen=True, gc=False):
+    items: list[msgspec.Raw] | None = None
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    """What is passed on of an item that is not written as Go's servers write them."""
+
+    metadata: dict[str, msgspec.Raw]
+    timestamp: msgspec.Raw = ABSENT
+    window: msgspec.Raw = ABSENT
+    containers: msgspec.Raw = ABSENT
+    usage: msgspec.Raw = ABSENT
+
+
+class _Labels(msgspec.Struct, frozen=True, gc=False):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Labels = _Labels()
+
+
+_DECODE_NAMES = msgspec.json.Decoder(_NamedList).decode
+_DECODE_RAW = msgspec.json.Decoder(_RawList).decode
+_DECODE_NAME = msgspec.json.Decoder(_Named).decode
+_DECODE_LABELS = msgspec.json.Decoder(_Labelled).decode
+
+
+class Item(msgspec.Struct, frozen=True, order=True, gc=False):
+    """One PodMetrics or NodeMetrics of one cluster; `json` is the object without kind and apiVersion.
+
+    Items sort by namespace, name, cluster; no two of one cluster share namespace and name.
+    """
+
+    namespace: str
+    name: str
+    cluster: str
+    json: bytes
+
+
+class MemberItems:
+    """What one member answered: its items, sorted. Immutable; shared by all requests that may use it."""
+
+    def __init__(self, cluster: str, items: Sequence[Item]) -> None:
+        self.cluster = cluster
+        self.items = sorted(items)
+
+    @cached_property
+    def labels(self) -> Sequence[Mapping[str, str]]:
+        """The labels of each item, in the items' order; decoded once, when the first selector comes."""
+        return [_DECODE_LABELS(item.json).metadata.labels or {} for item in self.items]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether any item has labels; a member whose items have none must be asked with the selector."""
+        return any(self.labels)
+
+    def selected(self, selector: Selector) -> MemberItems:
+        """The items whose labels the selector matches."""
+        matches = [selector.matches(labels) for labels in self.labels]
+        return MemberItems(self.cluster, list(compress(self.items, matches)))
+
+
+def merge(answers: Sequence[MemberItems]) -> Sequence[Item]:
+    """All items, by namespace, name and cluster."""
+    if len(answers) == 1:
+        return answers[0].items
+    # Each member's items are sorted already; the sort finds the runs and merges them.
+    return sorted(chain.from_iterable(answer.items for answer in answers))
+
+
+def decode_list(body: bytes, cluster: str) -> MemberItems:
+    """A member's PodMetricsList or NodeMetricsList. Raises MetricsUnavailable if it is none."""
+    try:
+        # Twice over the bytes, once for names and once for slices, is cheaper than once for each item.
+        named, raw = _DECODE_NAMES(body).items or (), _DECODE_RAW(body).items or ()
+        return MemberItems(cluster, _items(named, raw, cluster))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
+
+
+def decode_one(body: bytes, cluster: str) -> MemberItems:
+    """A member's single PodMetrics or NodeMetrics. Raises MetricsUnavailable if it is none."""
+    try:
+        return MemberItems(cluster, _items([_DECODE_NAME(body)], [msgspec.Raw(body)], cluster))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
+
+
+def _items(named: Iterable[_Named], raws: Iterable[msgspec.Raw], cluster: str) -> list[Item]:
+    start, opening = OPENING + _annotation(cluster) + b",", len(OPENING)
+    items = []
+    for item, raw in zip(named, raws, strict=True):
+        metadata, json = item.metadata, bytes(raw)
+        if json.startswith(OPENING) and not metadata.annotations:
+            json = start + json[opening:]
+        else:
+            json = _rewritten(json, cluster)
+        items.append(Item(metadata.namespace, metadata.name, cluster, json))
+    return items
+
+
+def _annotation(cluster: str) -> bytes:
+    return b'"annotations":' + msgspec.json.encode({CLUSTER_ANNOTATION: cluster})
+
+
+def _rewritten(json: bytes, cluster: str) -> bytes:
+    item = msgspec.json.decode(json, type=_Fields)
+    given = item.metadata.get("annotations", b"null")
+    annotations = msgspec.json.decode(given, type=dict[str, str] | None) or {}
+    annotations[CLUSTER_ANNOTATION] = cluster
+    parts = [b'{"metadata":', msgspec.json.encode({**item.metadata, "annotations": annotations})]
+    for name in ("timestamp", "window", "containers", "usage"):
+        value = getattr(item, name)
+        if value:
+            parts += (b',"', name.encode(), b'":', value)
+    return b"".join((*parts, b"}"))

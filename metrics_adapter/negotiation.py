@@ -1,0 +1,98 @@
+"""Which form of an answer the caller asked for.
+
+kubectl asks for a Table first and JSON second, the hub's aggregator for its discovery documents by
+parameters of application/json, everybody else for JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+JSON = "application/json"
+YAML = "application/yaml"
+DISCOVERY_GROUP = "apidiscovery.k8s.io"
+DISCOVERY_VERSIONS = ("v2", "v2beta1")
+DISCOVERY_LIST = "APIGroupDiscoveryList"
+
+
+class Form(Enum):
+    """The forms in which metrics are given."""
+
+    JSON = "json"
+    YAML = "yaml"
+    TABLE = "table"
+
+
+@dataclass(frozen=True)
+class MediaRange:
+    """One entry of an Accept header; parameter names are lower case, q is left out."""
+
+    type: str
+    parameters: Mapping[str, str]
+
+
+def media_ranges(accept: str) -> list[MediaRange]:
+    """The entries of an Accept header, most wanted first; without any, everything is accepted."""
+    weighted: list[tuple[float, MediaRange]] = []
+    for entry in accept.split(","):
+        kind, *rest = (part.strip() for part in entry.split(";"))
+        if not kind:
+            continue
+        pairs = (part.partition("=") for part in rest if part)
+        parameters = {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
+        weighted.append((_weight(parameters.pop("q", "1")), MediaRange(kind.lower(), parameters)))
+    wanted = [media for weight, media in sorted(weighted, key=lambda entry: -entry[0]) if weight > 0]
+    return wanted or [MediaRange("*/*", {})]
+
+
+def choose_form(accept: str) -> Form | None:
+    """The form of metrics for an Accept header; None if none of what is wanted can be given."""
+    for media in media_ranges(accept):
+        representation = media.parameters.get("as")
+        if representation == "Table":
+            if media.type == JSON and media.parameters.get("g", "meta.k8s.io") == "meta.k8s.io":
+                return Form.TABLE
+        elif representation is None and media.type in (JSON, "application/*", "*/*"):
+            return Form.JSON
+        elif representation is None and media.type == YAML:
+            return Form.YAML
+    return None
+
+
+def discovery_version(accept: str) -> str | None:
+    """The version of the aggregated discovery document that is wanted first; None: the plain one is."""
+    for media in media_ranges(accept):
+        if media.type not in (JSON, "*/*", "application/*"):
+            continue
+        parameters = media.parameters
+        if "as" not in parameters:
+            return None
+        if parameters.get("g") == DISCOVERY_GROUP and parameters["as"] == DISCOVERY_LIST:
+            version = parameters.get("v", "")
+            if version in DISCOVERY_VERSIONS:
+                return version
+    return None
+
+
+def discovery_content_type(version: str) -> str:
+    """The exact content type by which the hub recognises an aggregated discovery document."""
+    return f"{JSON};g={DISCOVERY_GROUP};v={version};as={DISCOVERY_LIST}"
+
+
+def warnings_header(texts: Iterable[str]) -> list[str]:
+    """Values of Warning headers, one a text; quoted as RFC 7234 says, on one line, ASCII."""
+    values = []
+    for text in texts:
+        plain = " ".join(text.split()).encode("ascii", "replace").decode()
+        escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+        values.append(f'299 - "{escaped}"')
+    return values
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,190 @@
+"""The process fedhpa-metrics-adapter: wiring, readiness and life cycle."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import structlog
+
+from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import load_config
+from fedhpa.members.lists import SharedLists
+from fedhpa.members.registry import MemberRegistry
+from fedhpa.serving import flag_sets
+from fedhpa.serving.authentication import Authenticator, TokenReviewer
+from fedhpa.serving.authorization import Authorizer, Guard
+from fedhpa.serving.flag_types import Values
+from fedhpa.serving.flags import parse_or_exit
+from fedhpa.serving.health import Health
+from fedhpa.serving.process import Signals, run_process
+from fedhpa.serving.server import TlsServer, side_doors
+from fedhpa.serving.tls import ServingTls, TlsFiles
+from fedhpa.serving.trust import LiveTrust, TrustFiles
+from metrics_adapter.application import build_application
+from metrics_adapter.gather import MembersSource
+from metrics_adapter.settings import ABOUT, FLAGS, METRICS_MAX_AGE, PROGRAM
+from metrics_adapter.telemetry import Telemetry
+
+logger = structlog.get_logger(__name__)
+
+HUB_PROBE_SECONDS = 2.0
+HUB_PROBE_DEADLINE = 3.0
+# A probe that fails once may be a connection that was just closed; twice in a row the hub is lost.
+HUB_FAILURES = 2
+SYNC_POLL_SECONDS = 0.1
+
+
+class Adapter:
+    """One running adapter: what the flags say, put together."""
+
+    def __init__(self, values: Values, hub: ApiClient, reviews: tuple[ApiClient, ApiClient]) -> None:
+        """`reviews` are the clients for authentication and for authorization."""
+        self._values = values
+        self._hub = hub
+        self._authentication, authorization = reviews
+        self.tls = ServingTls(
+            TlsFiles.of(values),
+            minimum_version=values[flag_sets.TLS_MIN_VERSION],
+            request_client_certificates=True,
+        )
+        self.trust = LiveTrust(TrustFiles.of(values), self.tls)
+        self.health = Health()
+        self._hub_check = self.health.readiness("hub", latches=False, reason="not reached yet")
+        self._trust_check = self.health.readiness("authentication", latches=True)
+        self._members_check = self.health.readiness("members", latches=True)
+        self._registry = MemberRegistry(hub, deadline=values[flag_sets.MEMBER_DEADLINE])
+        self._lists = SharedLists()
+        self.telemetry = Telemetry(self._registry)
+        open_paths = values[flag_sets.ALWAYS_ALLOW_PATHS]
+        guard = Guard(
+            Authenticator(
+                lambda: self.trust.peers,
+                TokenReviewer(self._authentication, values[flag_sets.TOKEN_CACHE_TTL]),
+            ),
+            Authorizer(
+                authorization,
+                allowed_seconds=values[flag_sets.AUTHORIZED_TTL],
+                denied_seconds=values[flag_sets.UNAUTHORIZED_TTL],
+            ),
+            open_paths,
+        )
+        source = MembersSource(
+            lambda: self._registry.members,
+            self._lists,
+            max_age=values[METRICS_MAX_AGE],
+            outcome=self.telemetry.members_up.outcome,
+        )
+        application = build_application(source, guard, self.health, self.telemetry)
+        self.server = TlsServer.of(application, self.tls, values)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve and follow hub and members; leaving drains."""
+        async with (
+            self._lists,
+            _background(
+                self._registry.run,
+                self.trust.follow_files,
+                self._follow_trust,
+                self._watch_hub,
+                self._watch_members,
+            ),
+            side_doors(self._values, self.health, self.telemetry.registry),
+            self.server,
+        ):
+            try:
+                yield
+            finally:
+                self.health.drain()
+
+    async def _follow_trust(self) -> None:
+        if self._values[flag_sets.AUTHENTICATION_SKIP_LOOKUP]:
+            self._trust_check.succeed()
+            return
+        await self.trust.follow_hub(self._authentication, self._trust_check.succeed)
+
+    async def _watch_members(self) -> None:
+        while not self._registry.synced():  # noqa: ASYNC110 - deadlines pass without an event
+            await asyncio.sleep(SYNC_POLL_SECONDS)
+        self._members_check.succeed()
+
+    async def _watch_hub(self) -> None:
+        failures = 0
+        while True:
+            problem = self._registry.problem or await _problem_of(self._hub)
+            failures = failures + 1 if problem else 0
+            if problem is None:
+                self._hub_check.succeed()
+            elif failures >= HUB_FAILURES or not self._hub_check.ok:
+                self._hub_check.fail(problem)
+            await asyncio.sleep(HUB_PROBE_SECONDS if self._hub_check.ok else SYNC_POLL_SECONDS * 5)
+
+
+async def _problem_of(hub: ApiClient) -> str | None:
+    """Why the hub does not serve; an identity that may not read /readyz is answered all the same."""
+    try:
+        await hub.request("GET", "/readyz", deadline=HUB_PROBE_DEADLINE)
+    except ApiError as error:
+        return None if error.status == 403 else str(error)
+    return None
+
+
+@asynccontextmanager
+async def _background(*works: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work()) for work in works]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def serve(
+    values: Values, signals: Signals, started: Callable[[Adapter], None] = lambda _: None
+) -> None:
+    """Run until `signals.stop`; `started` is told once the secure port is bound."""
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(await _client(values, values[flag_sets.KUBECONFIG]))
+        clients = []
+        for flag in (flag_sets.AUTHENTICATION_KUBECONFIG, flag_sets.AUTHORIZATION_KUBECONFIG):
+            own = values[flag]
+            clients.append(await stack.enter_async_context(await _client(values, own)) if own else hub)
+        adapter = Adapter(values, hub, (clients[0], clients[1]))
+        signals.on_reload(adapter.tls.reload)
+        signals.on_reload(adapter.trust.reload)
+        async with adapter.running():
+            started(adapter)
+            await signals.stop.wait()
+
+
+async def _client(values: Values, kubeconfig: str) -> ApiClient:
+    config = await load_config(kubeconfig or None)
+    return ApiClient(
+        replace(config, qps=values[flag_sets.KUBE_API_QPS], burst=values[flag_sets.KUBE_API_BURST])
+    )
+
+
+def check(values: Values) -> None:
+    """Raise ConfigError for values that do not go together or are not built."""
+    qps = values[flag_sets.CLUSTER_API_QPS]
+    if qps:
+        raise ConfigError(
+            f'--cluster-api-qps="{qps:g}": invalid value: not built in this version: expected 0'
+        )
+
+
+def main() -> None:
+    """Entry point of fedhpa-metrics-adapter."""
+    values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
+
+    async def run(signals: Signals) -> None:
+        check(values)
+        await serve(values, signals)
+
+    sys.exit(run_process(PROGRAM, values, run))

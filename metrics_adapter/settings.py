@@ -1,0 +1,48 @@
+"""The flags of the metrics adapter: Karmada v1.19's names, Kubernetes' for an aggregated API server."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Flag, Sections, choice, duration
+
+PROGRAM = "fedhpa-metrics-adapter"
+ABOUT = (
+    "Serves metrics.k8s.io for all member clusters as if they were one, saying who did not answer."
+    " Register it on the hub with the output of `fedhpa apiservice`."
+)
+
+METRICS_SOURCE = choice(
+    "metrics-source",
+    "members",
+    "Where metrics come from.",
+    choices=("members",),
+    not_built=("prometheus",),
+)
+METRICS_MAX_AGE = duration(
+    "metrics-max-age", 10.0, "An answer may be served from a member's list at most this old."
+)
+
+# Who serves an aggregated API is found by Service name on the default HTTPS port.
+SECURE_PORT = flag_sets.SECURE_PORT.with_default(443)
+TLS_MIN_VERSION = flag_sets.TLS_MIN_VERSION.with_default(ssl.TLSVersion.TLSv1_2)
+# The secure port has the health paths, and Karmada's adapter has no other; give an address to add one.
+HEALTH_PROBE_BIND_ADDRESS = flag_sets.HEALTH_PROBE_BIND_ADDRESS.with_default("0")
+
+_CHANGED: dict[str, Flag[Any]] = {
+    SECURE_PORT.name: SECURE_PORT,
+    TLS_MIN_VERSION.name: TLS_MIN_VERSION,
+    HEALTH_PROBE_BIND_ADDRESS.name: HEALTH_PROBE_BIND_ADDRESS,
+}
+
+FLAGS: Sections = {
+    "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *flag_sets.MEMBERS),
+    "Hub": flag_sets.HUB,
+    "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.SERVING),
+    "Authentication and authorization": flag_sets.DELEGATED_AUTH,
+    "Observing": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.OBSERVING),
+    "Logging": flag_sets.LOGGING,
+    "Accepted for Karmada's manifests": flag_sets.UNBUILT,
+}
