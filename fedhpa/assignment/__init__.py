@@ -1,0 +1,1 @@
+"""Pure assignment arithmetic: how many replicas each cluster is given."""

@@ -13,7 +13,7 @@ import sys
 import typer
 
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cli import crds
+from fedhpa.cli import crds, replay
 
 app = typer.Typer(
     name="fedhpa",
@@ -41,7 +41,7 @@ def _root(
     """Federated autoscaling for Kubernetes."""
 
 
-for group in (crds,):
+for group in (crds, replay):
     group.register(app)
 
 

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from fedhpa.scaling.history import Recommendation, ScaleEvent
 
-class Recommendation(msgspec.Struct, frozen=True, gc=False):
-    """A size that was wanted at a time (POSIX seconds), before stabilization and limits."""
-
-    time: float
-    replicas: int
-
-
-class ScaleEvent(msgspec.Struct, frozen=True, gc=False):
-    """A scale that succeeded: at a time, by so many replicas (always positive)."""
-
-    time: float
-    change: int
+__all__ = ["History", "Recommendation", "ScaleEvent"]
 
 
 class History(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -16,35 +16,12 @@ from fedhpa.api import wire
 from fedhpa.api.default_values import POD_METRIC_WINDOW_SECONDS
 from fedhpa.api.quantity import parse_milli
 from fedhpa.api.times import ZERO_TIME, parse_duration, parse_time
+from fedhpa.scaling.requests import PodRequests, amounts, remember, shared_requests
 
 # PodRecord.state, in the order the classification asks.
 NORMAL: Final = 0
 PENDING: Final = 1
 IGNORED: Final = 2
-
-_INTERN_LIMIT: Final = 65_536
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class ContainerRequests(msgspec.Struct, frozen=True, gc=False):
-    """The requests of one container that counts (ordinary, or an init container that restarts always)."""
-
-    name: str
-    milli: Mapping[str, int]
-    init: bool = False
-
-
-class PodRequests(msgspec.Struct, frozen=True, gc=False):
-    """What one pod asks for, in milli-units; shared by all pods that ask for the same.
-
-    `pod_level` is spec.resources.requests (None where the pod has none), `overhead` spec.overhead.
-    """
-
-    containers: tuple[ContainerRequests, ...] = ()
-    pod_level: Mapping[str, int] | None = None
-    overhead: Mapping[str, int] | None = None
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
@@ -114,10 +91,7 @@ class ExternalSample(msgspec.Struct, frozen=True, gc=False):
 
 
 _label_sets: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-_request_sets: dict[object, PodRequests] = {}
-_amount_sets: dict[tuple[tuple[str, wire.RawQuantity], ...], Mapping[str, int]] = {}
 _NO_LABELS: Final[Mapping[str, str]] = {}
-_NO_AMOUNTS: Final[Mapping[str, int]] = {}
 
 
 def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
@@ -141,7 +115,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
         namespace=sys.intern(meta.namespace),
         name=meta.name,
         labels=_shared_labels(meta.labels),
-        requests=_shared_requests(pod.spec),
+        requests=shared_requests(pod.spec),
         state=state,
         running=status.phase == "Running",
         ready=ready,
@@ -155,7 +129,7 @@ def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
     """The record of a decoded PodMetrics. Raises InvalidQuantity or InvalidObject."""
     moment = parse_time(metrics.timestamp)
     containers = tuple(
-        ContainerUsage(sys.intern(container.name), _amounts(container.usage))
+        ContainerUsage(sys.intern(container.name), amounts(container.usage))
         for container in metrics.containers or ()
     )
     return UsageRecord(
@@ -205,23 +179,6 @@ def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
     return total
 
 
-def _amounts(usage: Mapping[str, wire.RawQuantity] | None) -> Mapping[str, int]:
-    if not usage:
-        return _NO_AMOUNTS
-    return {sys.intern(resource): parse_milli(quantity) for resource, quantity in usage.items()}
-
-
-def _shared_amounts(requests: Mapping[str, wire.RawQuantity] | None) -> Mapping[str, int]:
-    if not requests:
-        return _NO_AMOUNTS
-    key = tuple(requests.items())
-    found = _amount_sets.get(key)
-    if found is None:
-        found = _amounts(requests)
-        _remember(_amount_sets, key, found)
-    return found
-
-
 def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     if not labels:
         return _NO_LABELS
@@ -229,42 +186,5 @@ def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     found = _label_sets.get(key)
     if found is None:
         found = {sys.intern(name): sys.intern(value) for name, value in key}
-        _remember(_label_sets, key, found)
+        remember(_label_sets, key, found)
     return found
-
-
-def _shared_requests(spec: wire.PodSpec) -> PodRequests:
-    counted = [(container, False) for container in spec.containers or ()]
-    counted += [
-        (container, True) for container in spec.initContainers or () if container.restartPolicy == "Always"
-    ]
-    containers = tuple(
-        ContainerRequests(
-            sys.intern(container.name),
-            _shared_amounts(container.resources.requests if container.resources else None),
-            init,
-        )
-        for container, init in counted
-    )
-    pod_level = spec.resources.requests if spec.resources else None
-    key = (
-        tuple((container.name, id(container.milli), container.init) for container in containers),
-        tuple(pod_level.items()) if pod_level else None,
-        tuple(spec.overhead.items()) if spec.overhead else None,
-    )
-    found = _request_sets.get(key)
-    if found is None:
-        found = PodRequests(
-            containers,
-            _shared_amounts(pod_level) if pod_level else None,
-            _shared_amounts(spec.overhead) if spec.overhead else None,
-        )
-        _remember(_request_sets, key, found)
-    return found
-
-
-def _remember(table: dict[K, V], key: K, value: V) -> None:
-    # A bound, not a policy: sets are few unless somebody labels every pod apart, and then sharing is worthless.
-    if len(table) >= _INTERN_LIMIT:
-        table.clear()
-    table[key] = value

@@ -1,0 +1,125 @@
+"""From the wanted size to the allowed one: stabilization, rate limits, bounds, with their conditions.
+
+Source: Kubernetes HPA 1.36, normalisation 7 (no behavior) and 8 (behavior).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedhpa.decision.draft import Draft
+from fedhpa.decision.history import History, Recommendation, ScaleEvent
+from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.decision.spec import ScalingSpec
+from fedhpa.decision.wording import (
+    ABLE_TO_SCALE,
+    HIGHER_RECOMMENDED,
+    LOWER_RECOMMENDED,
+    READY_FOR_NEW_SCALE,
+    SCALING_LIMITED,
+)
+from fedhpa.scaling.limits import MESSAGES, WITHIN_RANGE, Bounds, Limited, limit, limit_legacy, store_event
+from fedhpa.scaling.rules import ScalingRules
+from fedhpa.scaling.stabilization import Stabilized, stabilize, stabilize_legacy
+
+
+def normalize(
+    draft: Draft,
+    spec: ScalingSpec,
+    settings: ControllerSettings,
+    recommendations: Sequence[Recommendation],
+    history: History,
+    current: int,
+    desired: int,
+) -> tuple[int, tuple[Recommendation, ...]]:
+    """The allowed size, and the recommendations to remember; sets AbleToScale and ScalingLimited."""
+    stabilized, limited = _apply(draft.now, spec, settings, recommendations, history, current, desired)
+    reason, message = "ReadyForNewScale", READY_FOR_NEW_SCALE
+    if stabilized.replicas != desired:
+        up = spec.behavior is not None and desired >= current
+        reason = "ScaleUpStabilized" if up else "ScaleDownStabilized"
+        message = LOWER_RECOMMENDED if up else HIGHER_RECOMMENDED
+    draft.condition(ABLE_TO_SCALE, True, reason, message)
+    draft.step("stabilization", desired, stabilized.replicas, message)
+
+    draft.condition(
+        SCALING_LIMITED, limited.replicas != stabilized.replicas, limited.reason, MESSAGES[limited.reason]
+    )
+    by_rate = limited.rate_limited != stabilized.replicas
+    rate_reason = MESSAGES[limited.reason if limited.replicas == limited.rate_limited else WITHIN_RANGE]
+    draft.step(
+        "rateLimit",
+        stabilized.replicas,
+        limited.rate_limited,
+        rate_reason if by_rate else MESSAGES[WITHIN_RANGE],
+    )
+    by_bounds = limited.replicas != limited.rate_limited
+    draft.step(
+        "bounds",
+        limited.rate_limited,
+        limited.replicas,
+        MESSAGES[limited.reason if by_bounds else WITHIN_RANGE],
+    )
+    return limited.replicas, stabilized.recommendations
+
+
+def _apply(
+    now: float,
+    spec: ScalingSpec,
+    settings: ControllerSettings,
+    recommendations: Sequence[Recommendation],
+    history: History,
+    current: int,
+    desired: int,
+) -> tuple[Stabilized, Limited]:
+    bounds = Bounds(spec.min_replicas, spec.max_replicas)
+    behavior = spec.behavior
+    if behavior is None:
+        stabilized = stabilize_legacy(desired, recommendations, now, settings.downscale_stabilization)
+        limited = limit_legacy(
+            current,
+            stabilized.replicas,
+            bounds,
+            settings.scale_up_limit_factor,
+            settings.scale_up_limit_minimum,
+        )
+        return stabilized, limited
+    stabilized = stabilize(
+        current,
+        desired,
+        recommendations,
+        now,
+        behavior.scale_up.stabilization_seconds or 0,
+        _down_window(behavior.scale_down, settings),
+    )
+    limited = limit(
+        current,
+        stabilized.replicas,
+        bounds,
+        behavior.scale_up,
+        behavior.scale_down,
+        history.scale_ups,
+        history.scale_downs,
+        now,
+    )
+    return stabilized, limited
+
+
+def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:
+    if rules.stabilization_seconds is not None:
+        return rules.stabilization_seconds
+    # Kubernetes fills the field, which holds whole seconds, from its flag.
+    return settings.downscale_stabilization // 1
+
+
+def remember_scale(spec: ScalingSpec, history: History, change: int, now: float) -> History:
+    """The history after a scale by `change` replicas; events are kept only where there is behavior."""
+    if spec.behavior is None or change == 0:
+        return history
+    ups: tuple[ScaleEvent, ...] = history.scale_ups
+    downs: tuple[ScaleEvent, ...] = history.scale_downs
+    if change > 0:
+        ups = store_event(ups, spec.behavior.scale_up, change, now)
+    else:
+        downs = store_event(downs, spec.behavior.scale_down, -change, now)
+    return History(history.recommendations, ups, downs)

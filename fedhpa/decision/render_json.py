@@ -1,0 +1,94 @@
+"""The decision as JSON. Format and order of the keys: docs/contracts.md section 5."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from fedhpa.api.times import format_time
+from fedhpa.decision.envelope import encode_history
+from fedhpa.decision.model import Decision, MetricResult
+
+JSON = object
+
+
+def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[str, JSON]:
+    """The decision as an object ready to be encoded; `now_text` is the time as the scenario wrote it."""
+    coverage = decision.coverage
+    return {
+        "name": name,
+        "now": now_text or format_time(decision.now),
+        "currentReplicas": decision.current_replicas,
+        "desiredReplicas": decision.desired_replicas,
+        "rescale": decision.rescale,
+        "reason": decision.reason,
+        "error": decision.error,
+        "coverage": {
+            "expected": coverage.expected,
+            "answered": coverage.answered,
+            "missing": coverage.missing,
+            "policy": coverage.policy,
+            "applied": coverage.applied,
+        },
+        "metrics": [_metric(metric) for metric in decision.metrics],
+        "steps": [
+            {"step": step.step, "from": step.before, "to": step.after, "reason": step.reason}
+            for step in decision.steps
+        ],
+        "conditions": [
+            {
+                "type": condition.type,
+                "status": condition.status,
+                "reason": condition.reason,
+                "message": condition.message,
+            }
+            for condition in decision.conditions
+        ],
+        "events": [
+            {"type": event.type, "reason": event.reason, "message": event.message}
+            for event in decision.events
+        ],
+        "status": decision.status,
+        "history": encode_history(decision.history),
+        "assignment": [
+            {
+                "cluster": share.cluster,
+                "replicas": share.replicas,
+                "minReplicas": share.min_replicas,
+                "maxReplicas": share.max_replicas,
+            }
+            for share in decision.assignment
+        ],
+    }
+
+
+def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:
+    """The decision as one line of compact JSON, without the newline."""
+    return msgspec.json.encode(to_json(decision, name, now_text))
+
+
+def _metric(metric: MetricResult) -> Mapping[str, JSON]:
+    ratio = metric.usage_ratio
+    return {
+        "index": metric.index,
+        "type": metric.type,
+        "name": metric.name,
+        "current": metric.current,
+        "target": metric.target,
+        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
+        "proposal": metric.proposal,
+        "error": metric.error,
+        "pods": None
+        if metric.pods is None
+        else {
+            "ready": metric.pods.ready,
+            "unready": metric.pods.unready,
+            "missing": metric.pods.missing,
+            "ignored": metric.pods.ignored,
+        },
+        "clusters": {
+            cluster: {"pods": share.pods, "value": share.value} for cluster, share in metric.clusters.items()
+        },
+    }

@@ -1,0 +1,109 @@
+"""The decision in words, for people: what was decided, from what, and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fedhpa.api.times import format_time
+from fedhpa.decision.model import Decision, MetricResult
+
+
+def to_text(decision: Decision, name: str = "") -> str:
+    """A readable explanation, several lines, ending with a newline."""
+    return "\n".join(_lines(decision, name)) + "\n"
+
+
+def _lines(decision: Decision, name: str) -> Iterator[str]:
+    title = f"{name}: " if name else ""
+    yield f"{title}{_verdict(decision)}"
+    yield f"  at {format_time(decision.now)}"
+    if decision.reason:
+        yield f"  reason: {decision.reason}"
+    if decision.error is not None:
+        yield f"  no decision: {decision.error}"
+    for metric in decision.metrics:
+        yield from _metric_lines(metric)
+    yield from _coverage_lines(decision)
+    if decision.steps:
+        yield "  steps:"
+        yield from (
+            f"    {step.step}: {step.before} -> {step.after} ({step.reason})" for step in decision.steps
+        )
+    if decision.assignment:
+        yield "  assignment: " + ", ".join(
+            f"{share.cluster} {share.replicas}" for share in decision.assignment
+        )
+    yield from (f"  event: {event.type} {event.reason}: {event.message}" for event in decision.events)
+    yield f"  to move it: {_what_would_move(decision)}"
+
+
+def _verdict(decision: Decision) -> str:
+    if decision.error is not None:
+        return f"no decision, {decision.current_replicas} replicas stay"
+    if decision.rescale:
+        return f"scale {decision.current_replicas} -> {decision.desired_replicas} replicas"
+    if decision.current_replicas != decision.desired_replicas:
+        return f"would scale {decision.current_replicas} -> {decision.desired_replicas} replicas"
+    return f"stay at {decision.current_replicas} replicas"
+
+
+def _metric_lines(metric: MetricResult) -> Iterator[str]:
+    head = f"  metric {metric.index}: {metric.type} {metric.name}".rstrip()
+    if metric.error is not None:
+        yield f"{head}: failed: {metric.error}"
+        return
+    current = _pairs(metric.current)
+    target = _pairs({key: value for key, value in metric.target.items() if key != "type"})
+    ratio = "" if metric.usage_ratio is None else f", {metric.usage_ratio:.4g} of the target"
+    yield f"{head}: {current} (target {target}{ratio}) proposes {metric.proposal}"
+    if metric.pods is not None:
+        pods = metric.pods
+        yield (
+            f"    pods: {pods.ready} ready, {pods.unready} unready, {pods.missing} without metrics, "
+            f"{pods.ignored} ignored"
+        )
+    for cluster, share in metric.clusters.items():
+        yield f"    {cluster}: {share.value} from {share.pods} pods"
+
+
+def _pairs(values: object) -> str:
+    return (
+        ", ".join(f"{key} {value}" for key, value in values.items()) if isinstance(values, dict) else "none"
+    )
+
+
+def _coverage_lines(decision: Decision) -> Iterator[str]:
+    coverage = decision.coverage
+    yield f"  coverage: {len(coverage.answered)} of {len(coverage.expected)} expected clusters answered"
+    for cluster, reason in coverage.missing.items():
+        yield f"    {cluster} is missing: {reason}"
+    for cluster in coverage.lost:
+        yield f"    {cluster} is no longer expected"
+    if coverage.missing:
+        yield f"    policy: {coverage.policy}"
+
+
+def _what_would_move(decision: Decision) -> str:
+    if decision.error is not None:
+        return "mend what is named above; nothing is scaled on missing data"
+    held = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
+    if decision.desired_replicas != decision.current_replicas:
+        return "nothing; it moves" if decision.rescale else "take spec.dryRun away"
+    if held:
+        return _release(held[-1].step, decision)
+    ratios = [metric.usage_ratio for metric in decision.metrics if metric.usage_ratio]
+    if not ratios:
+        return "a target above 0 replicas, or bounds that exclude the present size"
+    return (
+        f"usage above the tolerance of some target (now at most {max(ratios):.4g} of it), "
+        "or below that of all targets"
+    )
+
+
+def _release(step: str, decision: Decision) -> str:
+    return {
+        "coverage": f"an answer of {', '.join(decision.coverage.missing)}, or another partialMetrics policy",
+        "stabilization": "time: older recommendations must leave the stabilization window",
+        "rateLimit": "time, or a policy in spec.behavior that allows larger steps",
+        "bounds": "other minReplicas or maxReplicas",
+    }[step]

@@ -1,0 +1,275 @@
+"""Recorded scenarios: everything one decision was made from, as JSON. Format: docs/contracts.md section 5.
+
+Our own keys are checked (an unknown one is an error that names its path); the Kubernetes objects inside are
+decoded leniently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from fedhpa.api import default_values, wire
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.times import parse_duration, parse_time
+from fedhpa.decision.history import History, Recommendation, ScaleEvent
+from fedhpa.decision.objects import RawFederatedHPA
+from fedhpa.decision.snapshot import (
+    ClusterScale,
+    ClusterSnapshot,
+    ControllerSettings,
+    Failure,
+    MemberHPA,
+    Snapshot,
+    Target,
+)
+from fedhpa.decision.spec import scaling_object
+from fedhpa.scaling.records import custom_sample, external_sample, pod_record, usage_record
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Ours(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of the format that is ours: unknown keys are mistakes."""
+
+
+class _Failure(_Ours):
+    error: str
+
+
+class _Controller(_Ours, rename="camel"):
+    tolerance: float = default_values.TOLERANCE
+    downscale_stabilization: str | float = default_values.DOWNSCALE_STABILIZATION_SECONDS
+    cpu_initialization_period: str | float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
+    initial_readiness_delay: str | float = default_values.INITIAL_READINESS_DELAY_SECONDS
+    scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
+    scale_up_limit_minimum: float = default_values.SCALE_UP_LIMIT_MINIMUM
+
+
+class _Target(_Ours):
+    replicas: int = 0
+    generation: int | None = None
+    error: str | None = None
+
+
+class _Scale(_Ours, rename="camel"):
+    spec_replicas: int = 0
+    status_replicas: int = 0
+    selector: str = ""
+    error: str | None = None
+
+
+class _HPA(_Ours, rename="camel"):
+    min_replicas: int = 1
+    max_replicas: int = 0
+    current_replicas: int = 0
+    desired_replicas: int = 0
+
+
+class _Cluster(_Ours, rename="camel"):
+    name: str
+    ready: bool
+    scale: _Scale
+    error: str | None = None
+    pods: list[wire.Pod] | None = None
+    pod_metrics: list[wire.PodMetrics] | _Failure | None = None
+    custom_metrics: list[wire.MetricValue] | _Failure | None = None
+    external_metrics: list[wire.ExternalMetricValue] | _Failure | None = None
+    available_replicas: int | None = None
+    last_replicas: int | None = None
+    hpa: _HPA | None = None
+
+
+class _HubMetrics(_Ours, rename="camel"):
+    custom_metrics: list[wire.MetricValue] | None = None
+    external_metrics: list[wire.ExternalMetricValue] | None = None
+
+
+class _Recommendation(_Ours):
+    time: str
+    replicas: int
+
+
+class _ScaleEvent(_Ours):
+    time: str
+    change: int
+
+
+class _History(_Ours, rename="camel"):
+    recommendations: list[_Recommendation] | None = None
+    scale_ups: list[_ScaleEvent] | None = None
+    scale_downs: list[_ScaleEvent] | None = None
+
+
+class _Scenario(_Ours, rename={"federated_hpa": "federatedHPA", "hub_metrics": "hubMetrics"}):
+    now: str
+    federated_hpa: RawFederatedHPA
+    name: str = ""
+    controller: _Controller = msgspec.field(default_factory=_Controller)
+    target: _Target | None = None
+    clusters: list[_Cluster] | None = None
+    hub_metrics: _HubMetrics | None = None
+    history: _History | None = None
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One scenario, ready for `decide(snapshot, history, now, settings)`; `now_text` is as written."""
+
+    name: str
+    now: float
+    now_text: str
+    snapshot: Snapshot
+    history: History
+    settings: ControllerSettings
+
+
+_decoder = msgspec.json.Decoder(_Scenario)
+
+
+def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
+    """Reads one scenario from JSON. Raises InvalidObject whose message begins with the path of the field."""
+    try:
+        wired = _decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise InvalidObject(_with_path(str(error))) from error
+    except msgspec.DecodeError as error:
+        raise InvalidObject(f"not a JSON object: {error}") from error
+    now = _required_time(wired.now, "now")
+    return Scenario(
+        name=wired.name,
+        now=now,
+        now_text=wired.now,
+        snapshot=_snapshot(wired),
+        history=_history(wired.history or _History()),
+        settings=_settings(wired.controller),
+    )
+
+
+def name_of(raw: bytes | msgspec.Raw) -> str | None:
+    """The name of a scenario that cannot be read otherwise; None if it has none."""
+    try:
+        fields = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+    name = fields.get("name") if isinstance(fields, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _with_path(message: str) -> str:
+    """Puts the path of a msgspec error first: `clusters[0].ready: Expected ...`."""
+    match = re.fullmatch(r"(.*?)(?: - at `(?:key in )?\$?\.?(.*)`)?", message, re.DOTALL)
+    text, path = (match[1], match[2] or "") if match else (message, "")
+    field = re.search(r"(?:unknown|missing required) field `([^`]*)`", text)
+    if field:
+        path = f"{path}.{field[1]}" if path else field[1]
+        text = "unknown field" if "unknown field" in text else "required field is missing"
+    return f"{path or 'scenario'}: {text}"
+
+
+def _settings(raw: _Controller) -> ControllerSettings:
+    return ControllerSettings(
+        tolerance=raw.tolerance,
+        downscale_stabilization=_duration(raw.downscale_stabilization, "downscaleStabilization"),
+        cpu_initialization_period=_duration(raw.cpu_initialization_period, "cpuInitializationPeriod"),
+        initial_readiness_delay=_duration(raw.initial_readiness_delay, "initialReadinessDelay"),
+        scale_up_limit_factor=raw.scale_up_limit_factor,
+        scale_up_limit_minimum=int(raw.scale_up_limit_minimum),
+    )
+
+
+def _duration(value: str | float, field: str) -> float:
+    return _at(f"controller.{field}", parse_duration, value)
+
+
+def _required_time(text: str, path: str) -> float:
+    moment = _at(path, parse_time, text)
+    return 0.0 if moment is None else moment
+
+
+def _snapshot(wired: _Scenario) -> Snapshot:
+    hub = wired.hub_metrics or _HubMetrics()
+    target: Target | Failure | None = None
+    if wired.target is not None:
+        target = (
+            Target(wired.target.replicas, wired.target.generation)
+            if wired.target.error is None
+            else Failure(wired.target.error)
+        )
+    return Snapshot(
+        hpa=scaling_object(wired.federated_hpa, "federatedHPA"),
+        clusters=tuple(_cluster(raw, f"clusters[{index}]") for index, raw in enumerate(wired.clusters or ())),
+        target=target,
+        hub_custom_metrics=_each("hubMetrics.customMetrics", custom_sample, hub.custom_metrics),
+        hub_external_metrics=_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
+    )
+
+
+def _cluster(raw: _Cluster, path: str) -> ClusterSnapshot:
+    scale = (
+        ClusterScale(raw.scale.spec_replicas, raw.scale.status_replicas, raw.scale.selector)
+        if raw.scale.error is None
+        else Failure(raw.scale.error)
+    )
+    hpa = raw.hpa and MemberHPA(
+        raw.hpa.min_replicas, raw.hpa.max_replicas, raw.hpa.current_replicas, raw.hpa.desired_replicas
+    )
+    return ClusterSnapshot(
+        name=raw.name,
+        ready=raw.ready,
+        error=raw.error,
+        scale=scale,
+        pods=_each(f"{path}.pods", lambda pod: pod_record(raw.name, pod), raw.pods),
+        usage=_or_failure(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics),
+        custom_metrics=_or_failure(f"{path}.customMetrics", custom_sample, raw.custom_metrics),
+        external_metrics=_or_failure(f"{path}.externalMetrics", external_sample, raw.external_metrics),
+        available_replicas=raw.available_replicas,
+        last_replicas=raw.last_replicas,
+        hpa=hpa or None,
+    )
+
+
+def _history(raw: _History) -> History:
+    return History(
+        None
+        if raw.recommendations is None
+        else tuple(
+            Recommendation(
+                _required_time(entry.time, f"history.recommendations[{index}].time"), entry.replicas
+            )
+            for index, entry in enumerate(raw.recommendations)
+        ),
+        tuple(_scale_events(raw.scale_ups, "history.scaleUps")),
+        tuple(_scale_events(raw.scale_downs, "history.scaleDowns")),
+    )
+
+
+def _scale_events(raw: Sequence[_ScaleEvent] | None, path: str) -> Iterator[ScaleEvent]:
+    for index, entry in enumerate(raw or ()):
+        yield ScaleEvent(_required_time(entry.time, f"{path}[{index}].time"), entry.change)
+
+
+def _or_failure(
+    path: str, read: Callable[[T], R], raw: Sequence[T] | _Failure | None
+) -> tuple[R, ...] | Failure:
+    return Failure(raw.error) if isinstance(raw, _Failure) else _each(path, read, raw)
+
+
+def _each(path: str, read: Callable[[T], R], raw: Sequence[T] | None) -> tuple[R, ...]:
+    found: list[R] = []
+    for index, item in enumerate(raw or ()):
+        try:
+            found.append(read(item))
+        except InvalidObject as error:
+            raise InvalidObject(f"{path}[{index}]: {error}") from error
+    return tuple(found)
+
+
+def _at(path: str, read: Callable[[T], R], value: T) -> R:
+    try:
+        return read(value)
+    except InvalidObject as error:
+        raise InvalidObject(f"{path}: {error}") from error

@@ -1,0 +1,83 @@
+"""status: the FederatedHPA status that a decision would write.
+
+Source: Kubernetes HPA 1.36, step 12 (what is kept where nothing was computed), and docs/contracts.md section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from fedhpa.decision.draft import api_time, condition_json
+from fedhpa.decision.envelope import compact
+from fedhpa.decision.model import Decision
+from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Snapshot
+from fedhpa.decision.world import Member, World
+
+JSON = object
+
+
+def build_status(decision: Decision, snapshot: Snapshot, world: World, *, have_scale: bool) -> Decision:
+    """The decision with its status. Without the target's scale the replica fields stay as they are stored."""
+    stored = snapshot.hpa.status
+    status: dict[str, JSON] = {}
+    if snapshot.hpa.generation:
+        status["observedGeneration"] = snapshot.hpa.generation
+    if decision.rescale:
+        status["lastScaleTime"] = api_time(decision.now)
+    elif stored.last_scale_time:
+        status["lastScaleTime"] = stored.last_scale_time
+    status["currentReplicas"] = decision.current_replicas
+    status["desiredReplicas"] = decision.desired_replicas
+    if have_scale:
+        entries = [metric.status for metric in decision.metrics]
+        status["currentMetrics"] = entries or None
+    else:
+        status["currentMetrics"] = stored.current_metrics
+    status["conditions"] = [condition_json(condition) for condition in decision.conditions]
+    status["clusters"] = _clusters(decision, snapshot, world)
+    status["decision"] = compact(decision)
+    return msgspec.structs.replace(decision, status=status)
+
+
+def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapping[str, JSON]]:
+    members = {member.name: member for member in world.members}
+    before = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
+    shares = {share.cluster: share for share in decision.assignment}
+    entries: list[Mapping[str, JSON]] = []
+    for cluster in snapshot.clusters:
+        member = members.get(cluster.name)
+        known = before.get(cluster.name)
+        entry: dict[str, JSON] = {"name": cluster.name, "state": _state(decision, cluster, member)}
+        if member is not None or cluster.last_replicas is not None:
+            entry["currentReplicas"] = world.known_replicas(cluster)
+        share = shares.get(cluster.name)
+        if share is not None:
+            entry["desiredReplicas"] = share.replicas
+        if member is not None:
+            entry["readyReplicas"] = member.ready_pods
+        scaled = decision.rescale and share is not None and share.replicas != world.known_replicas(cluster)
+        scale_time = api_time(decision.now) if scaled else known and known.last_scale_time
+        if scale_time:
+            entry["lastScaleTime"] = scale_time
+        seen = (
+            api_time(decision.now)
+            if isinstance(cluster.scale, ClusterScale) and member
+            else known and known.last_seen
+        )
+        if seen:
+            entry["lastSeen"] = seen
+        message = decision.coverage.missing.get(cluster.name, "")
+        if message:
+            entry["message"] = message
+        entries.append(entry)
+    return entries
+
+
+def _state(decision: Decision, cluster: ClusterSnapshot, member: Member | None) -> str:
+    if cluster.name in decision.coverage.lost:
+        return "Lost"
+    if member is None:
+        return "Missing"
+    return "MetricsMissing" if cluster.name in decision.coverage.missing else "Answered"

@@ -1,0 +1,88 @@
+"""The words of Kubernetes' HPA controller that people and tools match on. Source: Kubernetes HPA 1.36."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from fedhpa.decision.spec import CONTAINER_RESOURCE, OBJECT, PODS, RESOURCE, MetricSpec
+
+JSON = object
+
+ABLE_TO_SCALE: Final = "AbleToScale"
+SCALING_ACTIVE: Final = "ScalingActive"
+SCALING_LIMITED: Final = "ScalingLimited"
+SCALED_TO_ZERO: Final = "ScaledToZero"
+METRICS_COMPLETE: Final = "MetricsComplete"
+
+GOT_SCALE: Final = "the HPA controller was able to get the target's current scale"
+READY_FOR_NEW_SCALE: Final = "recommended size matches current size"
+HIGHER_RECOMMENDED: Final = (
+    "recent recommendations were higher than current one, applying the highest recent recommendation"
+)
+LOWER_RECOMMENDED: Final = (
+    "recent recommendations were lower than current one, applying the lowest recent recommendation"
+)
+DISABLED_AT_ZERO: Final = "scaling is disabled since the replica count of the target is zero"
+IS_SCALED_TO_ZERO: Final = "the HPA controller scaled the workload to zero"
+NOT_SCALED_TO_ZERO: Final = "the HPA controller did not scale the workload to zero"
+ABOVE_MAXIMUM: Final = "Current number of replicas above Spec.MaxReplicas"
+BELOW_MINIMUM: Final = "Current number of replicas below Spec.MinReplicas"
+ALL_BELOW_TARGET: Final = "All metrics below target"
+NO_SELECTOR: Final = "the HPA target's scale is missing a selector"
+SELECTOR_REQUIRED: Final = "selector is required"
+# Karmada's text, for what Kubernetes does not know.
+NO_CLUSTER: Final = (
+    "failed to get replicas in any of clusters, possibly because all of clusters are not ready"
+)
+
+FAILURE_REASONS: Final = {
+    "Resource": "FailedGetResourceMetric",
+    "ContainerResource": "FailedGetContainerResourceMetric",
+    "Pods": "FailedGetPodsMetric",
+    "Object": "FailedGetObjectMetric",
+    "External": "FailedGetExternalMetric",
+}
+UNKNOWN_TYPE_REASON: Final = "InvalidMetricSourceType"
+
+
+def metric_name(spec: MetricSpec) -> str:
+    """How a metric is called in reasons and conditions."""
+    if spec.type in (RESOURCE, CONTAINER_RESOURCE):
+        if spec.average_value is not None:
+            return f"{spec.name} resource"
+        kind = "container resource" if spec.type == CONTAINER_RESOURCE else "resource"
+        return f"{spec.name} {kind} utilization (percentage of request)"
+    if spec.type == PODS:
+        return f"pods metric {spec.name}"
+    if spec.type == OBJECT and spec.target_type == "Value":
+        return f"{(spec.described_object or {}).get('kind', '')} metric {spec.name}"
+    return f"external metric {spec.name}({selector_dump(spec.selector)})"
+
+
+def selector_dump(selector: Mapping[str, JSON] | None) -> str:
+    """A metav1.LabelSelector as Go prints it in messages; "nil" where there is none."""
+    if selector is None:
+        return "nil"
+    labels = selector.get("matchLabels")
+    pairs = sorted(labels.items()) if isinstance(labels, Mapping) else []
+    expressions = selector.get("matchExpressions")
+    requirements = (
+        [item for item in expressions if isinstance(item, Mapping)] if isinstance(expressions, list) else []
+    )
+    return (
+        "&LabelSelector{MatchLabels:map[string]string{"
+        + "".join(f"{key}: {value}," for key, value in pairs)
+        + "},MatchExpressions:[]LabelSelectorRequirement{"
+        + "".join(_requirement_dump(requirement) + "," for requirement in requirements)
+        + "},}"
+    )
+
+
+def _requirement_dump(requirement: Mapping[str, JSON]) -> str:
+    values = requirement.get("values")
+    listed = " ".join(str(value) for value in values) if isinstance(values, list) else ""
+    return (
+        f"LabelSelectorRequirement{{Key:{requirement.get('key', '')},"
+        f"Operator:{requirement.get('operator', '')},Values:[{listed}],}}"
+    )

@@ -1,0 +1,232 @@
+"""The clusters as one workload: who answered, how many replicas there are, and which data belongs to it.
+
+Prepared once a decision and read by every metric. Source: docs/contracts.md sections 2 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.selectors import Selector, parse_selector, selector_of
+from fedhpa.decision.snapshot import (
+    ClusterScale,
+    ClusterSnapshot,
+    ControllerSettings,
+    Failure,
+    Snapshot,
+    Target,
+)
+from fedhpa.decision.spec import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, MetricSpec
+from fedhpa.scaling.grouping import running_and_ready, select_pods
+from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord
+
+BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
+
+
+class Member:
+    """A cluster that answered. Its pods and usage are picked when first asked for."""
+
+    def __init__(
+        self, snapshot: ClusterSnapshot, scale: ClusterScale, selector: Selector, namespace: str
+    ) -> None:
+        self.name = snapshot.name
+        self.snapshot = snapshot
+        self.scale = scale
+        self.selector = selector
+        self._namespace = namespace
+        self._pods: list[PodRecord] | None = None
+        self._usage: list[UsageRecord] | None = None
+        self._others: set[str] | None = None
+
+    @property
+    def pods(self) -> list[PodRecord]:
+        """The workload's pods."""
+        if self._pods is None:
+            self._pods = select_pods(self.snapshot.pods, self._namespace, self.selector)
+        return self._pods
+
+    @property
+    def usage(self) -> list[UsageRecord]:
+        """The workload's usage: what the metrics API answers to the selector; none where it failed."""
+        if self._usage is None:
+            records = self.snapshot.usage
+            self._usage = [] if isinstance(records, Failure) else self._select_usage(records)
+        return self._usage
+
+    @property
+    def ready_pods(self) -> int:
+        """How many of the workload's pods run and are ready."""
+        return running_and_ready(self.pods)
+
+    def is_foreign(self, pod: str) -> bool:
+        """Whether a name is that of a listed pod that is not the workload's."""
+        if self._others is None:
+            own = {pod.name for pod in self.pods}
+            self._others = {other.name for other in self.snapshot.pods if other.name not in own}
+        return pod in self._others
+
+    def _select_usage(self, records: Sequence[UsageRecord]) -> list[UsageRecord]:
+        own = {pod.name for pod in self.pods}
+        namespace = self._namespace
+        return [
+            record
+            for record in records
+            if (not namespace or record.namespace == namespace or not record.namespace)
+            and (record.name in own or self._belongs(record))
+        ]
+
+    def _belongs(self, record: UsageRecord) -> bool:
+        # Usage of a pod that is not listed: the metrics API selects by the labels it was given.
+        if self.is_foreign(record.name):
+            return False
+        return record.labels is None or self.selector.matches(record.labels)
+
+
+class World:
+    """The expected clusters and what is known of the workload in them.
+
+    `missing` maps the clusters that did not answer to the reason; `selector_errors` holds, for those that
+    have a scale but no usable selector, event reason and message.
+    """
+
+    def __init__(self, snapshot: Snapshot, settings: ControllerSettings) -> None:
+        lost_after = snapshot.hpa.spec.lost_after
+        limit = settings.cluster_lost_timeout if lost_after is None else lost_after
+        self.namespace = snapshot.hpa.namespace
+        self.hub_custom = snapshot.hub_custom_metrics
+        self.hub_external = snapshot.hub_external_metrics
+        self.lost: list[ClusterSnapshot] = []
+        self.expected: list[ClusterSnapshot] = []
+        self.members: list[Member] = []
+        self.missing: dict[str, str] = {}
+        self.selector_errors: list[tuple[str, str]] = []
+        for cluster in snapshot.clusters:
+            self._add(cluster, limit)
+        self.direct = snapshot.target is None
+        self.current = self._current(snapshot)
+        answered = sum(member.scale.spec_replicas for member in self.members)
+        self.calibration = answered / self.current if answered and self.current else 1.0
+        self.status_replicas = sum(member.scale.status_replicas for member in self.members)
+
+    def _add(self, cluster: ClusterSnapshot, lost_after: float) -> None:
+        reason, found = _answer(cluster)
+        if reason is None and isinstance(found, tuple):
+            self.members.append(Member(cluster, found[0], found[1], self.namespace))
+        elif cluster.lost_for is not None and cluster.lost_for >= lost_after:
+            self.lost.append(cluster)
+            return
+        else:
+            self.missing[cluster.name] = reason or ""
+            if isinstance(found, str):
+                self.selector_errors.append(
+                    ("InvalidSelector" if found else "SelectorRequired", reason or "")
+                )
+        self.expected.append(cluster)
+
+    def _current(self, snapshot: Snapshot) -> int:
+        if isinstance(snapshot.target, Target):
+            return snapshot.target.replicas
+        if isinstance(snapshot.target, Failure):
+            return 0
+        return sum(self.known_replicas(cluster) for cluster in self.expected)
+
+    def known_replicas(self, cluster: ClusterSnapshot) -> int:
+        """A cluster's share of the workload: what it has, or, absent, what it was last known to have."""
+        if cluster.name not in self.missing and isinstance(cluster.scale, ClusterScale):
+            return cluster.scale.spec_replicas
+        if cluster.last_replicas is not None:
+            return cluster.last_replicas
+        return cluster.scale.spec_replicas if isinstance(cluster.scale, ClusterScale) else 0
+
+    def note_failures(self, metrics: Sequence[MetricSpec]) -> dict[str, str]:
+        """The clusters that answered but whose metrics failed, with the reason, for the metrics in use."""
+        failed: dict[str, str] = {}
+        for spec in metrics:
+            for member in self.members:
+                failure = self._failure(member, spec)
+                if failure is not None:
+                    failed.setdefault(member.name, failure.error)
+        return failed
+
+    def _failure(self, member: Member, spec: MetricSpec) -> Failure | None:
+        data: object = ()
+        if spec.type in (RESOURCE, CONTAINER_RESOURCE):
+            data = member.snapshot.usage
+        elif spec.type == EXTERNAL:
+            data = member.snapshot.external_metrics
+        elif spec.type in (PODS, OBJECT):
+            data = member.snapshot.custom_metrics
+        if not isinstance(data, Failure):
+            return None
+        # A store on the hub that has the metric makes the members' own answers unnecessary.
+        return None if self.serves_from_hub(spec) else data
+
+    def serves_from_hub(self, spec: MetricSpec) -> bool:
+        """Whether no cluster serves a metric and the hub does."""
+        if spec.type == EXTERNAL:
+            by_cluster = any(self.external(member.snapshot.external_metrics, spec) for member in self.members)
+            return not by_cluster and bool(self.external(self.hub_external, spec))
+        if spec.type in (PODS, OBJECT):
+            by_cluster = any(self.custom(member.snapshot.custom_metrics, spec) for member in self.members)
+            return not by_cluster and bool(self.custom(self.hub_custom, spec))
+        return False
+
+    def external(
+        self, samples: tuple[ExternalSample, ...] | Failure, spec: MetricSpec
+    ) -> list[ExternalSample]:
+        """The samples of an External metric: by name, and by the labels of those that have labels."""
+        if isinstance(samples, Failure):
+            return []
+        try:
+            selector = selector_of(spec.selector) if spec.selector is not None else Selector()
+        except InvalidObject:
+            return []  # the metric itself fails on it, with the message
+        return [
+            sample
+            for sample in samples
+            if sample.metric == spec.name and (not sample.labels or selector.matches(sample.labels))
+        ]
+
+    def custom(self, samples: tuple[CustomSample, ...] | Failure, spec: MetricSpec) -> list[CustomSample]:
+        """The samples of a Pods or Object metric: by metric and described object.
+
+        Samples that carry the metric's own selector are preferred, since one name may have several series.
+        """
+        if isinstance(samples, Failure):
+            return []
+        found = [sample for sample in samples if sample.metric == spec.name and self._describes(sample, spec)]
+        exact = [sample for sample in found if (sample.selector or None) == (spec.selector or None)]
+        return exact or [sample for sample in found if not sample.selector or not spec.selector]
+
+    def _describes(self, sample: CustomSample, spec: MetricSpec) -> bool:
+        if spec.type == PODS:
+            return sample.kind in ("Pod", "") and self._is_ours(sample.namespace)
+        described = spec.described_object or {}
+        kind = described.get("kind", "")
+        if sample.kind and sample.kind != kind:
+            return False
+        # A metric of a Namespace is that of the autoscaler's own, whatever name is written.
+        return kind == "Namespace" or (
+            sample.name == described.get("name", "") and self._is_ours(sample.namespace)
+        )
+
+    def _is_ours(self, namespace: str) -> bool:
+        return not namespace or not self.namespace or namespace == self.namespace
+
+
+def _answer(cluster: ClusterSnapshot) -> tuple[str | None, tuple[ClusterScale, Selector] | str | None]:
+    """Why a cluster does not answer (None: it does), and its scale and selector, or the selector that is bad."""
+    if not cluster.ready:
+        return cluster.error or "not ready", None
+    if cluster.error is not None:
+        return cluster.error, None
+    if isinstance(cluster.scale, Failure):
+        return cluster.scale.error, None
+    if not cluster.scale.selector:
+        return "selector is required", ""
+    try:
+        return None, (cluster.scale, parse_selector(cluster.scale.selector))
+    except InvalidObject as error:
+        return f"{BAD_SELECTOR}{error}", cluster.scale.selector

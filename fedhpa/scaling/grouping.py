@@ -1,0 +1,202 @@
+"""Which pods count for a metric, over any number of clusters.
+
+Source: Kubernetes HPA 1.36, replica arithmetic 6.1. Pods are told apart by cluster and name: same-named pods
+of two clusters are two pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from fedhpa.api.selectors import Selector
+from fedhpa.scaling.records import IGNORED, PENDING, PodRecord
+from fedhpa.scaling.requests import requested_milli
+
+
+class Sampled(Protocol):
+    """What the readiness rules read of a metric: POSIX seconds and seconds."""
+
+    @property
+    def timestamp(self) -> float:
+        """When it was measured."""
+
+    @property
+    def window(self) -> float:
+        """Over how long."""
+
+
+class ClusterSamples(msgspec.Struct, frozen=True):
+    """One cluster's part of a metric: its selected pods and the values by pod name, in milli-units.
+
+    `sample` finds the record behind a value; it is asked only for pods young enough for it to matter.
+    """
+
+    cluster: str
+    pods: Sequence[PodRecord]
+    values: dict[str, int]
+    sample: Callable[[str], Sampled]
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """When usage of a young pod is believed; seconds, and the present as POSIX seconds."""
+
+    now: float
+    cpu_initialization_period: float
+    initial_readiness_delay: float
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One cluster's counted pods and the sum of their values in milli-units."""
+
+    pods: int
+    milli: int
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """All pods of a metric, classified.
+
+    `counted` values remain (ready pods, and metrics of pods that no list shows); `known` are those of ready
+    pods. Requests are milli-units, and zero unless they were asked for.
+    """
+
+    pods: int
+    ready: int
+    unready: int
+    ignored: int
+    missing: int
+    counted: int
+    counted_sum: int
+    known_sum: int
+    known_requests: int
+    unready_requests: int
+    missing_requests: tuple[int, ...]
+    shares: Mapping[str, Share]
+
+
+def select_pods(pods: Sequence[PodRecord], namespace: str, selector: Selector) -> list[PodRecord]:
+    """The pods of a namespace ("" = any; a pod without one is taken) that a selector matches."""
+    verdicts: dict[int, bool] = {}
+    selected: list[PodRecord] = []
+    for pod in pods:
+        # Label sets are shared between the pods of a workload, so a set is matched once.
+        labels = pod.labels
+        verdict = verdicts.get(id(labels))
+        if verdict is None:
+            verdict = verdicts[id(labels)] = selector.matches(labels)
+        if verdict and (not namespace or pod.namespace == namespace or not pod.namespace):
+            selected.append(pod)
+    return selected
+
+
+def running_and_ready(pods: Sequence[PodRecord]) -> int:
+    """How many pods run and have Ready=True: what the ratio sources count."""
+    return sum(1 for pod in pods if pod.running and pod.ready == "True")
+
+
+def group_pods(
+    parts: Sequence[ClusterSamples],
+    readiness: Readiness,
+    *,
+    cpu: bool,
+    request: tuple[str, str] | None = None,
+) -> Groups:
+    """Classifies the pods of every cluster for one metric.
+
+    `cpu` turns on the rules for young pods; `request` (resource, container or "") adds up requests, and then
+    MetricsUnavailable is raised for a pod that has none. The `values` of the parts are used up.
+    """
+    total = _Total()
+    shares: dict[str, Share] = {}
+    for part in parts:
+        counted, milli = _group_cluster(part, readiness, cpu, request, total)
+        shares[part.cluster] = Share(counted, milli)
+    return Groups(
+        pods=sum(len(part.pods) for part in parts),
+        ready=total.ready,
+        unready=total.unready,
+        ignored=total.ignored,
+        missing=total.missing,
+        counted=sum(share.pods for share in shares.values()),
+        counted_sum=sum(share.milli for share in shares.values()),
+        known_sum=total.known_sum,
+        known_requests=total.known_requests,
+        unready_requests=total.unready_requests,
+        missing_requests=tuple(total.missing_requests),
+        shares=shares,
+    )
+
+
+class _Total:
+    __slots__ = (
+        "ignored",
+        "known_requests",
+        "known_sum",
+        "missing",
+        "missing_requests",
+        "ready",
+        "unready",
+        "unready_requests",
+    )
+
+    def __init__(self) -> None:
+        self.ready = self.unready = self.ignored = self.missing = 0
+        self.known_sum = self.known_requests = self.unready_requests = 0
+        self.missing_requests: list[int] = []
+
+
+def _group_cluster(
+    part: ClusterSamples, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, total: _Total
+) -> tuple[int, int]:
+    # The one loop over all pods of a decision: everything it needs is local.
+    take = part.values.pop
+    period, now = readiness.cpu_initialization_period, readiness.now
+    resource, container = request or ("", "")
+    last_requests, asked = None, 0
+    ready = unready = ignored = ready_sum = ready_asked = unready_asked = 0
+    missing = total.missing_requests
+    before = len(missing)
+    for pod in part.pods:
+        if request is not None and pod.requests is not last_requests:
+            last_requests = pod.requests
+            asked = requested_milli(last_requests, resource, container, pod.name)
+        value = take(pod.name, None)
+        if pod.state == IGNORED:
+            ignored += 1
+        elif pod.state == PENDING:
+            unready += 1
+            unready_asked += asked
+        elif value is None:
+            missing.append(asked)
+        elif (
+            cpu
+            and not (pod.settled and pod.start + period <= now)  # type: ignore[operator]  # settled pods have started
+            and _is_unready(pod, part.sample(pod.name), readiness)
+        ):
+            unready += 1
+            unready_asked += asked
+        else:
+            ready += 1
+            ready_sum += value
+            ready_asked += asked
+    total.ready += ready
+    total.unready += unready
+    total.ignored += ignored
+    total.missing += len(missing) - before
+    total.known_sum += ready_sum
+    total.known_requests += ready_asked
+    total.unready_requests += unready_asked
+    # Values of pods that no list shows stay in (Kubernetes counts them in averages and in the last step).
+    unlisted = part.values
+    return ready + len(unlisted), ready_sum + sum(unlisted.values())
+
+
+def _is_unready(pod: PodRecord, sample: Sampled, readiness: Readiness) -> bool:
+    if not pod.ready or pod.start is None:
+        return True
+    if pod.start + readiness.cpu_initialization_period > readiness.now:
+        return pod.ready == "False" or sample.timestamp < pod.ready_since + sample.window
+    # A pod that was not ready soon after its start never became ready; Unknown is not False.
+    return pod.ready == "False" and pod.start + readiness.initial_readiness_delay > pod.ready_since

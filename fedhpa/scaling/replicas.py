@@ -1,0 +1,166 @@
+"""From usage to a number of replicas: the proposal of one metric.
+
+Source: Kubernetes HPA 1.36, replica arithmetic 6.2-6.5; Karmada v1.19 for calibration, which is applied once
+(Karmada applies it twice to Object AverageValue). Calibration is (replicas of the clusters that answered) /
+(replicas of the workload): with it the clusters that answered speak for those that did not. Values are
+milli-units. Where Go's conversions to int32 overflow, ours stop at the largest int32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.scaling.grouping import Groups
+from fedhpa.scaling.rules import Tolerances
+
+MAX_INT32: Final = 2**31 - 1
+
+NO_PODS: Final = "no pods returned by selector while calculating replica count"
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """The present size, how far from the target is near enough, and the calibration."""
+
+    current: int
+    tolerances: Tolerances
+    calibration: float = 1.0
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What one metric asks for.
+
+    `ratio` is usage / target as first computed; `utilization` is per cent, None for the other sources;
+    `milli` is the average or the value that the status reports.
+    """
+
+    replicas: int
+    ratio: float
+    milli: int
+    utilization: int | None = None
+
+
+def propose_utilization(groups: Groups, target: int, scale: Scale) -> Proposal:
+    """For a target of `target` per cent of the pods' requests. Raises MetricsUnavailable."""
+    _check(groups)
+    if groups.known_requests == 0:
+        raise MetricsUnavailable("no metrics returned matched known pods")
+    utilization = _utilization(groups.known_sum, groups.known_requests)
+    ratio = _ratio(utilization, target)
+    average = _truncate(groups.known_sum, groups.ready)
+    rebalance = groups.unready > 0 and ratio > 1
+    if not rebalance and not groups.missing:
+        return Proposal(_near_or(groups.ready, ratio, scale), ratio, average, utilization)
+    filled_sum, filled_requests, counted = groups.known_sum, groups.known_requests, groups.counted
+    if ratio != 1 and groups.missing:
+        # Going down, a pod that does not say is taken to use all it asked for; going up, nothing.
+        share = max(100, target) if ratio < 1 else 0
+        filled_sum += sum(_truncate(asked * share, 100) for asked in groups.missing_requests)
+        filled_requests += sum(groups.missing_requests)
+        counted += groups.missing
+    if rebalance:
+        filled_requests += groups.unready_requests
+        counted += groups.unready
+    again = _ratio(_utilization(filled_sum, filled_requests), target)
+    return Proposal(_settle(ratio, again, counted, scale), ratio, average, utilization)
+
+
+def propose_average(groups: Groups, target: int, scale: Scale) -> Proposal:
+    """For a target average per pod: Pods metrics, resources by averageValue. Raises MetricsUnavailable."""
+    _check(groups)
+    average = _truncate(groups.counted_sum, groups.counted)
+    ratio = _ratio(average, target)
+    rebalance = groups.unready > 0 and ratio > 1
+    if not rebalance and not groups.missing:
+        return Proposal(_near_or(groups.ready, ratio, scale), ratio, average)
+    filled_sum, counted = groups.counted_sum, groups.counted
+    if ratio != 1 and groups.missing:
+        filled_sum += groups.missing * target if ratio < 1 else 0
+        counted += groups.missing
+    if rebalance:
+        counted += groups.unready
+    again = _ratio(_truncate(filled_sum, counted), target)
+    return Proposal(_settle(ratio, again, counted, scale), ratio, average)
+
+
+def propose_value(value: int, target: int, pods: int, ready_pods: int, scale: Scale) -> Proposal:
+    """For one value against a target: Object and External Value.
+
+    `ready_pods` of `pods` selected ones run and are ready. Raises MetricsUnavailable.
+    """
+    ratio = _ratio(value, target)
+    if scale.current == 0:
+        return Proposal(_ceil(ratio), ratio, value)
+    if scale.tolerances.within(ratio):
+        return Proposal(scale.current, ratio, value)
+    if not pods:
+        raise MetricsUnavailable(f"unable to calculate ready pods: {NO_PODS}")
+    return Proposal(_calibrated(ratio * ready_pods, scale.calibration), ratio, value)
+
+
+def propose_per_pod(value: int, target: int, status_replicas: int, scale: Scale) -> Proposal:
+    """For one value shared by all pods: Object and External AverageValue. Raises MetricsUnavailable."""
+    whole = _ratio(value, target)
+    if status_replicas == 0:
+        # Nothing runs: no average exists, so the value itself is reported.
+        return Proposal(_calibrated(whole, scale.calibration), math.inf if value else math.nan, value)
+    ratio = value / (float(target) * status_replicas)
+    average = math.ceil(value / status_replicas)
+    wanted = float(status_replicas) if scale.tolerances.within(ratio) else whole
+    return Proposal(_calibrated(wanted, scale.calibration), ratio, average)
+
+
+def _check(groups: Groups) -> None:
+    if groups.pods == 0:
+        raise MetricsUnavailable(NO_PODS)
+    if groups.counted == 0:
+        raise MetricsUnavailable("did not receive metrics for targeted pods (pods might be unready)")
+
+
+def _near_or(ready: int, ratio: float, scale: Scale) -> int:
+    if scale.tolerances.within(ratio):
+        return scale.current
+    return _calibrated(ratio * ready, scale.calibration)
+
+
+def _settle(first: float, again: float, counted: int, scale: Scale) -> int:
+    """The size after the gaps were filled: the present one if that turned the direction around."""
+    turned = (first < 1 and again > 1) or (first > 1 and again < 1)
+    if turned or scale.tolerances.within(again):
+        return scale.current
+    replicas = _calibrated(again * counted, scale.calibration)
+    against = (again < 1 and replicas > scale.current) or (again > 1 and replicas < scale.current)
+    return scale.current if against else replicas
+
+
+def _utilization(usage: int, requests: int) -> int:
+    return min(_truncate(usage * 100, requests), MAX_INT32)
+
+
+def _ratio(value: int, target: int) -> float:
+    if target <= 0:
+        raise MetricsUnavailable(f"the target is {target}, it must be greater than 0")
+    return value / target
+
+
+def _truncate(value: int, divisor: int) -> int:
+    return value // divisor if value >= 0 else -(-value // divisor)
+
+
+def _calibrated(replicas: float, calibration: float) -> int:
+    if calibration == 1.0:
+        return _ceil(replicas)
+    exact = replicas / calibration
+    # Calibration is a quotient of small numbers; what only its rounding lifted above a whole number is that
+    # number (6 replicas of 7 at twice the target are 14, not 15).
+    nearest = round(exact) if math.isfinite(exact) else exact
+    return _ceil(nearest if math.isclose(exact, nearest, rel_tol=1e-12) else exact)
+
+
+def _ceil(replicas: float) -> int:
+    if math.isnan(replicas):
+        return 0
+    return math.ceil(max(-MAX_INT32, min(replicas, MAX_INT32)))

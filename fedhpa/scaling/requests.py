@@ -1,0 +1,157 @@
+"""What pods ask for: the denominator of utilization.
+
+Source: Kubernetes HPA 1.36, replica arithmetic 6.3, with pod-level resources on (beta since 1.34).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from fedhpa.api import wire
+from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.quantity import parse_milli
+
+K = TypeVar("K")
+V = TypeVar("V")
+NamedRequests = tuple[str, Mapping[str, int]]
+
+_INTERN_LIMIT: Final = 65_536
+_NO_AMOUNTS: Final[Mapping[str, int]] = {}
+
+
+class PodRequests(msgspec.Struct, frozen=True, gc=False):
+    """What one pod asks for, in milli-units; shared by all pods that ask for the same.
+
+    `containers` are the ordinary containers, then the init containers that restart always: name and
+    requests. `pod_level` holds the effective requests of a pod that sets spec.resources.requests, else None.
+    """
+
+    containers: tuple[NamedRequests, ...] = ()
+    pod_level: Mapping[str, int] | None = None
+
+
+_request_sets: dict[tuple[tuple[str, int], ...], PodRequests] = {}
+_amount_sets: dict[tuple[tuple[str, wire.RawQuantity], ...], Mapping[str, int]] = {}
+
+
+def requested_milli(requests: PodRequests, resource: str, container: str, pod_name: str) -> int:
+    """The request of a pod, or of one of its containers (`container` ""= all), in milli-units.
+
+    Raises MetricsUnavailable, in Kubernetes' words, if a container that counts asks for nothing.
+    """
+    if not container and requests.pod_level is not None:
+        amount = requests.pod_level.get(resource)
+        if amount is None:
+            raise MetricsUnavailable(f"missing pod-level request for {resource} in Pod {pod_name}")
+        return amount
+    total = 0
+    found = not container
+    for name, milli in requests.containers:
+        if container and name != container:
+            continue
+        found = True
+        if resource not in milli:
+            raise MetricsUnavailable(f"missing request for {resource} in container {name} of Pod {pod_name}")
+        total += milli[resource]
+    if not found:
+        raise MetricsUnavailable(f"container {container} not found in Pod {pod_name}")
+    return total
+
+
+def shared_requests(spec: wire.PodSpec) -> PodRequests:
+    """The requests of a pod; equal ones are one object. Raises InvalidQuantity."""
+    counted = (*_named(spec.containers), *_named(spec.initContainers, restarting=True))
+    if spec.resources is not None and _sets_pod_level(spec.resources.requests):
+        return PodRequests(counted, _effective(spec))
+    # The mappings are shared and kept alive by the entry that is found, so their identity stands for them.
+    key = tuple((name, id(milli)) for name, milli in counted)
+    found = _request_sets.get(key)
+    if found is None:
+        found = PodRequests(counted)
+        remember(_request_sets, key, found)
+    return found
+
+
+def amounts(quantities: Mapping[str, wire.RawQuantity] | None) -> Mapping[str, int]:
+    """Milli-units by resource. Raises InvalidQuantity."""
+    if not quantities:
+        return _NO_AMOUNTS
+    return {sys.intern(resource): parse_milli(quantity) for resource, quantity in quantities.items()}
+
+
+def remember(table: dict[K, V], key: K, value: V) -> None:
+    """Keeps a value to be shared. The bound is against labels or requests that differ for every pod."""
+    if len(table) >= _INTERN_LIMIT:
+        table.clear()
+    table[key] = value
+
+
+def _shared_amounts(quantities: Mapping[str, wire.RawQuantity] | None) -> Mapping[str, int]:
+    if not quantities:
+        return _NO_AMOUNTS
+    key = tuple(quantities.items())
+    found = _amount_sets.get(key)
+    if found is None:
+        found = amounts(quantities)
+        remember(_amount_sets, key, found)
+    return found
+
+
+def _named(
+    containers: Sequence[wire.Container] | None, *, restarting: bool | None = None
+) -> list[NamedRequests]:
+    return [
+        (sys.intern(container.name), _shared_amounts(_requests_of(container)))
+        for container in containers or ()
+        if restarting is None or (container.restartPolicy == "Always") is restarting
+    ]
+
+
+def _requests_of(container: wire.Container) -> Mapping[str, wire.RawQuantity] | None:
+    return container.resources.requests if container.resources else None
+
+
+def _is_pod_level(resource: str) -> bool:
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def _sets_pod_level(requests: Mapping[str, wire.RawQuantity] | None) -> bool:
+    return any(_is_pod_level(resource) for resource in requests or ())
+
+
+def _effective(spec: wire.PodSpec) -> Mapping[str, int]:
+    """What the scheduler reserves: containers, raised to the start-up peak, then pod level, then overhead."""
+    total: dict[str, int] = {}
+    for _, milli in _named(spec.containers):
+        _add(total, milli)
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.initContainers or ():
+        milli = _shared_amounts(_requests_of(container))
+        if container.restartPolicy == "Always":
+            _add(total, milli)
+            _add(sidecars, milli)
+            _raise_to(peak, sidecars)
+        else:
+            running = dict(sidecars)
+            _add(running, milli)
+            _raise_to(peak, running)
+    _raise_to(total, peak)
+    pod_level = amounts(spec.resources.requests) if spec.resources else _NO_AMOUNTS
+    total.update({resource: milli for resource, milli in pod_level.items() if _is_pod_level(resource)})
+    _add(total, amounts(spec.overhead))
+    return total
+
+
+def _add(total: dict[str, int], milli: Mapping[str, int]) -> None:
+    for resource, amount in milli.items():
+        total[resource] = total.get(resource, 0) + amount
+
+
+def _raise_to(total: dict[str, int], milli: Mapping[str, int]) -> None:
+    for resource, amount in milli.items():
+        total[resource] = max(total.get(resource, 0), amount)
