@@ -110,6 +110,7 @@ class EventRecorder:
         self._written: OrderedDict[_EventKey, _Written] = OrderedDict()
         self._groups: OrderedDict[tuple[_Identity, str, str], _Group] = OrderedDict()
         self._buckets: OrderedDict[_Identity, _Bucket] = OrderedDict()
+        self._stamp = 0
         self._dropped = 0
 
     @property
@@ -200,7 +201,9 @@ class EventRecorder:
             except ApiError as error:
                 if error.status != NOT_FOUND:  # the server forgets events after an hour
                     raise
-        name = f"{occurrence.about.name}.{int(occurrence.at * 1e9):x}"
+        # Two events in the same tick of the clock are two events.
+        self._stamp = max(self._stamp + 1, int(occurrence.at * 1e9))
+        name = f"{occurrence.about.name}.{self._stamp:x}"
         body = self._body(occurrence, name, message)
         try:
             await self._client.post(_events_path(occurrence.about), body)

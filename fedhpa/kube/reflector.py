@@ -248,7 +248,9 @@ class Reflector(Generic[T]):
                 f"watch of {self._path}: a line cannot be read: {error}", status=200, reason=INVALID_RESPONSE
             ) from error
         key = (meta.namespace, meta.name)
-        if event.type == "DELETED":
+        if not meta.name:
+            pass  # a bookmark, which has nothing but a version
+        elif event.type == "DELETED":
             self._put(key, None)
         elif event.type in ("ADDED", "MODIFIED"):
             self._put(key, self._decode(key, event.object))

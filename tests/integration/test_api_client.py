@@ -1,0 +1,375 @@
+"""How requests to an API server end, whatever the server does."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from fedhpa.api.errors import ApiError, Conflict
+from fedhpa.api.wire import Pod
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig, tls_context
+from fedhpa.kube.paths import resource_path
+from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, UNREACHABLE
+from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
+from tests.integration.fakeapi import PODS, fake_api, pod
+
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@asynccontextmanager
+async def serving(handler: object) -> AsyncIterator[str]:
+    """A plain HTTP server that does what `handler` does with each request."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)  # type: ignore[arg-type]  # aiohttp's Handler is private
+    runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_many_requests_share_one_connection() -> None:
+    """Requests one after the other reuse the connection."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        for _ in range(5):
+            await client.request("GET", "/readyz")
+
+        assert len({seen.peer for seen in api.seen}) == 1
+
+
+async def test_a_hanging_server_costs_the_deadline() -> None:
+    """A server that never answers costs the deadline of the call, and the error says so."""
+    async with fake_api() as api, ApiClient(api.config(name="member1")) as client:
+        api.faults.hang.add("/")
+        began = time.monotonic()
+
+        with pytest.raises(ApiError, match=r"member1: GET /readyz: no answer within 0\.2 s") as caught:
+            await client.request("GET", "/readyz", deadline=0.2)
+
+        assert (caught.value.status, caught.value.reason) == (0, TIMEOUT)
+        assert time.monotonic() - began < 1.5
+
+
+async def test_a_refused_connection_is_told_apart() -> None:
+    """A server that does not listen is an error with status 0 and the system's word for it."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        await api.stop()
+
+        with pytest.raises(ApiError, match=r"Connect call failed|refused") as caught:
+            await client.request("GET", "/readyz")
+
+        assert (caught.value.status, caught.value.reason) == (0, UNREACHABLE)
+
+
+async def test_an_answer_that_is_cut_off() -> None:
+    """A connection lost in the middle of a body is an error, never a short body."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.faults.truncate.add("/")
+
+        with pytest.raises(ApiError, match="answer cut off") as caught:
+            await client.request("GET", "/readyz")
+
+        assert caught.value.reason == UNREACHABLE
+
+
+async def test_truncated_json() -> None:
+    """A complete answer with half an object in it names the problem, and not the content."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.faults.body["/api/v1"] = b'{"metadata":{"name":"s3cret'
+
+        with pytest.raises(ApiError, match="answer cannot be read") as caught:
+            await client.get("/api/v1/namespaces/default/pods/a", Pod)
+
+        assert caught.value.reason == INVALID_RESPONSE
+        assert "s3cret" not in str(caught.value)
+
+
+async def test_a_certificate_of_another_authority() -> None:
+    """A server whose certificate another CA signed gets no request at all."""
+    async with fake_api() as api, fake_api() as other:
+        config = ApiConfig(server=api.url, ssl=tls_context(ca_data=other.ca_pem))
+        async with ApiClient(config) as client:
+            with pytest.raises(ApiError, match="certificate not accepted") as caught:
+                await client.request("GET", "/readyz")
+
+        assert caught.value.status == 0
+        assert api.seen == []
+
+
+async def test_error_status_bodies_become_errors() -> None:
+    """Reason and message of a Status come with the error; a 409 is a Conflict."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(("v1", "configmaps"), {"metadata": {"name": "a", "namespace": "default"}})
+
+        with pytest.raises(ApiError, match='configmaps "b" not found') as missing:
+            await client.get_json(f"{CONFIGMAPS}/b")
+        with pytest.raises(Conflict) as exists:
+            await client.post(CONFIGMAPS, {"metadata": {"name": "a"}})
+
+        assert (missing.value.status, missing.value.reason) == (404, "NotFound")
+        assert exists.value.reason == "AlreadyExists"
+
+
+async def test_an_error_without_a_status_body() -> None:
+    """A 500 with any other body gets client-go's words, and none of the body's."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.faults.status["/"] = 500
+
+        with pytest.raises(ApiError, match="an error on the server prevented") as caught:
+            await client.request("GET", "/readyz")
+
+        assert (caught.value.status, caught.value.reason) == (500, "InternalError")
+        assert "out of order" not in str(caught.value)
+
+
+async def test_long_messages_are_bounded() -> None:
+    """A Status message is cut, for it ends up in conditions, events and logs."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        with pytest.raises(ApiError) as caught:
+            await client.get_json(f"{CONFIGMAPS}/{'x' * 4000}")
+
+        assert len(str(caught.value)) == 512
+
+
+async def test_redirects_are_not_followed() -> None:
+    """A redirect is an error: our token goes nowhere else."""
+    followed = []
+
+    async def redirect(request: web.Request) -> web.Response:
+        followed.append(request.path)
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    async with serving(redirect) as url, ApiClient(ApiConfig(server=url)) as client:
+        with pytest.raises(ApiError) as caught:
+            await client.request("GET", "/readyz")
+
+    assert caught.value.status == 307
+    assert followed == ["/readyz"]
+
+
+async def test_bodies_are_bounded() -> None:
+    """More bytes than the bound are an error, also when a small gzip unfolds into them."""
+
+    async def bomb(request: web.Request) -> web.Response:
+        packed = gzip.compress(b"0" * 10_000_000)
+        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+
+    async with serving(bomb) as url, ApiClient(ApiConfig(server=url, compression=True)) as client:
+        with pytest.raises(ApiError) as caught:
+            await client.request("GET", "/", limit=100_000)
+
+    assert caught.value.reason == TOO_LARGE
+
+
+async def test_an_idle_deadline_counts_from_the_last_byte() -> None:
+    """A slow but living answer may take longer than the deadline; a silent one may not."""
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(10):
+            await response.write(b" ")
+            await asyncio.sleep(0.05)
+        if request.path == "/silent":
+            await asyncio.sleep(5)
+        return response
+
+    async with serving(drip) as url, ApiClient(ApiConfig(server=url)) as client:
+        slow = await client.request("GET", "/slow", deadline=0.3, idle=True)
+        with pytest.raises(ApiError) as caught:
+            await client.request("GET", "/silent", deadline=0.3, idle=True)
+
+    assert slow.body == b" " * 10
+    assert caught.value.reason == TIMEOUT
+
+
+async def test_retry_after_is_waited_for() -> None:
+    """A 429 with Retry-After is repeated when the server said, within the deadline."""
+    answers = [429, 503, 200]
+
+    async def busy(request: web.Request) -> web.Response:
+        status = answers.pop(0)
+        return web.Response(status=status, headers={"Retry-After": "0"} if status != 200 else {})
+
+    async with serving(busy) as url, ApiClient(ApiConfig(server=url)) as client:
+        response = await client.request("POST", "/", body=b"{}")
+
+    assert response.status == 200
+    assert answers == []
+
+
+async def test_a_retry_after_beyond_the_deadline_fails_at_once() -> None:
+    """Waiting longer than the deadline is no use: the error comes now."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.faults.status["/"] = 429
+        api.faults.headers["Retry-After"] = "30"
+        began = time.monotonic()
+
+        with pytest.raises(ApiError) as caught:
+            await client.request("GET", "/readyz", deadline=5)
+
+        assert caught.value.status == 429
+        assert time.monotonic() - began < 2
+
+
+class Rotating:
+    """Credentials that have a newer token when asked for one."""
+
+    def __init__(self, *tokens: str) -> None:
+        self._tokens = list(tokens)
+
+    async def authorization(self) -> str | None:
+        return f"Bearer {self._tokens[0]}"
+
+    async def renew(self) -> bool:
+        if len(self._tokens) == 1:
+            return False
+        del self._tokens[0]
+        return True
+
+
+async def test_a_rotated_token_is_tried_once() -> None:
+    """After a 401 the newer token is used, in the same call; a second 401 is the answer."""
+    async with fake_api() as api:
+        api.token = "new"
+        async with ApiClient(api.config(Rotating("old", "new"))) as client:
+            response = await client.request("GET", "/readyz")
+        async with ApiClient(api.config(Rotating("older", "old", "new"))) as client:
+            with pytest.raises(ApiError) as caught:
+                await client.request("GET", "/readyz")
+
+    assert response.status == 200
+    assert caught.value.status == 401
+
+
+async def test_names_are_percent_encoded() -> None:
+    """A name from an object stays one segment of the path; a step up is no name."""
+    path = resource_path("apps/v1", "deployments", "team a", "../../secrets?x=1", "scale")
+
+    assert path == "/apis/apps/v1/namespaces/team%20a/deployments/..%2F..%2Fsecrets%3Fx%3D1/scale"
+    with pytest.raises(ValueError, match="no name of a Kubernetes object"):
+        resource_path("v1", "pods", "default", "..")
+
+
+async def test_a_list_in_pages() -> None:
+    """All pages together are the list, with the version of the last."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        for number in range(7):
+            api.put(PODS, pod(f"web-{number}"))
+
+        listing = await client.list("/api/v1/pods", Pod, page_size=3)
+
+        assert [item.metadata.name for item in listing.items] == [f"web-{number}" for number in range(7)]
+        assert listing.resource_version == "107"
+        assert [query.get("continue") for query in api.queries("/pods")] == [None, "3", "6"]
+
+
+async def test_a_list_whose_continue_token_expires() -> None:
+    """A 410 in the middle starts the list again; the last try asks for everything at once."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        for number in range(4):
+            api.put(PODS, pod(f"web-{number}"))
+        api.faults.expired_continues = 2
+
+        listing = await client.list("/api/v1/pods", Pod, page_size=2)
+
+        assert len(listing.items) == 4
+        assert [query.get("limit") for query in api.queries("/pods")] == ["2"] * 4 + [None]
+
+
+async def test_concurrent_updates_lose_nothing() -> None:
+    """Three writers of one object each find their change in it at the end."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(("v1", "configmaps"), {"metadata": {"name": "a", "namespace": "default"}, "data": {"n": 0}})
+
+        def count(obj: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+            obj["data"]["n"] += 1
+            return obj
+
+        path = f"{CONFIGMAPS}/a"
+        await asyncio.gather(*(update_with_retry(client, path, count) for _ in range(3)))
+
+        assert (await client.get_json(path))["data"] == {"n": 3}
+
+
+async def test_an_update_gives_up_after_its_tries() -> None:
+    """An object that somebody else writes all the time ends in a Conflict, not in an endless loop."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        obj = {"metadata": {"name": "a", "namespace": "default"}}
+        api.put(("v1", "configmaps"), obj)
+
+        def disturbed(fresh: dict[str, object]) -> dict[str, object]:
+            api.put(("v1", "configmaps"), dict(obj))
+            return fresh
+
+        with pytest.raises(Conflict):
+            await update_with_retry(client, f"{CONFIGMAPS}/a", disturbed, tries=3)
+
+        assert len([seen for seen in api.seen if seen.method == "PUT"]) == 3
+
+
+async def test_scale_and_status() -> None:
+    """Scale writes are based on the version read; a status patch leaves the spec alone."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        deployments = ("apps/v1", "deployments")
+        api.put(deployments, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 2}})
+        path = resource_path("apps/v1", "deployments", "default", "web")
+
+        read = await get_scale(client, path)
+        written = await put_scale(client, path, read, 5)
+        with pytest.raises(Conflict):
+            await put_scale(client, path, read, 6)
+        patched = await patch_status(client, path, {"readyReplicas": 5})
+
+        assert (read.spec.replicas, read.status.selector, written.spec.replicas) == (2, "app=web", 5)
+        assert (patched["spec"], patched["status"]) == ({"replicas": 5}, {"readyReplicas": 5})
+
+
+async def test_swapping_the_configuration() -> None:
+    """A request after the swap goes to the new server; one under way before it is finished by the old."""
+    async with fake_api() as old, fake_api() as new, ApiClient(old.config()) as client:
+        await client.request("GET", "/readyz")
+
+        async def slow() -> int:
+            return (await client.request("GET", "/version")).status
+
+        async with asyncio.TaskGroup() as group:
+            under_way = group.create_task(slow())
+            await asyncio.sleep(0)
+            await client.use(new.config())
+            await client.request("GET", "/readyz")
+
+        assert under_way.result() == 200
+        assert [seen.path for seen in new.seen][-1] == "/readyz"
+
+
+async def test_client_side_limit() -> None:
+    """With 20 a second and a burst of 2, six requests take a fifth of a second at least."""
+    async with fake_api(tls=False) as api:
+        plain = api.config()
+        limited = ApiConfig(server=plain.server, qps=20, burst=2)
+        async with ApiClient(limited) as client:
+            await client.request("GET", "/readyz")
+            began = time.monotonic()
+            await asyncio.gather(*(client.request("GET", "/readyz") for _ in range(5)))
+
+            assert time.monotonic() - began >= 0.15
+
+
+async def test_a_fake_is_told_apart_from_nothing(unused_tcp_port: int) -> None:
+    """A port where nobody listens is unreachable by plain http, too."""
+    async with ApiClient(ApiConfig(server=f"http://127.0.0.1:{unused_tcp_port}")) as client:
+        with pytest.raises(ApiError) as caught:
+            await client.request("GET", "/readyz", deadline=2)
+
+        assert caught.value.reason == UNREACHABLE

@@ -1,0 +1,335 @@
+"""A reflector's store equals the collection, whatever happens to the list and the watch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from fedhpa.api.wire import ObjectMeta, Pod
+from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.reflector import Change, Reflector
+from tests.integration.fakeapi import PODS, FakeApi, eventually, fake_api, pod
+
+PATH = "/api/v1/pods"
+
+
+def app_of(item: Pod) -> str | None:
+    """The record of these tests: the label `app`; a pod without it is left out."""
+    return (item.metadata.labels or {}).get("app")
+
+
+def quick() -> Backoff:
+    """A back-off that tests can wait for."""
+    return Backoff(0.01, 0.05)
+
+
+@asynccontextmanager
+async def reflecting(
+    client: ApiClient,
+    make: Callable[[Pod], str | None] = app_of,
+    *,
+    watch_idle: float = 90.0,
+    page_size: int = 500,
+) -> AsyncIterator[Reflector[str]]:
+    """A reflector that runs and has listed once."""
+    reflector = Reflector(
+        client, PATH, Pod, make, backoff=quick(), watch_idle=watch_idle, list_idle=0.5, page_size=page_size
+    )
+    task = asyncio.create_task(reflector.run())
+    try:
+        async with asyncio.timeout(5):
+            await reflector.synced.wait()
+        yield reflector
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def settled(api: FakeApi, reflector: Reflector[str]) -> None:
+    """Wait until the watch stands and the store is complete."""
+    await eventually(lambda: api.watching == 1 and reflector.problem is None)
+
+
+def apps(reflector: Reflector[str]) -> dict[str, str]:
+    """The store by pod name."""
+    return {name: app for (_, name), app in reflector.store.items()}
+
+
+async def test_changes_arrive_in_order() -> None:
+    """What is added, changed and deleted is told once each, with what was there before."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client) as reflector:
+            seen: list[Change[str]] = []
+            reflector.subscribe(seen.append)
+            await settled(api, reflector)
+            api.put(PODS, pod("b", app="web"))
+            api.put(PODS, pod("b", app="db"))
+            api.remove(PODS, "a", "default")
+            await eventually(lambda: apps(reflector) == {"b": "db"})
+
+        assert seen == [
+            Change("ADDED", ("default", "b"), None, "web"),
+            Change("MODIFIED", ("default", "b"), "web", "db"),
+            Change("DELETED", ("default", "a"), "web", None),
+        ]
+
+
+async def test_a_change_that_the_record_does_not_hold_is_none() -> None:
+    """A pod that changed in a field nobody keeps is not told; one that leaves the selection is deleted."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client) as reflector:
+            seen: list[Change[str]] = []
+            reflector.subscribe(seen.append)
+            await settled(api, reflector)
+            api.put(PODS, pod("a", app="web", other="label"))
+            api.put(PODS, pod("a"))
+            await eventually(lambda: not reflector.store)
+
+        assert seen == [Change("DELETED", ("default", "a"), "web", None)]
+
+
+async def test_the_list_is_paged() -> None:
+    """A large collection is listed in pages and complete."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        for number in range(5):
+            api.put(PODS, pod(f"web-{number}", app="web"))
+        async with reflecting(client, page_size=2) as reflector:
+            assert len(reflector.store) == 5
+
+        assert [query.get("limit") for query in api.queries("/pods")][:3] == ["2", "2", "2"]
+
+
+async def test_a_watch_that_ends_goes_on_where_it_stood() -> None:
+    """After the end of a watch the next begins at the last bookmark, without a new list."""
+    async with fake_api() as api, ApiClient(api.config()) as client, reflecting(client) as reflector:
+        await settled(api, reflector)
+        version = api.bookmark()
+        await eventually(lambda: reflector.resource_version == version)
+        api.end_watches()
+        await eventually(lambda: len(api.queries("/pods")) == 3)
+        await settled(api, reflector)
+
+        assert api.queries("/pods")[-1]["resourceVersion"] == version
+        assert api.queries("/pods")[-1]["allowWatchBookmarks"] == "true"
+        assert reflector.lists == 1
+
+
+async def test_an_expired_version_is_listed_anew() -> None:
+    """A 410 to the watch leads to a new list, in which what was deleted meanwhile is noticed."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        api.put(PODS, pod("b", app="web"))
+        async with reflecting(client) as reflector:
+            await settled(api, reflector)
+            api.forget(PODS, "a", "default")
+            api.expire()
+            api.end_watches()
+            await eventually(lambda: apps(reflector) == {"b": "web"})
+
+            assert reflector.lists == 2
+
+
+async def test_an_error_event_410_is_listed_anew() -> None:
+    """The same 410 as an ERROR event in a standing watch."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client) as reflector:
+            await settled(api, reflector)
+            api.forget(PODS, "a", "default")
+            api.send(b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}')
+            await eventually(lambda: not reflector.store)
+
+            assert reflector.lists == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json",
+        b'{"type":"MODIFIED"}',
+        b'{"type":"MODIFIED","object":{"metadata":{"name":7}}}',
+        b'{"type":"MODIFIED","object":[]}',
+        b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd"}}',
+        b"\xff\xfe",
+    ],
+)
+async def test_a_line_that_cannot_be_read(line: bytes) -> None:
+    """What it was about is unknown, so the collection is listed again; the process goes on."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client) as reflector:
+            await settled(api, reflector)
+            api.forget(PODS, "a", "default")
+            api.send(line)
+            await eventually(lambda: reflector.lists == 2 and not reflector.store)
+
+
+async def test_an_object_that_cannot_be_read_is_left_out() -> None:
+    """One object with a field of the wrong type does not hide the others, in the list or in the watch."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        broken = {"metadata": {"name": "x", "namespace": "default"}, "spec": {"nodeName": 7}}
+        api.put(PODS, dict(broken))
+        api.put(PODS, pod("a", app="web"))
+        with capture_logs() as logs:
+            async with reflecting(client) as reflector:
+                await settled(api, reflector)
+                api.put(PODS, dict(broken))
+                api.put(PODS, pod("b", app="web"))
+                await eventually(lambda: apps(reflector) == {"a": "web", "b": "web"})
+
+        assert [entry["name"] for entry in logs if entry["event"] == "object cannot be read"] == ["x", "x"]
+
+
+async def test_a_record_that_cannot_be_made_is_left_out() -> None:
+    """An object that trips over `make` is logged and left out."""
+
+    def picky(item: Pod) -> str | None:
+        if item.metadata.name == "x":
+            raise KeyError("boom")
+        return app_of(item)
+
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("x", app="web"))
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client, picky) as reflector:
+            assert apps(reflector) == {"a": "web"}
+
+
+async def test_a_listener_that_fails_does_not_stop_the_others() -> None:
+    """Every listener hears of every change."""
+
+    def bad(_: Change[str]) -> None:
+        raise RuntimeError("boom")
+
+    async with fake_api() as api, ApiClient(api.config()) as client, reflecting(client) as reflector:
+        seen: list[Change[str]] = []
+        reflector.subscribe(bad)
+        reflector.subscribe(seen.append)
+        await settled(api, reflector)
+        api.put(PODS, pod("a", app="web"))
+        await eventually(lambda: len(seen) == 1)
+
+
+@pytest.mark.parametrize("fault", ["status", "truncate", "hang", "garbage"])
+async def test_a_list_that_fails_is_tried_again(fault: str) -> None:
+    """A server that answers 500, cuts off, hangs or talks nonsense is listed once it is well."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        if fault == "status":
+            api.faults.status[PATH] = 500
+        elif fault == "garbage":
+            api.faults.body[PATH] = b'{"items": [{'
+        else:
+            getattr(api.faults, fault).add(PATH)
+        reflector = Reflector(client, PATH, Pod, app_of, backoff=quick(), list_idle=0.2)
+        task = asyncio.create_task(reflector.run())
+
+        await eventually(lambda: reflector.failures >= 2)
+        assert not reflector.synced.is_set()
+        assert reflector.problem
+        api.faults.clear()
+        await eventually(lambda: apps(reflector) == {"a": "web"} and reflector.problem is None)
+
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_server_that_goes_and_comes_back() -> None:
+    """While the server is away the store says so; afterwards it is up to date again."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client) as reflector:
+            await settled(api, reflector)
+            await api.stop()
+            await eventually(lambda: reflector.problem is not None)
+            assert apps(reflector) == {"a": "web"}
+            api.put(PODS, pod("b", app="web"))
+            await api.start()
+            await eventually(lambda: apps(reflector) == {"a": "web", "b": "web"})
+            await eventually(lambda: reflector.problem is None)
+
+            assert reflector.problem_seconds == 0
+
+
+async def test_a_silent_watch_is_replaced() -> None:
+    """Without event or bookmark for its idle time a watch is opened anew; nothing is listed."""
+    async with (
+        fake_api() as api,
+        ApiClient(api.config()) as client,
+        reflecting(client, watch_idle=0.1) as reflector,
+    ):
+        await eventually(lambda: len(api.queries("/pods")) >= 4)
+
+        assert reflector.lists == 1
+
+
+async def test_another_server_is_listed_anew() -> None:
+    """A version means nothing to another server: after a swap of the configuration all is listed."""
+    async with fake_api() as old, fake_api() as new, ApiClient(old.config()) as client:
+        old.put(PODS, pod("a", app="old"))
+        new.put(PODS, pod("b", app="new"))
+        async with reflecting(client) as reflector:
+            await settled(old, reflector)
+            await client.use(new.config())
+            assert not reflector.current
+            await eventually(lambda: apps(reflector) == {"b": "new"})
+
+            assert reflector.current
+
+
+async def test_repeated_failures_are_logged_once() -> None:
+    """A server that stays away is one line at info; the repetitions are for debugging."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        with capture_logs() as logs:
+            async with reflecting(client) as reflector:
+                await settled(api, reflector)
+                await api.stop()
+                await eventually(lambda: reflector.failures >= 4)
+
+        failed = [entry["log_level"] for entry in logs if entry["event"].startswith("list or watch failed")]
+        assert failed[:2] == ["info", "debug"]
+        assert failed.count("info") == 1
+
+
+class Named(msgspec.Struct, frozen=True):
+    """Metadata alone."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+async def test_any_type_with_metadata_can_be_reflected() -> None:
+    """A dict or a struct of one's own serves as well as a pod."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        dicts = Reflector(client, PATH, dict[str, object], lambda obj: json.dumps(obj.get("status")))
+        names = Reflector(client, PATH, Named, lambda item: item.metadata.name)
+        tasks = [asyncio.create_task(dicts.run()), asyncio.create_task(names.run())]
+        await eventually(lambda: dicts.synced.is_set() and names.synced.is_set())
+
+        assert dict(dicts.store) == {("default", "a"): '{"phase": "Running"}'}
+        assert dict(names.store) == {("default", "a"): "a"}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_no_task_is_left_behind() -> None:
+    """Fifty lives and deaths of a reflector leave as many tasks as there were before."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        before = len(asyncio.all_tasks())
+        for _ in range(50):
+            async with reflecting(client) as reflector:
+                assert reflector.synced.is_set()
+        await eventually(lambda: api.watching == 0)
+        await client.close()
+        await eventually(lambda: len(asyncio.all_tasks()) <= before)

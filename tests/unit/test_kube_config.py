@@ -1,0 +1,217 @@
+"""From a kubeconfig or a service account to an API server and an identity, or to a clear refusal."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.kube import config as kube_config
+from fedhpa.kube.config import load_config
+from fedhpa.kube.credentials import FileToken, PluginCredentials
+
+
+def kubeconfig(folder: Path, *, user: Any = None, **cluster: Any) -> str:
+    """A kubeconfig with one context named `main` and one named `other`."""
+    path = folder / "kubeconfig"
+    main = {"server": "https://10.0.0.1:6443/", **cluster}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "c", "cluster": main},
+            {"name": "d", "cluster": {"server": "http://10.0.0.2:8080"}},
+        ],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [
+            {"name": "main", "context": {"cluster": "c", "user": "u", "namespace": "team"}},
+            {"name": "other", "context": {"cluster": "d", "user": "u"}},
+        ],
+        "current-context": "main",
+    }
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def ca_data() -> str:
+    return base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+
+
+async def test_server_namespace_and_token(tmp_path: Path) -> None:
+    """The current context gives server, namespace and token; the token is in no repr."""
+    path = kubeconfig(tmp_path, user={"token": "s3cret"}, **{"certificate-authority-data": ca_data()})
+
+    config = await load_config(path)
+
+    assert (config.server, config.namespace) == ("https://10.0.0.1:6443", "team")
+    assert config.ssl is not None
+    assert await config.credentials.authorization() == "Bearer s3cret"
+    assert "s3cret" not in repr(config)
+
+
+async def test_another_context(tmp_path: Path) -> None:
+    """A context named explicitly wins over the current one; plain http has no TLS."""
+    config = await load_config(kubeconfig(tmp_path), "other")
+
+    assert (config.server, config.ssl, config.namespace) == ("http://10.0.0.2:8080", None, "default")
+
+
+async def test_proxy_and_server_name(tmp_path: Path) -> None:
+    """proxy-url and tls-server-name are taken over."""
+    path = kubeconfig(tmp_path, **{"proxy-url": "http://proxy:3128", "tls-server-name": "api.example"})
+
+    config = await load_config(path)
+
+    assert (config.proxy, config.server_hostname) == ("http://proxy:3128", "api.example")
+
+
+async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+    """tokenFile is relative to the kubeconfig, its newline is no part of it, and a rotation is noticed."""
+    (tmp_path / "token").write_text("first\n")
+    config = await load_config(kubeconfig(tmp_path, user={"tokenFile": "token"}))
+    first = await config.credentials.authorization()
+    (tmp_path / "token").write_text("second\n")
+
+    renewed = await config.credentials.renew()
+
+    assert (first, renewed) == ("Bearer first", True)
+    assert await config.credentials.authorization() == "Bearer second"
+
+
+async def test_a_token_file_by_time(tmp_path: Path) -> None:
+    """Without a 401 the file is looked at once a minute; a vanished file does not void what is known."""
+    now = 0.0
+    path = tmp_path / "token"
+    path.write_text("first")
+    token = FileToken(path, clock=lambda: now)
+    seen = [await token.authorization()]
+    path.write_text("second")
+    for now in (59.0, 60.0):  # noqa: B007  # the clock reads it
+        seen.append(await token.authorization())
+    path.unlink()
+    now = 200.0
+    seen.append(await token.authorization())
+
+    assert seen == ["Bearer first", "Bearer first", "Bearer second", "Bearer second"]
+
+
+async def test_an_exec_plugin(tmp_path: Path) -> None:
+    """A plugin's token is used, and the plugin runs again after a 401."""
+    counter = tmp_path / "count"
+    plugin = tmp_path / "plugin.sh"
+    plugin.write_text(
+        f"""#!/bin/sh
+echo x >> {counter}
+n=$(wc -l < {counter})
+echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{{"token":"t'$n'"}}}}'
+"""
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    execution = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    config = await load_config(kubeconfig(tmp_path, user={"exec": execution}))
+
+    first = await config.credentials.authorization()
+    renewed = await config.credentials.renew()
+
+    assert (first, renewed) == ("Bearer t1", True)
+    assert await config.credentials.authorization() == "Bearer t2"
+
+
+async def test_plugin_credentials_are_renewed_before_they_expire() -> None:
+    """One minute before the expiry the plugin is asked again."""
+    now = 0.0
+    answers: list[tuple[str | None, float | None]] = [("Bearer two", 900.0)]
+
+    async def load() -> tuple[str | None, float | None]:
+        return answers.pop(0)
+
+    source = PluginCredentials(load, ("Bearer one", 300.0), wall=lambda: now)
+    seen = []
+    for now in (0.0, 239.0, 240.0, 300.0):  # noqa: B007  # the clock reads it
+        seen.append(await source.authorization())
+
+    assert seen == ["Bearer one", "Bearer one", "Bearer two", "Bearer two"]
+
+
+async def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+    """A missing file is named, with the remedy."""
+    with pytest.raises(ConfigError, match=r"absent: no such file: correct --kubeconfig"):
+        await load_config(str(tmp_path / "absent"))
+
+
+async def test_a_context_that_is_not_there(tmp_path: Path) -> None:
+    """A missing context is named."""
+    with pytest.raises(ConfigError, match="context 'nope'"):
+        await load_config(kubeconfig(tmp_path), "nope")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "a: [b", "[]", "clusters: 7", "kind: Config\nclusters: []\ncontexts: []\ncurrent-context: x\n"],
+)
+async def test_a_kubeconfig_that_is_none(tmp_path: Path, content: str) -> None:
+    """Whatever is wrong with the file, the error is one line that names it."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+
+    with pytest.raises(ConfigError) as caught:
+        await load_config(str(path))
+
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"server": "ftp://10.0.0.1"},
+        {"server": "10.0.0.1:6443"},
+        {"certificate-authority-data": "bm8gY2VydA=="},
+        {"certificate-authority": "absent.crt"},
+        {"proxy-url": "socks5://proxy:1080"},
+    ],
+)
+async def test_a_cluster_that_cannot_be_used(tmp_path: Path, cluster: dict[str, str]) -> None:
+    """A wrong URL, CA or proxy is refused at once, naming the file."""
+    with pytest.raises(ConfigError, match="kubeconfig"):
+        await load_config(kubeconfig(tmp_path, **cluster))
+
+
+async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pod the service account's files and the environment say it all."""
+    (tmp_path / "token").write_text("pod-token\n")
+    (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
+    (tmp_path / "namespace").write_text("fedhpa-system\n")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    config = kube_config._in_cluster(tmp_path)
+
+    assert (config.server, config.namespace) == ("https://[fd00::1]:443", "fedhpa-system")
+    assert await config.credentials.authorization() == "Bearer pod-token"
+
+
+async def test_in_cluster_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod without its token mounted is told what to set."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    with pytest.raises(ConfigError, match="automountServiceAccountToken"):
+        kube_config._in_cluster(tmp_path)
+
+
+async def test_nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no hint at all the error lists what could be given."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    with pytest.raises(ConfigError, match="--kubeconfig"):
+        await load_config(None)

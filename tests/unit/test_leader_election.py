@@ -1,0 +1,247 @@
+"""At most one leads at a time, and somebody always does: leases in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from fedhpa.kube.leases import LeaderElector, LeaseTiming
+from tests.unit.memory_api import MemoryApi
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa"
+EPOCH = 1_800_000_000.0
+
+pytestmark = pytest.mark.looptime
+
+
+class Candidate:
+    """An elector with a record of when it led, in seconds of the loop's clock."""
+
+    def __init__(self, api: MemoryApi, identity: str, *, cleanup: float = 0.0) -> None:
+        self._now: Callable[[], float] = asyncio.get_running_loop().time
+        self.api = api
+        self.reigns: list[list[float]] = []
+        self.changes: list[bool] = []
+        self._cleanup = cleanup
+        self.elector = LeaderElector(
+            api,
+            "kube-system",
+            "fedhpa",
+            identity,
+            on_change=self.changes.append,
+            clock=self._now,
+            wall=lambda: EPOCH + self._now(),
+            rng=random.Random(identity),
+        )
+        self.task = asyncio.create_task(self.elector.run(self.lead))
+
+    async def lead(self) -> None:
+        self.reigns.append([self._now()])
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(self._cleanup)
+            self.reigns[-1].append(self._now())
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+async def test_the_first_candidate_leads() -> None:
+    """An absent lease is created, with holder, duration, times and no transition."""
+    api = MemoryApi()
+    one = Candidate(api, "one")
+    await asyncio.sleep(1)
+
+    assert one.elector.is_leader
+    assert api.objects[PATH]["spec"] == {
+        "holderIdentity": "one",
+        "leaseDurationSeconds": 15,
+        "renewTime": api.objects[PATH]["spec"]["renewTime"],
+        "acquireTime": "2027-01-15T08:00:00.001000Z",
+        "leaseTransitions": 0,
+    }
+    await one.stop()
+
+
+async def test_renewals_come_every_retry_period() -> None:
+    """A leader renews every two seconds and stays the leader, by one request each."""
+    api = MemoryApi()
+    one = Candidate(api, "one")
+    await asyncio.sleep(61)
+
+    writes = [call for call in api.calls if call == ("PUT", PATH)]
+    assert 28 <= len(writes) <= 31
+    assert len([call for call in api.calls if call[0] == "GET"]) == 1
+    assert len(one.reigns) == 1
+    await one.stop()
+
+
+async def test_a_follower_waits_while_the_leader_lives() -> None:
+    """As long as the lease is renewed nobody else leads."""
+    api = MemoryApi()
+    one = Candidate(api, "one")
+    await asyncio.sleep(1)
+    two = Candidate(api, "two")
+    await asyncio.sleep(120)
+
+    assert (one.elector.is_leader, two.elector.is_leader) == (True, False)
+    assert two.elector.holder == "one"
+    await one.stop()
+    await two.stop()
+
+
+async def test_a_released_lease_is_taken_at_once() -> None:
+    """A leader that stops gives the lease back; the follower has it within its retry period."""
+    api = MemoryApi()
+    one = Candidate(api, "one")
+    await asyncio.sleep(1)
+    two = Candidate(api, "two")
+    await asyncio.sleep(10)
+    await one.stop()
+    ended = one.reigns[0][1]
+    await asyncio.sleep(5)
+
+    assert two.elector.is_leader
+    assert two.reigns[0][0] - ended <= 4.5
+    assert api.objects[PATH]["spec"]["leaseTransitions"] == 1
+    await two.stop()
+
+
+async def test_a_crashed_leader_is_succeeded_after_the_lease() -> None:
+    """A lease that nobody renews is taken when its duration is over, by the follower's own clock."""
+    api = MemoryApi()
+    one = Candidate(api, "one")
+    await asyncio.sleep(1)
+    two = Candidate(api, "two")
+    await asyncio.sleep(9)
+    one.elector._client = MemoryApi()  # its writes go nowhere now
+    cut_at = asyncio.get_running_loop().time()
+    await asyncio.sleep(30)
+
+    assert two.elector.is_leader
+    assert 13 <= two.reigns[0][0] - cut_at <= 20
+    await one.stop()
+    await two.stop()
+
+
+async def test_a_leader_that_cannot_renew_stops_before_another_leads() -> None:
+    """With a hung server the leader is gone ten seconds after its last renewal, with 5 s to clean up."""
+    api, cut_off = MemoryApi(), MemoryApi()
+    one = Candidate(api, "one", cleanup=3.0)
+    await asyncio.sleep(1)
+    two = Candidate(api, "two")
+    await asyncio.sleep(9)
+    cut_off.hang = True
+    one.elector._client = cut_off
+    await asyncio.sleep(60)
+
+    assert one.changes[:2] == [True, False]
+    assert one.reigns[0][1] < two.reigns[0][0]
+    await one.stop()
+    await two.stop()
+
+
+@pytest.mark.parametrize("status", [500, 403])
+async def test_errors_of_the_server_do_not_end_the_campaign(status: int) -> None:
+    """A server that answers errors is asked until it does not."""
+    api = MemoryApi()
+    api.fail = status
+    one = Candidate(api, "one")
+    await asyncio.sleep(60)
+    assert not one.elector.is_leader
+    api.fail = None
+    await asyncio.sleep(5)
+
+    assert one.elector.is_leader
+    await one.stop()
+
+
+async def test_a_short_outage_is_survived() -> None:
+    """A server away for less than the renew deadline costs nothing."""
+    api = MemoryApi()
+    one = Candidate(api, "one")
+    await asyncio.sleep(10)
+    api.fail = 503
+    await asyncio.sleep(6)
+    api.fail = None
+    await asyncio.sleep(30)
+
+    assert len(one.reigns) == 1
+    assert one.elector.is_leader
+    await one.stop()
+
+
+async def test_a_stolen_lease_is_given_up_at_once() -> None:
+    """A leader that sees another holder stops at its next renewal, and does not release what is not its."""
+    api = MemoryApi()
+    one = Candidate(api, "one")
+    await asyncio.sleep(5)
+    api._store(PATH, {**api.objects[PATH], "spec": {"holderIdentity": "thief", "leaseDurationSeconds": 60}})
+    await asyncio.sleep(3)
+
+    assert one.changes == [True, False]
+    assert api.objects[PATH]["spec"]["holderIdentity"] == "thief"
+    await one.stop()
+
+
+async def test_work_that_ends_ends_the_reign() -> None:
+    """When the work returns, so does run, and the lease is free."""
+    api = MemoryApi()
+    elector = LeaderElector(
+        api, "kube-system", "fedhpa", "one", clock=asyncio.get_running_loop().time, wall=lambda: EPOCH
+    )
+
+    async def brief() -> None:
+        await asyncio.sleep(3)
+
+    await elector.run(brief)
+
+    assert api.objects[PATH]["spec"]["holderIdentity"] == ""
+    assert not elector.is_leader
+
+
+async def test_work_that_fails_is_told() -> None:
+    """An error of the work reaches who runs the elector, after the lease was released."""
+    api = MemoryApi()
+    elector = LeaderElector(
+        api, "kube-system", "fedhpa", "one", clock=asyncio.get_running_loop().time, wall=lambda: EPOCH
+    )
+
+    async def failing() -> None:
+        raise RuntimeError("boom")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await elector.run(failing)
+
+    assert caught.group_contains(RuntimeError, match="boom")
+    assert api.objects[PATH]["spec"]["holderIdentity"] == ""
+
+
+async def test_many_candidates_never_overlap() -> None:
+    """Five candidates that are stopped one after the other lead one after the other."""
+    api = MemoryApi()
+    candidates = [Candidate(api, str(number)) for number in range(5)]
+    alive = list(candidates)
+    await asyncio.sleep(5)
+    while alive:
+        leader = next(one for one in alive if one.elector.is_leader)
+        await leader.stop()
+        alive.remove(leader)
+        await asyncio.sleep(20)
+
+    reigns = sorted(reign for candidate in candidates for reign in candidate.reigns)
+    assert len(reigns) == 5
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(reigns))
+
+
+@pytest.mark.parametrize("timing", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
+async def test_timing_that_cannot_work(timing: tuple[float, float, float]) -> None:
+    """Durations that would let two lead at once are refused."""
+    with pytest.raises(ValueError, match="lease duration > renew deadline"):
+        LeaseTiming(*timing)
