@@ -161,3 +161,9 @@ class PlaneApi:
             return found if found is not None and until(found) else None
 
         return await eventually(look, what=what, seconds=seconds, every=every)
+
+
+def has_condition(thing: Any, *, kind: str, status: str = "True") -> bool:
+    """Whether the object's status has a condition of that type and status."""
+    conditions = (thing.get("status") or {}).get("conditions") or []
+    return any(c["type"] == kind and c["status"] == status for c in conditions)

@@ -110,12 +110,7 @@ class ControlPlane:
 
     def check(self, component: str) -> None:
         """Raise StartFailed if the component has ended."""
-        code = self.run.exit_code(f"{self.name}.{component}")
-        if code is not None:
-            tail = "\n".join(
-                self.log(component).read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:]
-            )
-            raise StartFailed(f"{component} of {self.name} ended with {code}:\n{tail}")
+        check_running(self.run, f"{self.name}.{component}", self.log(component))
 
     # ---- what hubs and members have in common
 
@@ -174,6 +169,14 @@ class ControlPlane:
 
     def _kubeconfig(self, user: str) -> Path:
         return self.pki.kubeconfig(user, self.name, self.server, self.folder / f"{user}.kubeconfig")
+
+
+def check_running(run: Run, name: str, log: Path) -> None:
+    """Raise StartFailed, with the end of its log, if the program has ended."""
+    code = run.exit_code(name)
+    if code is not None:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:])
+        raise StartFailed(f"{name} ended with {code}:\n{tail}")
 
 
 def documents(name: str) -> list[dict[str, Any]]:

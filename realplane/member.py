@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from realplane import commands
-from realplane.api import PlaneApi
+from realplane.api import PlaneApi, has_condition
 from realplane.controlplane import DATA, START_SECONDS, ControlPlane, documents
 from realplane.runs import Run
 from realplane.waiting import eventually, gather
@@ -149,8 +149,7 @@ class Member(ControlPlane):
         async def ready(name: str) -> Any:
             def is_ready(node: Any) -> bool:
                 self.check("kwok")
-                conditions = node["status"].get("conditions", [])
-                return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+                return has_condition(node, kind="Ready")
 
             return await api.wait(
                 f"/api/v1/nodes/{name}", is_ready, what=f"node {name} Ready", seconds=START_SECONDS

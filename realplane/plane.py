@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from realplane.api import has_condition
 from realplane.controlplane import StartFailed
 from realplane.hub import Hub
 from realplane.member import Member
@@ -53,10 +55,7 @@ class Plane:
             for manifest in manifests:
                 await api.wait(
                     f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{manifest['metadata']['name']}",
-                    lambda crd: any(
-                        c["type"] == "Established" and c["status"] == "True"
-                        for c in crd.get("status", {}).get("conditions", [])
-                    ),
+                    functools.partial(has_condition, kind="Established"),
                     what=f"CRD {manifest['metadata']['name']} is served",
                     seconds=30,
                 )

@@ -1,0 +1,182 @@
+"""The product's three processes on a plane: their certificates, their rights on the hub, their
+registrations.
+"""
+
+import asyncio
+import functools
+import os
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+
+from certs import CertificateAuthority
+from fedhpa.api.errors import ApiError
+from realplane.api import has_condition
+from realplane.controlplane import check_running, documents
+from realplane.member import aggregated_api
+from realplane.plane import Plane
+from realplane.ports import free_port
+from realplane.registrations import (
+    ADAPTER,
+    ADAPTER_SERVICE,
+    NAMESPACE,
+    never_comes,
+    webhook_configurations,
+)
+from realplane.waiting import eventually, gather
+
+WEBHOOK = "fedhpa-webhook"
+CONTROLLER = "fedhpa-controller"
+
+READY_SECONDS = 60.0
+
+
+class Processes:
+    """Starts, stops, kills and restarts webhook, adapter and controller against one plane's hub.
+
+    They are started as a person would: by their commands, with files and flags. They end with the plane's
+    run.
+    """
+
+    def __init__(self, plane: Plane, *, controller_flags: Sequence[str] = ()) -> None:
+        self._plane = plane
+        self._hub = plane.hub
+        self.folder = plane.run.folder / "fedhpa"
+        self.folder.mkdir()
+        self.ca = CertificateAuthority.create("fedhpa-ca")
+        self.ca.save(self.folder)
+        self.ports = {name: free_port() for name in (WEBHOOK, ADAPTER, CONTROLLER)}
+        self.issue(WEBHOOK, dns=["localhost"])
+        self.issue(ADAPTER, dns=["localhost", f"{ADAPTER_SERVICE}.{NAMESPACE}.svc"])
+        self._commands = {
+            WEBHOOK: self._webhook(),
+            ADAPTER: self._adapter(),
+            CONTROLLER: [*self._controller(), *controller_flags],
+        }
+
+    def issue(self, name: str, *, dns: Sequence[str]) -> None:
+        """Write a serving certificate into the process's certificate folder (again: a rotation)."""
+        self.ca.issue_server(name, dns=dns, ips=["127.0.0.1"]).save(self.folder / name)
+
+    async def start(self) -> None:
+        """Register and start all three; returns when each is ready and the hub really calls webhook and
+        adapter.
+        """
+        async with self._hub.api() as api:
+            await api.apply_all(documents("hub.yaml"))
+            await gather(*(self.start_one(name) for name in (WEBHOOK, ADAPTER, CONTROLLER)))
+            await api.apply_all(
+                [
+                    *webhook_configurations(self.ports[WEBHOOK], self.ca.bundle_pem),
+                    *aggregated_api(
+                        group="metrics.k8s.io",
+                        version="v1beta1",
+                        service=ADAPTER_SERVICE,
+                        namespace=NAMESPACE,
+                        port=self.ports[ADAPTER],
+                        ca_bundle=self.ca.bundle_pem,
+                    ),
+                ]
+            )
+        await gather(self.webhook_is_called(), self.metrics_are_available())
+
+    async def start_one(self, name: str) -> None:
+        """Start one process (again) and wait until its /readyz says so."""
+        # What the person's shell sets for other instances must not reach these.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
+        self._plane.run.spawn(name, self._commands[name], self.log(name), environment=environment)
+        await self.ready(name)
+
+    async def ready(self, name: str) -> None:
+        """Wait until the process is ready."""
+        scheme = "http" if name == CONTROLLER else "https"
+        url = f"{scheme}://127.0.0.1:{self.ports[name]}/readyz"
+        context = ssl.create_default_context(cadata=self.ca.bundle_pem.decode())
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+
+            async def look() -> bool:
+                check_running(self._plane.run, name, self.log(name))
+                async with session.get(url, timeout=aiohttp.ClientTimeout(total=5)) as response:
+                    return response.status == 200
+
+            await eventually(look, what=f"{name} is ready", seconds=READY_SECONDS)
+
+    async def stop(self, name: str, *, grace: float = 10.0) -> None:
+        """SIGTERM, and wait until it has drained."""
+        await asyncio.to_thread(self._plane.run.stop, [name], grace=grace)
+
+    async def kill(self, name: str) -> None:
+        """End it as a crash would."""
+        await asyncio.to_thread(self._plane.run.kill, name)
+
+    def log(self, name: str) -> Path:
+        """The process's log file."""
+        return self.folder / f"{name}.log"
+
+    async def webhook_is_called(self) -> None:
+        """Wait until the hub refuses, on a dry run, an object that only the webhook can refuse."""
+        async with self._hub.api() as api:
+
+            async def look() -> bool:
+                try:
+                    await api.apply(never_comes("readiness-probe"), dry_run=True)
+                except ApiError as error:
+                    return "denied the request" in str(error)
+                return False
+
+            await eventually(look, what="the hub calls the webhook", seconds=READY_SECONDS)
+
+    async def metrics_are_available(self) -> None:
+        """Wait until the hub's metrics.k8s.io is Available, which means it got an answer from the adapter."""
+        async with self._hub.api() as api:
+            await api.wait(
+                "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io",
+                functools.partial(has_condition, kind="Available"),
+                what="the hub's metrics.k8s.io is Available",
+                seconds=READY_SECONDS,
+            )
+
+    def _webhook(self) -> list[str]:
+        return [
+            *_script(WEBHOOK),
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.ports[WEBHOOK]}",
+            f"--cert-dir={self.folder / WEBHOOK}",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        ]
+
+    def _adapter(self) -> list[str]:
+        kubeconfig = self._kubeconfig(ADAPTER)
+        return [
+            *_script(ADAPTER),
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.ports[ADAPTER]}",
+            f"--cert-dir={self.folder / ADAPTER}",
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        ]
+
+    def _controller(self) -> list[str]:
+        return [
+            *_script(CONTROLLER),
+            f"--kubeconfig={self._kubeconfig(CONTROLLER)}",
+            "--propagation=direct",
+            "--metrics-via=members",
+            "--metrics-bind-address=0",
+            f"--health-probe-bind-address=127.0.0.1:{self.ports[CONTROLLER]}",
+        ]
+
+    def _kubeconfig(self, name: str) -> Path:
+        self._hub.pki.client(name, name)
+        return self._hub.pki.kubeconfig(name, "hub", self._hub.server, self.folder / f"{name}.kubeconfig")
+
+
+def _script(name: str) -> list[str]:
+    return [str(Path(sys.executable).with_name(name))]

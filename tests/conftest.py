@@ -1,0 +1,29 @@
+"""How tests are spread over xdist's workers: one by one, but all of tests/real on one.
+
+They share planes that take half a minute to start. xdist's own groups (`--dist loadgroup`) would do, but
+xdist 3.8 writes them where pytest 9.2 no longer reads.
+"""
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+
+class RealTestsTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Every test is a scope of its own; those of tests/real are one scope, which, being the largest, starts
+    first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/real" if nodeid.startswith("tests/real/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """xdist's hook, called in its controller."""
+    return RealTestsTogether(config, log)
+
+
+def pytest_sessionstart() -> None:
+    """Say that there is no event loop yet: else pytest-asyncio asks for the current one, which makes one that
+    nobody closes, whenever a plain test comes before the first async one.
+    """
+    asyncio.set_event_loop(None)

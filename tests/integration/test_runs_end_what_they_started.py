@@ -1,0 +1,134 @@
+"""Programs of a run: written down, ended by it, gone with it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from realplane.runs import ProcessId, Run, reap, runs_folder
+from realplane.waiting import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc, pidfd and prctl are Linux's")
+
+SLEEP = ["sleep", "300"]
+# Begins a run, starts a program, says who they are, and waits to be killed.
+OWNER = """
+import sys, time
+from pathlib import Path
+from realplane.runs import Run
+run = Run.begin()
+print(run.spawn("sleeper", ["sleep", "300"], Path("/dev/null")), flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of other tests, going on beside this one, are not seen and not reaped."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+async def until_gone(process: ProcessId) -> None:
+    async def look() -> bool:
+        return not process.alive
+
+    await eventually(look, what=f"process {process.pid} is gone", seconds=10, every=0.02)
+
+
+def crashed_owner() -> tuple[ProcessId, Path]:
+    """A program whose run was killed: the program, and the folder of the run."""
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        program = ProcessId.parse(owner.stdout.readline())
+        owner.kill()
+    assert program is not None
+    (folder,) = runs_folder().glob("run-*")
+    return program, folder
+
+
+async def test_killed_owner_takes_its_programs_with_it() -> None:
+    """SIGKILL of the process that owns a run leaves none of its programs running."""
+    program, _ = await asyncio.to_thread(crashed_owner)
+
+    await until_gone(program)
+
+
+async def test_next_run_removes_what_a_crash_left() -> None:
+    """The folder of a crashed run is gone once the next run has begun."""
+    program, folder = await asyncio.to_thread(crashed_owner)
+    await until_gone(program)
+    run = Run.begin()
+    try:
+        left = folder.exists()
+    finally:
+        run.end()
+
+    assert not left
+    assert list(runs_folder().glob("run-*")) == []
+
+
+def test_program_of_a_dead_owner_is_reaped_by_number_and_start_time() -> None:
+    """A program that outlived its owner is ended; one that merely has a recorded number is not."""
+    with subprocess.Popen(SLEEP) as survivor, subprocess.Popen(SLEEP) as stranger:
+        this, other = ProcessId.of(survivor.pid), ProcessId.of(stranger.pid)
+        assert this is not None
+        assert other is not None
+        pids = runs_folder() / "run-1-1-crashed" / "pids"
+        pids.mkdir(parents=True)
+        (pids / "survivor").write_text(str(this), encoding="utf-8")
+        (pids / "reused").write_text(f"{other.pid} {other.start - 1}", encoding="utf-8")
+        try:
+            ended = reap()
+            spared = other.alive
+        finally:
+            stranger.kill()
+
+    assert ended == ["run-1-1-crashed/survivor"]
+    assert spared
+
+
+def test_run_of_a_living_owner_is_left_alone() -> None:
+    """Reaping ends nothing of a run whose owner lives."""
+    run = Run.begin()
+    try:
+        program = run.spawn("sleeper", SLEEP, run.folder / "log")
+        ended = reap()
+        alive = program.alive
+    finally:
+        run.end()
+
+    assert (ended, alive) == ([], True)
+    assert not program.alive
+
+
+def test_program_that_ignores_sigterm_is_killed() -> None:
+    """Stopping returns with the program gone, also when it does not listen."""
+    run = Run.begin()
+    try:
+        stubborn = run.spawn(
+            "stubborn", ["sh", "-c", "trap '' TERM; echo x; exec sleep 300"], run.folder / "log"
+        )
+        while not (run.folder / "log").read_text(encoding="utf-8"):
+            os.sched_yield()
+        run.stop(["stubborn"], grace=0.1)
+    finally:
+        run.end()
+
+    assert not stubborn.alive
+
+
+def test_exit_code_of_a_program_that_ended_is_kept() -> None:
+    """Whoever waits for a program can see that it ended, and how."""
+    run = Run.begin()
+    try:
+        program = run.spawn("failing", ["sh", "-c", "exit 3"], run.folder / "log")
+        os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+        code = run.exit_code("failing")
+    finally:
+        run.end()
+
+    assert code == 3

@@ -1,0 +1,59 @@
+"""One plane for all real tests: a hub and two members, started once (tests/conftest.py keeps them
+together)."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from realplane.assets import find_assets
+from realplane.plane import Plane
+from realplane.processes import Processes
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.real)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def assets() -> Path:
+    """The folder with the planes' programs; the tests are skipped, or fail if planes are required,
+    without."""
+    found = find_assets()
+    if found is None:
+        reason = "no real control planes: their programs are not all here (make real-plane builds them)"
+        if os.environ.get("FEDHPA_REAL_PLANE") == "require":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+@pytest.fixture(scope="session")
+def plane(assets: Path) -> Iterator[Plane]:
+    """A hub with our CRDs and two registered members whose metrics work."""
+    plane = Plane(assets)
+    try:
+
+        async def start() -> None:
+            await plane.start()
+            await plane.metrics_work()
+
+        asyncio.run(start())
+        yield plane
+    finally:
+        plane.end()
+
+
+@pytest.fixture(scope="session")
+def processes(plane: Plane) -> Processes:
+    """Webhook, adapter and controller, running and called by the hub; they end with the plane."""
+    processes = Processes(plane)
+    asyncio.run(processes.start())
+    return processes

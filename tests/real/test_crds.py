@@ -1,0 +1,62 @@
+"""The generated CRDs in front of the real API server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from realplane.plane import Plane
+
+DATA = Path(__file__).parents[1] / "conformance" / "data" / "karmada_manifests.json"
+TUTORIALS = [
+    pytest.param(entry["object"], id=f"{Path(entry['from']).stem}-{entry['object']['kind']}")
+    for entry in json.loads(DATA.read_text(encoding="utf-8"))["manifests"]
+    if entry["from"].startswith("docs/tutorials/")
+]
+GROUP = "autoscaling.karmada.io"
+
+
+@pytest.mark.parametrize("manifest", TUTORIALS)
+async def test_tutorial_manifest_is_accepted_unchanged(plane: Plane, manifest: dict[str, Any]) -> None:
+    """Every object that Karmada's tutorials tell people to apply is accepted, and nothing of it is lost."""
+    path_namespace = manifest["metadata"].get("namespace", "default")
+    collection = f"/apis/{GROUP}/v1alpha1/namespaces/{path_namespace}/{manifest['kind'].lower()}s"
+    async with plane.hub.api() as api:
+        stored = await api.ask("POST", collection, body=manifest, params={"dryRun": "All"})
+
+    assert manifest["spec"] == kept(stored["spec"], manifest["spec"])
+
+
+def kept(stored: Any, written: Any) -> Any:
+    """Of what is stored, the part that was written: defaults may have been added."""
+    if isinstance(written, dict) and isinstance(stored, dict):
+        return {key: kept(stored.get(key), value) for key, value in written.items()}
+    if isinstance(written, list) and isinstance(stored, list) and len(written) == len(stored):
+        return [kept(old, new) for old, new in zip(stored, written, strict=True)]
+    return stored
+
+
+async def test_crds_say_nothing_the_server_warns_about(plane: Plane) -> None:
+    """The server accepts the schemas as structural: it sets no NonStructuralSchema condition."""
+    async with plane.hub.api() as api:
+        listed = await api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    ours = [crd for crd in listed["items"] if crd["spec"]["group"].endswith("karmada.io")]
+    conditions = {
+        crd["metadata"]["name"]: {c["type"]: c["status"] for c in crd["status"]["conditions"]} for crd in ours
+    }
+
+    assert conditions == {
+        "federatedhpas.autoscaling.karmada.io": {"NamesAccepted": "True", "Established": "True"},
+        "cronfederatedhpas.autoscaling.karmada.io": {"NamesAccepted": "True", "Established": "True"},
+        "clusters.cluster.karmada.io": {"NamesAccepted": "True", "Established": "True"},
+    }
+
+
+async def test_kubectl_knows_the_short_names(plane: Plane) -> None:
+    """`kubectl get fhpa,cronfhpa -A` and `kubectl explain` work, so discovery and OpenAPI do."""
+    listed = await plane.hub.kubectl("get", "fhpa,cronfhpa", "-A")
+    explained = await plane.hub.kubectl("explain", "fhpa.spec.partialMetrics")
+
+    assert (listed.code, explained.code) == (0, 0), listed.err + explained.err
+    assert "lostAfterSeconds" in explained.out
