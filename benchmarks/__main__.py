@@ -19,7 +19,9 @@ BUDGET = Path(__file__).with_name("budget.yaml")
 def main(arguments: list[str] | None = None) -> int:
     """Run the scenarios (or only those named), print a table, return 1 if a budget is exceeded."""
     budget: dict[str, dict[str, float]] = yaml.safe_load(BUDGET.read_text())
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Named scenarios against their budget.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Named scenarios against their budget."
+    )
     parser.add_argument("scenario", nargs="*", help=f"one of {', '.join(budget)}; all when none is named")
     names = parser.parse_args(arguments).scenario or list(budget)
     unknown = [name for name in names if name not in budget]
@@ -37,7 +39,9 @@ def measure(name: str, limits: dict[str, float]) -> list[str]:
     for figure, value in figures.items():
         limit = limits.get(figure)
         print(f"{name:12} {figure:56} {value:12.3f}" + (f"   budget {limit:g}" if limit is not None else ""))
-    missing = [f"{name}: {figure} has a budget but was not measured" for figure in limits if figure not in figures]
+    missing = [
+        f"{name}: {figure} has a budget but was not measured" for figure in limits if figure not in figures
+    ]
     above = [
         f"{name}: {figure} = {figures[figure]:.3f} is above its budget {limit:g}"
         for figure, limit in limits.items()

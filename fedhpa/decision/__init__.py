@@ -18,6 +18,7 @@ from fedhpa.decision.render_json import to_json, to_line
 from fedhpa.decision.render_text import to_text
 from fedhpa.decision.scenario import Scenario, decode_scenario
 from fedhpa.decision.snapshot import (
+    Blocked,
     ClusterScale,
     ClusterSnapshot,
     ControllerSettings,
@@ -30,6 +31,7 @@ from fedhpa.decision.spec import ScalingObject, ScalingSpec, decode_object
 
 __all__ = [
     "Assignment",
+    "Blocked",
     "ClusterScale",
     "ClusterShare",
     "ClusterSnapshot",

@@ -52,14 +52,30 @@ class _Verdict(NamedTuple):
     recommendations: tuple[Recommendation, ...] | None
 
 
-def decide(snapshot: Snapshot, history: History, now: float, settings: ControllerSettings) -> Decision:
-    """Decides on one FederatedHPA at `now` (POSIX seconds). Never raises for what the snapshot holds."""
-    return _Reconcile(snapshot, history, now, settings).run()
+def decide(
+    snapshot: Snapshot,
+    history: History,
+    now: float,
+    settings: ControllerSettings,
+    *,
+    write_error: str | None = None,
+) -> Decision:
+    """Decides on one FederatedHPA at `now` (POSIX seconds). Never raises for what the snapshot holds.
+
+    The outcome assumes that a scale write succeeds. Whose write failed decides again on the same input with
+    the error as `write_error`: then nothing counts as scaled, and conditions and events say why.
+    """
+    return _Reconcile(snapshot, history, now, settings, write_error).run()
 
 
 class _Reconcile:
     def __init__(
-        self, snapshot: Snapshot, history: History, now: float, settings: ControllerSettings
+        self,
+        snapshot: Snapshot,
+        history: History,
+        now: float,
+        settings: ControllerSettings,
+        write_error: str | None,
     ) -> None:
         self.snapshot = snapshot
         self.spec = snapshot.hpa.spec
@@ -67,6 +83,7 @@ class _Reconcile:
         self.history = history
         self.now = now
         self.settings = settings
+        self.write_error = write_error
         self.world = World(snapshot, settings)
         self.draft = Draft(self.stored, now)
         self.measured: list[Measured] | None = None
@@ -80,6 +97,7 @@ class _Reconcile:
         desired, reason = self.stored.desired_replicas, ""
         have_scale = True
         try:
+            self._check_blocked()
             self._check_built()
             self._read_scale()
         except NoDecision as stop:
@@ -101,6 +119,13 @@ class _Reconcile:
         return self._finish(current, desired, reason, error, have_scale)
 
     # --- the size ---------------------------------------------------------------------------------------
+
+    def _check_blocked(self) -> None:
+        blocked = self.snapshot.blocked
+        if blocked is not None:
+            self.draft.warn(blocked.event or blocked.reason, blocked.message)
+            self.draft.condition(ABLE_TO_SCALE, False, blocked.reason, blocked.message)
+            raise NoDecision(blocked.message)
 
     def _check_built(self) -> None:
         field = ""
@@ -253,11 +278,14 @@ class _Reconcile:
         self, current: int, desired: int, reason: str, error: str | None, have_scale: bool
     ) -> Decision:
         changed = error is None and desired != current
-        rescale = changed and not self.spec.dry_run
+        rescale = changed and not self.spec.dry_run and self.write_error is None
         if error is None and self.spec.dry_run:
             self.draft.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
         if rescale:
             self._scaled(current, desired, reason)
+        elif changed and self.write_error is not None:
+            self._not_scaled(desired, reason, self.write_error)
+            error, desired = self.write_error, self.stored.desired_replicas
         known_lost = frozenset(cluster.name for cluster in self.stored.clusters if cluster.state == "Lost")
         partial.report(self.draft, self.world, self.coverage, known_lost)
         assignment = self._assign(desired) if error is None and self.world.direct else ()
@@ -287,6 +315,12 @@ class _Reconcile:
             assignment=assignment,
         )
         return build_status(decision, self.snapshot, self.world, have_scale=have_scale)
+
+    def _not_scaled(self, desired: int, reason: str, error: str) -> None:
+        """What is said once the write has failed; nothing is remembered as done."""
+        self.draft.warn("FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
+        message = f"the HPA controller was unable to update the target scale: {error}"
+        self.draft.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
 
     def _scaled(self, current: int, desired: int, reason: str) -> None:
         """What is said and remembered once the write has succeeded."""

@@ -61,12 +61,23 @@ class Target(msgspec.Struct, frozen=True):
     generation: int | None = None
 
 
+class Blocked(msgspec.Struct, frozen=True):
+    """Why the world of an object could not even be looked at: a reason for AbleToScale=False and its message.
+
+    `event` is the reason of the event where it is another one (Karmada: FailedGetBindings).
+    """
+
+    reason: str
+    message: str
+    event: str = ""
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One autoscaler's world at one moment.
 
     `target` is None with direct propagation: then the members' scales are the workload's size.
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
-    pods, if there is more than one.
+    pods, if there is more than one. `blocked` is None unless nothing could be gathered.
     """
 
     hpa: ScalingObject
@@ -75,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hub_custom_metrics: tuple[CustomSample, ...] = ()
     hub_external_metrics: tuple[ExternalSample, ...] = ()
     ambiguous_with: tuple[str, ...] = ()
+    blocked: Blocked | None = None
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):

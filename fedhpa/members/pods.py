@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,12 +45,12 @@ class _Watched(Generic[T]):
 class PodCache(Generic[T]):
     """Records of pods by member and namespace, while `run` runs.
 
-    `make` turns a pod (decoded as `item`) into the record that is kept; None leaves it out.
+    `make` turns a cluster's name and a pod into the record that is kept; None leaves the pod out.
     """
 
     def __init__(
         self,
-        make: Callable[[Pod], T | None],
+        make: Callable[[str, Pod], T | None],
         *,
         keep: float = KEEP_SECONDS,
         stale_after: float = STALE_SECONDS,
@@ -133,7 +134,7 @@ class PodCache(Generic[T]):
             member.client,
             resource_path("v1", "pods", namespace),
             Pod,
-            self._make,
+            functools.partial(self._make, member.name),
             name=f"pods of {namespace or 'all namespaces'}",
             backoff=Backoff(*BACKOFF_SECONDS),
             on_problem=lambda _: attempted.set(),

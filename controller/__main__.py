@@ -1,0 +1,5 @@
+"""`python -m controller`."""
+
+from controller.process import main
+
+main()

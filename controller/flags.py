@@ -1,0 +1,160 @@
+"""The controller's flags; names are Karmada v1.19's where it has one (docs/contracts.md, section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fedhpa.api import default_values
+from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Flag, NotBuilt, Values, boolean, choice, duration, integer, number
+
+FEDERATED_HPA: Final = "federatedhpa"
+CRON_FEDERATED_HPA: Final = "cronfederatedhpa"
+KARMADA: Final = "karmada"
+DIRECT: Final = "direct"
+
+
+def _controllers(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names or set(names) - {FEDERATED_HPA, CRON_FEDERATED_HPA}:
+        raise ValueError(text)
+    if CRON_FEDERATED_HPA in names:
+        raise NotBuilt(f"{CRON_FEDERATED_HPA} is not built in this version")
+    return names
+
+
+def _shards(text: str) -> int:
+    if int(text) > 1:
+        raise NotBuilt("more than one shard is not built in this version")
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
+CONTROLLERS: Flag[tuple[str, ...]] = Flag(
+    "controllers",
+    (FEDERATED_HPA,),
+    "Which controllers to run.",
+    _controllers,
+    f"{FEDERATED_HPA} ({CRON_FEDERATED_HPA} is planned)",
+    "strings",
+    ",".join,
+)
+PROPAGATION = choice(
+    "propagation",
+    KARMADA,
+    "How replicas reach the members: karmada writes the scale of the workload's template on the hub, direct "
+    "writes the scale of the workload in each member.",
+    choices=(KARMADA, DIRECT),
+)
+METRICS_VIA = choice(
+    "metrics-via",
+    "members",
+    "Where usage is read: from the members themselves, or from the hub's metrics APIs.",
+    choices=("members",),
+    not_built=("hub",),
+)
+SHARDS: Flag[int] = Flag(
+    "shards", 1, "Into how many shares the objects are divided, each with a Lease.", _shards, "1", "int"
+)
+CONCURRENT_SYNCS = integer(
+    "concurrent-syncs", 5, "How many FederatedHPAs are looked at in the same moment.", minimum=1
+)
+CLUSTER_LOST_TIMEOUT = duration(
+    "cluster-lost-timeout",
+    default_values.CLUSTER_LOST_TIMEOUT_SECONDS,
+    "After how long without an answer a cluster is no longer expected, where the object does not say.",
+)
+PAUSE = boolean("pause", False, "Compute and show decisions, but write nothing anywhere.")
+
+SYNC_PERIOD = duration(
+    "horizontal-pod-autoscaler-sync-period",
+    default_values.SYNC_PERIOD_SECONDS,
+    "How often each FederatedHPA is looked at, where the object does not say.",
+    minimum=1.0,
+)
+TOLERANCE = number(
+    "horizontal-pod-autoscaler-tolerance",
+    default_values.TOLERANCE,
+    "How far from 1.0 the ratio of usage to target may be before anything is done.",
+    minimum=0,
+)
+DOWNSCALE_STABILIZATION = duration(
+    "horizontal-pod-autoscaler-downscale-stabilization",
+    default_values.DOWNSCALE_STABILIZATION_SECONDS,
+    "For how long the highest recommendation holds scale-down back, where the object does not say.",
+)
+CPU_INITIALIZATION_PERIOD = duration(
+    "horizontal-pod-autoscaler-cpu-initialization-period",
+    default_values.CPU_INITIALIZATION_PERIOD_SECONDS,
+    "For how long after its start a pod's CPU usage is doubted.",
+)
+INITIAL_READINESS_DELAY = duration(
+    "horizontal-pod-autoscaler-initial-readiness-delay",
+    default_values.INITIAL_READINESS_DELAY_SECONDS,
+    "How soon after a pod's start a change to not ready means that it was never ready.",
+)
+# Karmada parses and never uses them; its manifests may carry them.
+UPSCALE_DELAY = duration("horizontal-pod-autoscaler-upscale-delay", 180.0, "Accepted, without effect.")
+DOWNSCALE_DELAY = duration("horizontal-pod-autoscaler-downscale-delay", 300.0, "Accepted, without effect.")
+
+SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
+    "Autoscaling": (
+        CONTROLLERS,
+        PROPAGATION,
+        METRICS_VIA,
+        SHARDS,
+        CONCURRENT_SYNCS,
+        CLUSTER_LOST_TIMEOUT,
+        PAUSE,
+        SYNC_PERIOD,
+        TOLERANCE,
+        DOWNSCALE_STABILIZATION,
+        CPU_INITIALIZATION_PERIOD,
+        INITIAL_READINESS_DELAY,
+        UPSCALE_DELAY,
+        DOWNSCALE_DELAY,
+    ),
+    "Hub": flag_sets.HUB,
+    "Members": flag_sets.MEMBERS,
+    "Leader election": flag_sets.LEADER_ELECTION,
+    "Observing": (
+        flag_sets.METRICS_BIND_ADDRESS,
+        # Karmada's controller manager serves its health there.
+        flag_sets.HEALTH_PROBE_BIND_ADDRESS.with_default(":10357"),
+    ),
+    "Logging": flag_sets.LOGGING,
+    "Accepted for Karmada's manifests": flag_sets.UNBUILT,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the flags come to; durations in seconds."""
+
+    propagation: str
+    concurrent_syncs: int
+    sync_period: float
+    member_deadline: float
+    paused: bool
+    decision: ControllerSettings
+
+    @classmethod
+    def of(cls, values: Values) -> Settings:
+        """The settings that the flags describe."""
+        return cls(
+            propagation=values[PROPAGATION],
+            concurrent_syncs=values[CONCURRENT_SYNCS],
+            sync_period=values[SYNC_PERIOD],
+            member_deadline=values[flag_sets.MEMBER_DEADLINE],
+            paused=values[PAUSE],
+            decision=ControllerSettings(
+                tolerance=values[TOLERANCE],
+                downscale_stabilization=values[DOWNSCALE_STABILIZATION],
+                cpu_initialization_period=values[CPU_INITIALIZATION_PERIOD],
+                initial_readiness_delay=values[INITIAL_READINESS_DELAY],
+                cluster_lost_timeout=values[CLUSTER_LOST_TIMEOUT],
+            ),
+        )

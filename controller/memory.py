@@ -1,0 +1,82 @@
+"""What the controller remembers of each object between two looks, and how it survives a restart.
+
+Everything here can be had again from the object's status: the history travels in `status.decision`, the
+clusters' last shares and when each was last seen in `status.clusters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.selectors import Selector
+from fedhpa.api.times import parse_time
+from fedhpa.decision.envelope import history_of
+from fedhpa.decision.history import History
+from fedhpa.decision.model import Decision
+from fedhpa.decision.snapshot import ClusterScale, Snapshot
+
+# States of status.clusters that mean: it answered.
+ANSWERED = frozenset(("Answered", "MetricsMissing"))
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class ObjectMemory:
+    """One FederatedHPA; times are POSIX seconds.
+
+    `selectors` are the workload's, by cluster; `lost_since` says since when each missing cluster has been
+    missing, counted from the first loss.
+    """
+
+    uid: str
+    history: History = field(default_factory=History)
+    lost_since: dict[str, float] = field(default_factory=dict)
+    last_replicas: dict[str, int] = field(default_factory=dict)
+    selectors: dict[str, Selector] = field(default_factory=dict)
+    status_written_at: float = float("-inf")
+
+    @classmethod
+    def restore(cls, raw: Mapping[str, Any]) -> ObjectMemory:
+        """The memory that the object's own status holds; an empty one if it holds none."""
+        memory = cls(uid=str(raw["metadata"].get("uid", "")))
+        status = raw.get("status") or {}
+        try:
+            memory.history = history_of(status.get("decision"))
+        except InvalidObject as error:
+            # Somebody wrote into our status: the present size becomes the first recommendation.
+            log.warning("history lost", name=raw["metadata"].get("name"), error=str(error))
+        for cluster in status.get("clusters") or ():
+            name = str(cluster.get("name", ""))
+            if cluster.get("currentReplicas") is not None:
+                memory.last_replicas[name] = int(cluster["currentReplicas"])
+            seen = parse_time(cluster.get("lastSeen"))
+            if cluster.get("state") not in ANSWERED and seen is not None:
+                memory.lost_since[name] = seen
+        return memory
+
+    def lost_for(self, cluster: str, now: float) -> float:
+        """For how many seconds the cluster has been missing; 0 while it answers."""
+        since = self.lost_since.get(cluster)
+        return 0.0 if since is None else max(now - since, 0.0)
+
+    def observe(self, snapshot: Snapshot, decision: Decision) -> None:
+        """Take over what a decision learned about the clusters (not the history: that needs the write)."""
+        if not snapshot.clusters:
+            return  # the hub was in the way: nothing was learned
+        for cluster in snapshot.clusters:
+            if isinstance(cluster.scale, ClusterScale):
+                self.last_replicas[cluster.name] = cluster.scale.spec_replicas
+            if cluster.name in decision.coverage.answered:
+                self.lost_since.pop(cluster.name, None)
+            else:
+                self.lost_since.setdefault(cluster.name, decision.now)
+        known = {cluster.name for cluster in snapshot.clusters}
+        for table in (self.last_replicas, self.lost_since, self.selectors):
+            for name in [name for name in table if name not in known]:
+                del table[name]

@@ -1,0 +1,160 @@
+"""Observing one object's world: where its workload is, how big it is, and what each cluster says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from controller.ambiguity import Key, rivals
+from controller.candidates import Candidates, NoBinding, TargetUnreadable, by_affinity, by_binding
+from controller.flags import DIRECT, Settings
+from controller.gather import Readers, Reading, Workload, read_clusters
+from controller.memory import ObjectMemory
+from controller.scaling import MemberWrite
+from controller.unbuilt import unbuilt_field
+from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.selectors import Selector
+from fedhpa.api.wire import Scale
+from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, Target
+from fedhpa.decision.spec import ScalingObject, decode_object
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.writes import get_scale
+from fedhpa.members.member import Member
+
+HUB_DEADLINE_SECONDS: Final = 10.0
+# Usage may be this much of a sync period old: one list serves all objects of a namespace, none is seen twice.
+USAGE_AGE: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A snapshot, and what writes must be based on: the template's scale and path, or each member's."""
+
+    snapshot: Snapshot
+    path: str = ""
+    template: Scale | None = None
+    members: Mapping[str, MemberWrite] = field(default_factory=dict)
+
+
+class Observer:
+    """Observes objects one by one; `observe` may run for different objects at once."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        members: Callable[[], Mapping[str, Member]],
+        readers: Readers,
+        settings: Settings,
+    ) -> None:
+        self._hub = hub
+        self._mapper = ResourceMapper(hub)
+        self._members = members
+        self._readers = readers
+        self._settings = settings
+
+    def period(self, raw: Mapping[str, Any]) -> float:
+        """How many seconds after one look the next is due."""
+        own = (raw.get("spec") or {}).get("syncPeriodSeconds")
+        return float(own) if own else self._settings.sync_period
+
+    async def observe(
+        self, key: Key, raw: Mapping[str, Any], memories: Mapping[Key, ObjectMemory], now: float
+    ) -> Observation:
+        """The world of the object read as `raw` at `now`; `memories` holds its own and all others'.
+
+        Trouble with the hub or the members is part of the snapshot. InvalidObject if the object cannot be
+        read at all.
+        """
+        hpa = self._decode(raw)
+        spec = raw.get("spec") or {}
+        unbuilt = unbuilt_field(spec)
+        if unbuilt is not None:
+            return _blocked(hpa, Blocked("NotBuilt", unbuilt))
+        try:
+            workload = await self._workload(spec, key[0])
+            candidates = await self._candidates(spec, workload)
+            template = await self._template(workload)
+        except NoBinding as error:
+            return _blocked(hpa, Blocked("FailedGetBinding", str(error), event="FailedGetBindings"))
+        except TargetUnreadable as error:
+            return _blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
+        except (ApiError, InvalidObject) as error:
+            return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
+        readings = await read_clusters(
+            self._readers, self._members(), workload, candidates.names, self.period(raw) * USAGE_AGE
+        )
+        # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.
+        expected = {
+            name: reading
+            for name, reading in readings.items()
+            if not reading.absent or template is not None or name in candidates.named
+        }
+        memory = memories[key]
+        memory.selectors = _selectors(expected)
+        clusters = tuple(
+            msgspec.structs.replace(
+                reading.snapshot,
+                lost_for=memory.lost_for(name, now),
+                last_replicas=memory.last_replicas.get(name),
+            )
+            for name, reading in sorted(expected.items())
+        )
+        pods = {name: reading.snapshot.pods for name, reading in expected.items()}
+        snapshot = Snapshot(
+            hpa=hpa,
+            clusters=clusters,
+            target=None if template is None else Target(template.spec.replicas),
+            ambiguous_with=rivals(key, pods, {other: known.selectors for other, known in memories.items()}),
+        )
+        return Observation(snapshot, workload.path, template, self._writes(expected))
+
+    def _decode(self, raw: Mapping[str, Any]) -> ScalingObject:
+        hpa = decode_object(raw)
+        if not self._settings.paused:
+            return hpa
+        # Paused is dryRun for everybody: computed and shown, not written, and not remembered as done.
+        return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
+
+    def _writes(self, readings: Mapping[str, Reading]) -> dict[str, MemberWrite]:
+        members = self._members()
+        return {
+            name: MemberWrite(members[name].client, reading.path, reading.scale)
+            for name, reading in readings.items()
+            if reading.scale is not None and name in members
+        }
+
+    async def _workload(self, spec: Mapping[str, Any], namespace: str) -> Workload:
+        reference = spec.get("scaleTargetRef") or {}
+        api_version, kind = str(reference.get("apiVersion") or "v1"), str(reference.get("kind", ""))
+        resource = await self._mapper.resolve(api_version, kind, deadline=HUB_DEADLINE_SECONDS)
+        return Workload(resource, namespace, str(reference.get("name", "")))
+
+    async def _candidates(self, spec: Mapping[str, Any], workload: Workload) -> Candidates:
+        if self._settings.propagation == DIRECT:
+            return by_affinity(spec.get("clusterAffinity"), self._members())
+        return await by_binding(
+            self._hub,
+            self._mapper,
+            workload.resource,
+            workload.namespace,
+            workload.name,
+            self._members(),
+            HUB_DEADLINE_SECONDS,
+        )
+
+    async def _template(self, workload: Workload) -> Scale | None:
+        if self._settings.propagation == DIRECT:
+            return None
+        return await get_scale(self._hub, workload.path, deadline=HUB_DEADLINE_SECONDS)
+
+
+def _blocked(hpa: ScalingObject, blocked: Blocked) -> Observation:
+    return Observation(Snapshot(hpa=hpa, target=Failure(blocked.message), blocked=blocked))
+
+
+def _selectors(readings: Mapping[str, Reading]) -> dict[str, Selector]:
+    return {name: reading.selector for name, reading in readings.items() if reading.selector is not None}

@@ -1,0 +1,170 @@
+"""The process `fedhpa-controller`: flags in, one leader's work until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import uuid
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+from controller.cluster_status import follow_cluster_status
+from controller.flags import SECTIONS, SHARDS, Settings
+from controller.gather import Readers
+from controller.loop import Loop
+from controller.observe import Observer
+from controller.reconcile import Reconciler
+from controller.series import Series
+from fedhpa.api.errors import ConfigError
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import SERVICE_ACCOUNT, load_config
+from fedhpa.kube.events import EventRecorder
+from fedhpa.kube.leases import LeaderElector, LeaseTiming
+from fedhpa.members.lists import SharedLists
+from fedhpa.members.registry import MemberRegistry
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Values
+from fedhpa.serving.flags import exit_usage, parse_or_exit
+from fedhpa.serving.health import Health, ReadinessCheck
+from fedhpa.serving.process import Signals, run_process
+from fedhpa.serving.server import side_doors
+
+PROGRAM: Final = "fedhpa-controller"
+ABOUT: Final = (
+    "Scales the workload of each FederatedHPA over all clusters by its usage in all of them. "
+    "Of several processes the holder of the Lease works."
+)
+# Karmada's name of this controller: who filters events by source keeps finding them.
+COMPONENT: Final = "federatedHPA-controller"
+HUB_CHECK_SECONDS: Final = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    values = parse_or_exit(PROGRAM, ABOUT, SECTIONS)
+    try:
+        _lease_timing(values)
+    except ConfigError as error:
+        exit_usage(PROGRAM, error)
+
+    async def work(signals: Signals) -> None:
+        await run(values, signals)
+
+    sys.exit(run_process(PROGRAM, values, work))
+
+
+async def run(values: Values, signals: Signals) -> None:
+    """Serve health and metrics, campaign, and work while leading, until asked to stop."""
+    settings = Settings.of(values)
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector):
+        collector(registry=registry)
+    series = Series(registry)
+    series.paused(settings.paused)
+    if settings.paused:
+        log.warning("paused: decisions are computed and shown, nothing is written anywhere")
+    health = Health()
+    config = await load_config(values[flag_sets.KUBECONFIG] or None)
+    async with ApiClient(config) as hub, side_doors(values, health, registry):
+        members = MemberRegistry(hub, deadline=settings.member_deadline)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(members.run()),
+                group.create_task(_watch_readiness(health, members, settings.paused)),
+                group.create_task(_lead(values, settings, hub, members, series)),
+            ]
+            await signals.stop.wait()
+            health.drain()
+            for task in tasks:
+                task.cancel()
+
+
+async def _lead(
+    values: Values, settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series
+) -> None:
+    async def work() -> None:
+        await _work(settings, hub, members, series)
+
+    if not values[flag_sets.LEADER_ELECT] or settings.paused:
+        # Paused, not even the Lease is written; a second one that only looks does no harm.
+        await work()
+        return
+    elector = LeaderElector(
+        hub,
+        values[flag_sets.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
+        lease_name(0, values[SHARDS]),
+        f"{socket.gethostname()}_{uuid.uuid4()}",
+        timing=_lease_timing(values),
+    )
+    await elector.run(work)
+
+
+async def _work(settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series) -> None:
+    """A leader's work, from scratch: what another leader did meanwhile is in the objects' status."""
+    events = EventRecorder(hub, COMPONENT)
+    async with SharedLists() as lists, asyncio.TaskGroup() as group:
+        readers = Readers(lists)
+        observer = Observer(hub, lambda: members.members, readers, settings)
+        reconciler = Reconciler(hub, observer, events, series, settings)
+        loop = Loop(hub, reconciler, observer, series, workers=settings.concurrent_syncs)
+        group.create_task(readers.pods.run())
+        group.create_task(events.run())
+        if not settings.paused:
+            group.create_task(follow_cluster_status(hub, members))
+        await _until_synced(members)
+        group.create_task(loop.run())
+
+
+async def _until_synced(members: MemberRegistry) -> None:
+    # Before each member answered or had its deadline, every decision would be one on missing data.
+    while not members.synced():  # noqa: ASYNC110  # being settled is a matter of time, too
+        await asyncio.sleep(0.05)
+
+
+async def _watch_readiness(health: Health, members: MemberRegistry, paused: bool) -> None:
+    synced = health.readiness("members-synced", latches=True, reason="members were not asked yet")
+    hub_check = health.readiness("hub", latches=False, reason="the hub was not asked yet")
+    if paused:
+        health.readiness("paused-by-flag", latches=True).succeed()
+    while True:
+        if members.synced():
+            synced.succeed()
+        _report(hub_check, members.problem)
+        await asyncio.sleep(HUB_CHECK_SECONDS if synced.ok else 0.1)
+
+
+def _report(check: ReadinessCheck, problem: str | None) -> None:
+    if problem is None:
+        check.succeed()
+    else:
+        check.fail(problem)
+
+
+def lease_name(shard: int, shards: int) -> str:
+    """The Lease of a shard; the number of shards is in its name, so that two numbers never mix."""
+    return f"fedhpa-controller-{shard}-of-{shards}"
+
+
+def _own_namespace() -> str:
+    if namespace := os.environ.get("POD_NAMESPACE"):
+        return namespace
+    mounted = SERVICE_ACCOUNT / "namespace"
+    return Path(mounted).read_text().strip() if mounted.is_file() else "kube-system"
+
+
+def _lease_timing(values: Values) -> LeaseTiming:
+    try:
+        return LeaseTiming(
+            values[flag_sets.LEADER_ELECT_LEASE_DURATION],
+            values[flag_sets.LEADER_ELECT_RENEW_DEADLINE],
+            values[flag_sets.LEADER_ELECT_RETRY_PERIOD],
+        )
+    except ValueError as error:
+        raise ConfigError(f"--leader-elect-lease-duration: {error}") from error

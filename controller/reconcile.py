@@ -1,0 +1,128 @@
+"""One look at one FederatedHPA: observe, decide, apply.
+
+Everything that is shown of the outcome (status, events, series, log) is read off the one `Decision`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from controller.ambiguity import Key
+from controller.flags import Settings
+from controller.memory import ObjectMemory
+from controller.observe import HUB_DEADLINE_SECONDS, Observation, Observer
+from controller.publish import record_events, worth_writing, write_status
+from controller.scaling import Superseded, write_assignment, write_scale
+from controller.series import Series
+from fedhpa.api.errors import FedHPAError, InvalidObject
+from fedhpa.decision.decide import decide
+from fedhpa.decision.model import Decision
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.events import EventRecorder
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    """Looks at objects one by one; `reconcile` may run for different objects at once."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        observer: Observer,
+        events: EventRecorder,
+        series: Series,
+        settings: Settings,
+        *,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hub = hub
+        self._observer = observer
+        self._events = events
+        self._series = series
+        self._settings = settings
+        self._wall = wall
+        self._clock = clock
+        self._memories: dict[Key, ObjectMemory] = {}
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a deleted object."""
+        if self._memories.pop(key, None) is not None:
+            self._series.forget(*key)
+
+    async def reconcile(self, key: Key, raw: Mapping[str, Any]) -> bool:
+        """Look at the object read as `raw` and act. True if it should be looked at again at once.
+
+        Raises ApiError only if the hub did not take the status; a member's trouble is in the decision.
+        """
+        began = self._clock()
+        memory = self._memory(key, raw)
+        try:
+            seen = await self._observer.observe(key, raw, self._memories, self._wall())
+        except InvalidObject as error:
+            self._series.failed(self._clock() - began)
+            log.warning("object cannot be decided on", namespace=key[0], name=key[1], error=str(error))
+            return False
+        now, rules = self._wall(), self._settings.decision
+        decision = decide(seen.snapshot, memory.history, now, rules)
+        written = decision.rescale
+        if decision.rescale:
+            try:
+                await self._write_scale(seen, decision)
+            except Superseded as error:
+                log.info("decision superseded", namespace=key[0], name=key[1], detail=str(error))
+                return True
+            except FedHPAError as error:
+                written = False
+                decision = decide(seen.snapshot, memory.history, now, rules, write_error=str(error))
+        memory.observe(seen.snapshot, decision)
+        memory.history = decision.history
+        self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
+        self._log(key, decision, written)
+        if not self._settings.paused:
+            await self._publish(key, raw, memory, decision)
+        return False
+
+    def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != raw["metadata"].get("uid", ""):
+            memory = self._memories[key] = ObjectMemory.restore(raw)
+        return memory
+
+    async def _write_scale(self, seen: Observation, decision: Decision) -> None:
+        if seen.template is None:
+            await write_assignment(seen.members, decision.assignment, self._settings.member_deadline)
+        else:
+            await write_scale(
+                self._hub, seen.path, seen.template, decision.desired_replicas, HUB_DEADLINE_SECONDS
+            )
+
+    async def _publish(
+        self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, decision: Decision
+    ) -> None:
+        record_events(self._events, raw, decision.events)
+        if worth_writing(raw.get("status"), decision.status, memory.status_written_at, decision.now):
+            await write_status(self._hub, raw, decision.status, HUB_DEADLINE_SECONDS)
+            memory.status_written_at = decision.now
+            log.debug("status written", namespace=key[0], name=key[1])
+
+    def _log(self, key: Key, decision: Decision, written: bool) -> None:
+        bound = log.bind(namespace=key[0], name=key[1])
+        if written:
+            bound.info(
+                "scaled",
+                before=decision.current_replicas,
+                after=decision.desired_replicas,
+                reason=decision.reason,
+            )
+        elif decision.error is not None:
+            bound.debug("no decision", error=decision.error)
+        else:
+            bound.debug(
+                "decided", replicas=decision.desired_replicas, missing=dict(decision.coverage.missing)
+            )

@@ -1,0 +1,93 @@
+"""Writing the replicas that were decided: into the template on the hub, or into each member.
+
+Every write carries the resourceVersion of the scale that the decision was based on. If only something else
+of the workload changed since, the write is repeated on the fresh version; if its replicas changed, somebody
+else scaled it, and the decision is not theirs: nothing is written, the object is looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fedhpa.api.errors import Conflict, FedHPAError
+from fedhpa.api.wire import Scale
+from fedhpa.decision.model import Assignment
+from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.writes import get_scale, put_scale
+
+# client-go's retry on conflict.
+TRIES: Final = 5
+FIRST_WAIT_SECONDS: Final = 0.02
+MOST_WAIT_SECONDS: Final = 0.5
+
+
+class Superseded(FedHPAError):
+    """Somebody else changed the replicas between the decision and its write."""
+
+
+@dataclass(frozen=True)
+class MemberWrite:
+    """The scale of one member's workload as it was read, and how to reach it."""
+
+    client: ApiClient
+    path: str
+    scale: Scale
+
+
+async def write_scale(client: ApiClient, path: str, scale: Scale, replicas: int, deadline: float) -> None:
+    """Set the replicas of the object at `path`, whose scale was read as `scale`.
+
+    Raises Superseded, Conflict after some tries, ApiError or MemberUnavailable.
+    """
+    backoff = Backoff(FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS)
+    decided_on = scale.spec.replicas
+    for attempt in range(1, TRIES + 1):
+        try:
+            await put_scale(client, path, scale, replicas, deadline=deadline)
+            return
+        except Conflict:
+            if attempt == TRIES:
+                raise
+        await asyncio.sleep(backoff.next())
+        scale = await get_scale(client, path, deadline=deadline)
+        if scale.spec.replicas == replicas:
+            return
+        if scale.spec.replicas != decided_on:
+            raise Superseded(
+                f"{path} was scaled from {decided_on} to {scale.spec.replicas} by somebody else meanwhile"
+            )
+
+
+async def write_assignment(
+    targets: Mapping[str, MemberWrite], assignment: Sequence[Assignment], deadline: float
+) -> None:
+    """Write each cluster's share where it differs from what runs there, all clusters at once.
+
+    A cluster without a target does not answer: its share is held. Raises the first error, naming its cluster,
+    after every write was tried.
+    """
+    changes = [
+        (share, targets[share.cluster])
+        for share in assignment
+        if share.cluster in targets and targets[share.cluster].scale.spec.replicas != share.replicas
+    ]
+
+    async def write(share: Assignment, target: MemberWrite) -> FedHPAError | None:
+        try:
+            await write_scale(target.client, target.path, target.scale, share.replicas, deadline)
+        except FedHPAError as error:
+            return error
+        return None
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [(share.cluster, group.create_task(write(share, target))) for share, target in changes]
+    for cluster, task in tasks:
+        error = task.result()
+        if isinstance(error, Superseded):
+            raise error
+        if error is not None:
+            raise FedHPAError(f"cluster {cluster!r}: {error}") from error

@@ -1,0 +1,95 @@
+"""When each object is looked at next: a queue of keys by due time.
+
+A key is in the hands of at most one worker at a time, has one pending time, and an earlier wish wins:
+what a Kubernetes workqueue guarantees. Delays are spread by up to a tenth so that a thousand objects
+created together do not beat together for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable
+
+Key = tuple[str, str]
+
+SPREAD = 0.1
+
+
+class DueQueue:
+    """Keys (namespace, name) with the time, on `clock` in seconds, at which they are due."""
+
+    def __init__(self, clock: Callable[[], float], *, rng: random.Random | None = None) -> None:
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, Key]] = []
+        self._held: set[Key] = set()
+        self._again: dict[Key, float] = {}
+        self._changed = asyncio.Condition()
+
+    def __len__(self) -> int:
+        return len(self._due) + len(self._held)
+
+    async def add(self, key: Key, delay: float = 0.0) -> None:
+        """Make `key` due in `delay` seconds, or keep its earlier time; held, it waits for `give_back`."""
+        await self._add_at(key, self._clock() + delay)
+
+    async def add_spread(self, key: Key, period: float) -> None:
+        """Make `key` due after `period` seconds less a random tenth at most."""
+        await self.add(key, period * (1.0 - SPREAD * self._rng.random()))
+
+    async def discard(self, key: Key) -> None:
+        """Forget a pending key; a held one is forgotten when it is given back."""
+        async with self._changed:
+            self._due.pop(key, None)
+            self._again.pop(key, None)
+
+    async def take(self) -> Key:
+        """Wait for the earliest due key and hold it. The wait ends with the caller's cancellation."""
+        async with self._changed:
+            while True:
+                key, wait = self._earliest()
+                if key is not None:
+                    del self._due[key]
+                    self._held.add(key)
+                    return key
+                await self._wait_change(wait)
+
+    async def give_back(self, key: Key) -> None:
+        """End the hold of a key; a time wished for meanwhile becomes its pending one."""
+        self._held.discard(key)
+        due = self._again.pop(key, None)
+        if due is not None:
+            await self._add_at(key, due)
+
+    async def _add_at(self, key: Key, due: float) -> None:
+        async with self._changed:
+            times = self._again if key in self._held else self._due
+            if due >= times.get(key, float("inf")):
+                return
+            times[key] = due
+            if times is self._due:
+                heapq.heappush(self._heap, (due, key))
+                self._changed.notify()
+
+    def _earliest(self) -> tuple[Key | None, float | None]:
+        while self._heap:
+            due, key = self._heap[0]
+            if self._due.get(key) != due:  # superseded by an earlier wish, taken, or discarded
+                heapq.heappop(self._heap)
+                continue
+            wait = due - self._clock()
+            if wait > 0:
+                return None, wait
+            heapq.heappop(self._heap)
+            return key, None
+        return None, None
+
+    async def _wait_change(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return

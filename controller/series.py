@@ -1,0 +1,97 @@
+"""Prometheus series of the controller.
+
+`horizontal_pod_autoscaler_controller_*` are Kubernetes' (HPA 1.36, section 11); Karmada defines and never
+registers them. The others say what a federation adds.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from fedhpa.decision.model import Decision, MetricResult
+
+BUCKETS = tuple(0.001 * 2**power for power in range(15))
+PREFIX = "horizontal_pod_autoscaler_controller_"
+
+
+class Series:
+    """The controller's series in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("action", "error")
+        self._reconciliations = Counter(
+            f"{PREFIX}reconciliations", "Reconciliations of FederatedHPAs.", labels, registry=registry
+        )
+        self._seconds = Histogram(
+            f"{PREFIX}reconciliation_duration_seconds",
+            "How long a reconciliation took.",
+            labels,
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self._metrics = Counter(
+            f"{PREFIX}metric_computation",
+            "Computations of single metrics.",
+            (*labels, "metric_type"),
+            registry=registry,
+        )
+        self._objects = Gauge(
+            f"{PREFIX}num_horizontal_pod_autoscalers", "FederatedHPAs known.", registry=registry
+        )
+        self._desired = Gauge(
+            f"{PREFIX}desired_replicas", "Replicas wanted.", ("namespace", "hpa_name"), registry=registry
+        )
+        self._missing = Gauge(
+            "fedhpa_controller_missing_clusters",
+            "Expected clusters without usable data in the last decision.",
+            ("namespace", "hpa_name"),
+            registry=registry,
+        )
+        self._paused = Gauge(
+            "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
+        )
+
+    def paused(self, paused: bool) -> None:
+        """Whether the controller was told to write nothing."""
+        self._paused.set(paused)
+
+    def objects(self, count: int) -> None:
+        """How many FederatedHPAs there are."""
+        self._objects.set(count)
+
+    def decided(
+        self, namespace: str, name: str, decision: Decision, *, written: bool, seconds: float
+    ) -> None:
+        """Count one reconciliation; `written` says that a scale was written, `seconds` how long it took."""
+        action = _action(decision.current_replicas, decision.desired_replicas) if written else "none"
+        failed = decision.error is not None or any(metric.error is not None for metric in decision.metrics)
+        error = "internal" if failed else "none"
+        self._reconciliations.labels(action, error).inc()
+        self._seconds.labels(action, error).observe(seconds)
+        for metric in decision.metrics:
+            self._metrics.labels(*_outcome(metric, decision.current_replicas), metric.type).inc()
+        if decision.error is None:
+            self._desired.labels(namespace, name).set(decision.desired_replicas)
+        self._missing.labels(namespace, name).set(len(decision.coverage.missing))
+
+    def failed(self, seconds: float) -> None:
+        """Count a reconciliation that ended before a decision."""
+        self._reconciliations.labels("none", "internal").inc()
+        self._seconds.labels("none", "internal").observe(seconds)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop the series of a deleted object."""
+        for gauge in (self._desired, self._missing):
+            gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
+
+
+def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:
+    if metric.error is not None or metric.proposal is None:
+        return "none", "internal"
+    return _action(current, metric.proposal), "none"
+
+
+def _action(before: int, after: int) -> str:
+    if after == before:
+        return "none"
+    return "scale_up" if after > before else "scale_down"

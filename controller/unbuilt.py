@@ -1,0 +1,30 @@
+"""What is admitted but not built in this version: the object is held, and a condition names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+# Metric types whose values this version does not read from the members.
+UNREAD_METRICS: Final = ("Pods", "Object", "External")
+EQUAL_WEIGHTS: Final = "the members get equal weights"
+
+
+def unbuilt_field(spec: Mapping[str, Any]) -> str | None:
+    """Why this version cannot act on the spec, naming the field; None if it can."""
+    if spec.get("mode") == "Distributed":
+        return "spec.mode: Distributed is not built in this version of the controller: use Centralized"
+    assignment = (spec.get("federatedHPAAssignment") or {}).get("federatedHPAAssignmentType")
+    if assignment is not None:
+        return (
+            f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {assignment} is not built in this "
+            f"version of the controller: leave it out, then {EQUAL_WEIGHTS}"
+        )
+    if spec.get("clusterHPAPreference"):
+        return "spec.clusterHPAPreference is not built in this version of the controller: leave it out"
+    return None
+
+
+def unread_metric(metric_type: str) -> str:
+    """The error of a metric that is not read."""
+    return f"metrics of type {metric_type} are not read by this version of the controller"

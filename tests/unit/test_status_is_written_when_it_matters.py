@@ -1,0 +1,64 @@
+"""A quiet world writes next to nothing; a change that a person would care about is written at once."""
+
+from typing import Any
+
+import pytest
+
+from controller.publish import QUIET_SECONDS, worth_writing
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    """A status as a decision renders it."""
+    base: dict[str, Any] = {
+        "observedGeneration": 1,
+        "currentReplicas": 3,
+        "desiredReplicas": 3,
+        "currentMetrics": [{"type": "Resource", "resource": {"current": {"averageUtilization": 50}}}],
+        "conditions": [
+            {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "m"}
+        ],
+        "clusters": [{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:00"}],
+    }
+    return {**base, **changes}
+
+
+def test_first_status_is_written() -> None:
+    """An object without status gets one."""
+    assert worth_writing(None, status(), written_at=0.0, now=1.0)
+
+
+def test_equal_status_is_never_written() -> None:
+    """The same status is not written again, however long ago it was."""
+    assert not worth_writing(status(), status(), written_at=0.0, now=1e6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"desiredReplicas": 4},
+        {"currentReplicas": 4},
+        {"observedGeneration": 2},
+        {"lastScaleTime": "10:01"},
+        {
+            "conditions": [
+                {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": ""}
+            ]
+        },
+        {"clusters": [{"name": "m1", "state": "Missing", "currentReplicas": 3, "lastSeen": "10:00"}]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_matters_is_written_at_once(change: dict[str, Any]) -> None:
+    """Replicas, bounds, conditions and a cluster's state do not wait."""
+    assert worth_writing(status(), status(**change), written_at=100.0, now=100.1)
+
+
+def test_usage_waits_for_the_quiet_period() -> None:
+    """Usage and times that move at every look are written at most once a minute."""
+    moved = status(
+        currentMetrics=[{"type": "Resource", "resource": {"current": {"averageUtilization": 51}}}],
+        clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:01"}],
+    )
+
+    assert not worth_writing(status(), moved, written_at=100.0, now=100.0 + QUIET_SECONDS - 1)
+    assert worth_writing(status(), moved, written_at=100.0, now=100.0 + QUIET_SECONDS)
