@@ -1,0 +1,65 @@
+"""`fedhpa webhook-config`: the objects that register the webhook with an API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedhpa.api.errors import ConfigError
+
+if TYPE_CHECKING:
+    from webhook.registration import Endpoint
+
+
+def webhook_config(
+    url: Annotated[
+        str, typer.Option(help="Where the API server reaches the webhook: https://HOST:PORT, no path.")
+    ] = "",
+    service: Annotated[
+        str, typer.Option(help="Instead of --url: its Service, as NAMESPACE/NAME or NAMESPACE/NAME:PORT.")
+    ] = "",
+    ca_file: Annotated[
+        Path | None, typer.Option(help="The CA that signed the webhook's certificate, PEM.")
+    ] = None,
+) -> None:
+    """Print the objects that register the webhook: fedhpa webhook-config ... | kubectl apply -f -"""
+    import yaml
+
+    from webhook.registration import configurations
+
+    bundle = b"" if ca_file is None else _read(ca_file)
+    documents = configurations(_endpoint(url, service), bundle)
+    typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
+
+
+def _endpoint(url: str, service: str) -> Endpoint:
+    from webhook import registration
+
+    if bool(url) == bool(service):
+        raise ConfigError("give one of --url and --service")
+    if url:
+        if not url.startswith("https://"):
+            raise ConfigError(f"--url={url!r}: expected https://HOST:PORT, API servers call no other scheme")
+        return registration.Endpoint(url=url)
+    namespace, slash, rest = service.partition("/")
+    name, colon, port = rest.partition(":")
+    if not (slash and namespace and name) or (colon and not port.isdecimal()):
+        raise ConfigError(f"--service={service!r}: expected NAMESPACE/NAME or NAMESPACE/NAME:PORT")
+    return registration.Endpoint(namespace=namespace, service=name, port=int(port) if colon else 443)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--ca-file={path}: cannot be read: {error.strerror}") from error
+    if b"BEGIN CERTIFICATE" not in content:
+        raise ConfigError(f"--ca-file={path}: expected a PEM certificate")
+    return content
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command("webhook-config")(webhook_config)

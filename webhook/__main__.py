@@ -1,0 +1,5 @@
+"""`python -m webhook`."""
+
+from webhook.process import main
+
+main()

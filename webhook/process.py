@@ -1,0 +1,62 @@
+"""The process fedhpa-webhook: wiring, readiness and life cycle. Every replica serves; there is no leader."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flag_types import Values
+from fedhpa.serving.flags import parse_or_exit
+from fedhpa.serving.health import Health
+from fedhpa.serving.process import Signals, run_process
+from fedhpa.serving.server import TlsServer, side_doors
+from fedhpa.serving.tls import ServingTls, TlsFiles
+from webhook.application import build_application
+from webhook.settings import ABOUT, FLAGS, PROGRAM
+from webhook.telemetry import Telemetry
+
+
+class Webhook:
+    """One running webhook: what the flags say, put together."""
+
+    def __init__(self, values: Values) -> None:
+        """Loads the certificate; raises FedHPAError if it cannot be used."""
+        self._values = values
+        self.health = Health()
+        self._certificate = self.health.readiness("certificate", latches=True)
+        self.telemetry = Telemetry()
+        self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[flag_sets.TLS_MIN_VERSION])
+        self.server = TlsServer.of(build_application(self.health, self.telemetry), self.tls, values)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve; leaving drains: not ready any more, then no new connections, then requests end."""
+        async with side_doors(self._values, self.health, self.telemetry.registry), self.server:
+            self._certificate.succeed()
+            try:
+                yield
+            finally:
+                self.health.drain()
+
+
+async def serve(
+    values: Values, signals: Signals, started: Callable[[Webhook], None] = lambda _: None
+) -> None:
+    """Run until `signals.stop`; `started` is told once the secure port is bound."""
+    webhook = Webhook(values)
+    signals.on_reload(webhook.tls.reload)
+    async with webhook.running():
+        started(webhook)
+        await signals.stop.wait()
+
+
+def main() -> None:
+    """Entry point of fedhpa-webhook."""
+    values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
+
+    async def run(signals: Signals) -> None:
+        await serve(values, signals)
+
+    sys.exit(run_process(PROGRAM, values, run))

@@ -1,0 +1,84 @@
+"""The objects that register the webhooks with an API server.
+
+Each webhook keeps Karmada's name, because clients see it in every denial; the two configuration objects have
+names of their own, so that they never overwrite Karmada's `mutating-config` and `validating-config`.
+Validation fails closed; mutation fails open, because the schema and the controller have the defaults too.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fedhpa.api.federatedhpa import GROUP
+from webhook.review import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
+
+CONFIGURATION_NAME: Final = "fedhpa-webhook"
+TIMEOUT_SECONDS: Final = 3
+
+_LABELS: Final = {"app.kubernetes.io/name": "fedhpa", "app.kubernetes.io/component": "webhook"}
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the API server reaches the webhook: a URL (without path), or a Service and its port."""
+
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+    port: int = 443
+
+    def client_config(self, path: str, ca_bundle: bytes) -> dict[str, Any]:
+        """The clientConfig of one path; `ca_bundle` is PEM, empty for the system's roots."""
+        if self.url:
+            config: dict[str, Any] = {"url": self.url.rstrip("/") + path}
+        else:
+            service = {"namespace": self.namespace, "name": self.service, "path": path, "port": self.port}
+            config = {"service": service}
+        if ca_bundle:
+            config["caBundle"] = base64.b64encode(ca_bundle).decode("ascii")
+        return config
+
+
+def configurations(endpoint: Endpoint, ca_bundle: bytes) -> list[dict[str, Any]]:
+    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration."""
+
+    def webhook(name: str, resource: str, path: str, failure_policy: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "clientConfig": endpoint.client_config(path, ca_bundle),
+            "rules": [
+                {
+                    "operations": ["CREATE", "UPDATE"],
+                    "apiGroups": [GROUP],
+                    "apiVersions": ["*"],
+                    "resources": [resource],
+                    "scope": "Namespaced",
+                }
+            ],
+            "failurePolicy": failure_policy,
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": TIMEOUT_SECONDS,
+        }
+
+    mutating = [webhook(GROUP, "federatedhpas", MUTATE_FEDERATEDHPA, "Ignore")]
+    validating = [
+        webhook("federatedhpa.karmada.io", "federatedhpas", VALIDATE_FEDERATEDHPA, "Fail"),
+        webhook("cronfederatedhpa.karmada.io", "cronfederatedhpas", VALIDATE_CRONFEDERATEDHPA, "Fail"),
+    ]
+    return [
+        _configuration("MutatingWebhookConfiguration", mutating),
+        _configuration("ValidatingWebhookConfiguration", validating),
+    ]
+
+
+def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": CONFIGURATION_NAME, "labels": dict(_LABELS)},
+        "webhooks": webhooks,
+    }
