@@ -5,8 +5,11 @@ The form is versioned and bounded: whatever is decided, it stays small beside th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_time, parse_time
@@ -20,6 +23,8 @@ VERSION: Final = 1
 _MAX_TEXT: Final = 256
 _MAX_CLUSTERS: Final = 32
 _MAX_METRICS: Final = 64
+# Metrics whose values are shown by cluster and pod; a status is no place for all of 64.
+_MAX_SHARED: Final = 8
 _MAX_ENTRIES: Final = 120
 
 
@@ -44,7 +49,10 @@ def compact(decision: Decision) -> Mapping[str, JSON]:
         "reason": _short(decision.reason),
         "error": None if decision.error is None else _short(decision.error),
         "coverage": coverage,
-        "metrics": [_metric(metric) for metric in decision.metrics[:_MAX_METRICS]],
+        "metrics": [
+            _metric(metric, shares=index < _MAX_SHARED)
+            for index, metric in enumerate(decision.metrics[:_MAX_METRICS])
+        ],
         "steps": [
             {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
             for step in decision.steps
@@ -130,16 +138,24 @@ def _merged(events: Sequence[ScaleEvent]) -> tuple[ScaleEvent, ...]:
     return (oldest, *ordered[cut + 1 :])
 
 
-def _metric(metric: MetricResult) -> Mapping[str, JSON]:
-    return {
+def _metric(metric: MetricResult, *, shares: bool) -> Mapping[str, JSON]:
+    ratio = metric.usage_ratio
+    entry: dict[str, JSON] = {
         "index": metric.index,
         "type": metric.type,
         "name": metric.name,
         "current": metric.current,
         "target": metric.target,
+        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
         "proposal": metric.proposal,
         "error": None if metric.error is None else _short(metric.error),
     }
+    if shares and metric.pods is not None:
+        entry["pods"] = msgspec.to_builtins(metric.pods)
+    if shares and metric.clusters:
+        chosen = list(metric.clusters.items())[:_MAX_CLUSTERS]
+        entry["clusters"] = {name: {"pods": share.pods, "value": share.value} for name, share in chosen}
+    return entry
 
 
 def _events(events: Sequence[ScaleEvent]) -> list[Mapping[str, JSON]]:

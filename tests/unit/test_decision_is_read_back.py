@@ -1,0 +1,126 @@
+"""What status.decision keeps is enough to explain the decision later."""
+
+import json
+
+import pytest
+
+from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.cli.explain import Output, parse_target, render
+from fedhpa.decision import Decision, decide, decode_scenario, to_text
+from fedhpa.decision.stored import stored_decision
+
+SCENARIO = {
+    "name": "two clusters, one away",
+    "now": "2026-03-11T13:23:17Z",
+    "federatedHPA": {
+        "metadata": {"name": "web", "namespace": "shop", "generation": 2},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 1,
+            "maxReplicas": 10,
+            "metrics": [
+                {
+                    "type": "Resource",
+                    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+                }
+            ],
+        },
+    },
+    "target": {"replicas": 2},
+    "clusters": [
+        {
+            "name": "member1",
+            "ready": True,
+            "scale": {"specReplicas": 2, "statusReplicas": 2, "selector": "app=web"},
+            "pods": [
+                {
+                    "metadata": {"name": f"web-{number}", "namespace": "shop", "labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+                    "status": {
+                        "phase": "Running",
+                        "startTime": "2026-03-11T10:00:00Z",
+                        "conditions": [
+                            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-03-11T10:00:05Z"}
+                        ],
+                    },
+                }
+                for number in range(2)
+            ],
+            "podMetrics": [
+                {
+                    "metadata": {"name": f"web-{number}", "namespace": "shop", "labels": {"app": "web"}},
+                    "timestamp": "2026-03-11T13:23:00Z",
+                    "window": "15s",
+                    "containers": [{"name": "c", "usage": {"cpu": "900m"}}],
+                }
+                for number in range(2)
+            ],
+        },
+        {"name": "member2", "ready": False, "error": "unreachable", "scale": {"error": "unreachable"}},
+    ],
+}
+
+
+def decided() -> Decision:
+    """The decision on the scenario."""
+    scenario = decode_scenario(json.dumps(SCENARIO).encode())
+    return decide(scenario.snapshot, scenario.history, scenario.now, scenario.settings)
+
+
+def through_json(status: object) -> dict[str, object]:
+    """A status as the API server gives it back."""
+    loaded: dict[str, object] = json.loads(json.dumps(status))
+    return loaded
+
+
+def test_explanation_survives_the_status() -> None:
+    """The explanation of the stored decision is that of the decision itself, but for its events."""
+    decision = decided()
+    stored = stored_decision(through_json(decision.status))
+    assert stored is not None
+
+    expected = [line for line in to_text(decision).splitlines() if "event:" not in line]
+
+    assert to_text(stored).splitlines() == expected
+
+
+def test_explanation_says_what_matters() -> None:
+    """Sizes, usage, the missing cluster with its reason and the conditions are in the text."""
+    text = render(through_json(decided().status), "shop/web", Output.TEXT)
+
+    for part in (
+        "2 -> ",
+        "averageUtilization 90",
+        "member2 is missing: unreachable",
+        "MetricsComplete=False",
+    ):
+        assert part in text
+
+
+def test_no_decision_yet() -> None:
+    """An object that was never looked at has no decision to show."""
+    assert stored_decision(None) is None
+    assert stored_decision({"currentReplicas": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("decision", "message"),
+    [({"version": 99}, "version 99"), ({"version": 1, "time": 5}, "time"), ({"version": 1}, "missing")],
+)
+def test_unreadable_decision_is_named(decision: dict[str, object], message: str) -> None:
+    """Another version, or somebody's writing into the status, is an error that says what is wrong."""
+    with pytest.raises(InvalidObject, match=message):
+        stored_decision({"decision": decision})
+
+
+@pytest.mark.parametrize("text", ["fhpa/web", "FederatedHPA/web", "federatedhpas/web", "web"])
+def test_target_forms(text: str) -> None:
+    """The object is named as kubectl's users name it."""
+    assert parse_target(text) == "web"
+
+
+@pytest.mark.parametrize("text", ["deployment/web", "fhpa/", ""])
+def test_other_targets_are_refused(text: str) -> None:
+    """Another kind or no name is wrong usage."""
+    with pytest.raises(ConfigError, match="expected fhpa/NAME"):
+        parse_target(text)
