@@ -24,9 +24,9 @@ from realplane.registrations import (
     ADAPTER_SERVICE,
     NAMESPACE,
     never_comes,
-    webhook_configurations,
 )
 from realplane.waiting import eventually, gather
+from webhook.registration import Endpoint, configurations
 
 WEBHOOK = "fedhpa-webhook"
 CONTROLLER = "fedhpa-controller"
@@ -70,7 +70,9 @@ class Processes:
             await gather(*(self.start_one(name) for name in (WEBHOOK, ADAPTER, CONTROLLER)))
             await api.apply_all(
                 [
-                    *webhook_configurations(self.ports[WEBHOOK], self.ca.bundle_pem),
+                    *configurations(
+                        Endpoint(url=f"https://127.0.0.1:{self.ports[WEBHOOK]}"), self.ca.bundle_pem
+                    ),
                     *aggregated_api(
                         group="metrics.k8s.io",
                         version="v1beta1",

@@ -1,8 +1,8 @@
 """What holds for the whole suite: how tests are spread over workers, and that no event loop is left over.
 
-Tests are given to xdist's workers one by one, but all of tests/real to one: they share planes that take half a
-minute to start. xdist's own groups (`--dist loadgroup`) would do, but xdist 3.8 writes them where pytest 9.2 no
-longer reads.
+Tests are given to xdist's workers one by one, but all of tests/real to one: they share planes that take
+half a minute to start. xdist's own groups (`--dist loadgroup`) would do, but xdist 3.8 writes them where
+pytest 9.2 no longer reads.
 """
 
 import asyncio
