@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.quantity import MAX_INT64
 from fedhpa.scaling.grouping import Groups
 from fedhpa.scaling.rules import Tolerances
 
@@ -108,7 +109,7 @@ def propose_per_pod(value: int, target: int, status_replicas: int, scale: Scale)
         # Nothing runs: no average exists, so the value itself is reported.
         return Proposal(_calibrated(whole, scale.calibration), math.inf if value else math.nan, value)
     ratio = value / (float(target) * status_replicas)
-    average = math.ceil(value / status_replicas)
+    average = min(math.ceil(value / status_replicas), MAX_INT64)
     wanted = float(status_replicas) if scale.tolerances.within(ratio) else whole
     return Proposal(_calibrated(wanted, scale.calibration), ratio, average)
 
