@@ -59,7 +59,7 @@ class Adapter:
         self._members_check = self.health.readiness("members", latches=True)
         self._registry = MemberRegistry(hub, deadline=values[flag_sets.MEMBER_DEADLINE])
         self._lists = SharedLists()
-        self.telemetry = Telemetry(self._registry)
+        self.telemetry = Telemetry(lambda: self._registry.members)
         open_paths = values[flag_sets.ALWAYS_ALLOW_PATHS]
         guard = Guard(
             Authenticator(

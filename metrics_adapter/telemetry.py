@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -13,7 +13,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from fedhpa.members.registry import MemberRegistry
+from fedhpa.members.member import Member
 from fedhpa.serving.authorization import Attributes
 from fedhpa.serving.server import Handler
 from metrics_adapter.kinds import GROUP
@@ -22,7 +22,7 @@ from metrics_adapter.kinds import GROUP
 class MembersUp(Collector):
     """`fedhpa_adapter_member_up{cluster}`: 1 while a member can be asked and answered when last asked."""
 
-    def __init__(self, members: MemberRegistry) -> None:
+    def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
         self._members = members
         self._failed: set[str] = set()
 
@@ -40,7 +40,7 @@ class MembersUp(Collector):
             "Whether a member cluster can be asked and answered when it was last asked for metrics.",
             labels=["cluster"],
         )
-        members = self._members.members
+        members = self._members()
         self._failed.intersection_update(members)
         for name, member in sorted(members.items()):
             up = name not in self._failed and member.unavailable() is None
@@ -51,7 +51,7 @@ class MembersUp(Collector):
 class Telemetry:
     """All series of the process, in a registry of their own."""
 
-    def __init__(self, members: MemberRegistry) -> None:
+    def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
         self.registry = CollectorRegistry()
         self.members_up = MembersUp(members)
         self.registry.register(self.members_up)

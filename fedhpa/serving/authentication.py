@@ -29,6 +29,7 @@ from fedhpa.serving.review_cache import ReviewCache
 logger = structlog.get_logger(__name__)
 
 AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 REVIEW_DEADLINE = 5.0
 
@@ -48,8 +49,8 @@ class User:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def authenticated(self) -> User:
-        """The same user in the group that every authenticated one is in."""
-        if AUTHENTICATED in self.groups:
+        """The same user in the group that every authenticated one is in; the hub's anonymous stays out."""
+        if AUTHENTICATED in self.groups or UNAUTHENTICATED in self.groups:
             return self
         return User(self.name, (*self.groups, AUTHENTICATED), self.uid, self.extra)
 
@@ -71,7 +72,8 @@ class RequestHeader:
         if not name:
             return None
         groups = [group for header in self.group_headers for group in headers.getall(header, []) if group]
-        return User(name, tuple(groups), _first(headers, self.uid_headers), self._extra(headers))
+        user = User(name, tuple(groups), _first(headers, self.uid_headers), self._extra(headers))
+        return user.authenticated()
 
     def _extra(self, headers: CIMultiDictProxy[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         found: dict[str, list[str]] = {}

@@ -24,14 +24,16 @@ JANE = CIMultiDictProxy(
         [
             ("X-Remote-User", "jane"),
             ("X-Remote-Group", "dev"),
-            ("x-remote-group", "system:authenticated"),
+            ("x-remote-group", "ops"),
             ("X-Remote-Extra-Example.com%2fScopes", "a"),
             ("X-Remote-Extra-Example.com%2fScopes", "b"),
             ("X-Remote-Uid", "u-1"),
         ]
     )
 )
-SPOKEN_FOR = User("jane", ("dev", "system:authenticated"), "u-1", (("example.com/scopes", ("a", "b")),))
+SPOKEN_FOR = User(
+    "jane", ("dev", "ops", "system:authenticated"), "u-1", (("example.com/scopes", ("a", "b")),)
+)
 NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
 
@@ -61,6 +63,17 @@ def test_a_front_proxy_speaks_for_users() -> None:
     proxy = der(PROXIES.issue_client("front-proxy-client"))
 
     assert PeerAuthenticator(TRUST).user(proxy, JANE) == SPOKEN_FOR
+
+
+def test_the_hubs_anonymous_is_not_authenticated() -> None:
+    """Whom the hub could not tell stays in its group."""
+    headers = {"X-Remote-User": "system:anonymous", "X-Remote-Group": "system:unauthenticated"}
+    anonymous = CIMultiDictProxy(CIMultiDict(headers))
+    proxy = der(PROXIES.issue_client("front-proxy-client"))
+
+    user = PeerAuthenticator(TRUST).user(proxy, anonymous)
+
+    assert user == User("system:anonymous", ("system:unauthenticated",))
 
 
 def test_any_name_of_the_ca_is_a_proxy_where_no_names_are_given() -> None:

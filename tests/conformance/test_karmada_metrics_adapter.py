@@ -1,0 +1,170 @@
+"""metrics.k8s.io as Karmada's adapter answered it, request by request; what differs is listed here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.members.cluster import Access, Cluster
+from fedhpa.members.lists import SharedLists
+from fedhpa.members.member import Member
+from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
+from fedhpa.serving.authorization import Authorizer, Guard
+from fedhpa.serving.health import Health
+from metrics_adapter.application import build_application
+from metrics_adapter.gather import MembersSource
+from metrics_adapter.telemetry import Telemetry
+from tests.integration.fakeapi import FakeApi
+
+DATA = Path(__file__).parent / "data" / "karmada_metrics_adapter.json"
+WORLDS = {world["world"]: world for world in json.loads(DATA.read_text())["worlds"]}
+CASES = [
+    pytest.param(world["world"], case, id=f"{world['world']}: {case['name']}")
+    for world in WORLDS.values()
+    for case in world["requests"]
+]
+PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/ns1/pods"
+
+NO_API = "it does not serve metrics.k8s.io/v1beta1 (HTTP 404)"
+NOBODY = (
+    f"no member cluster answered: m1: {NO_API}; m2: {NO_API};"
+    " m3: metrics.k8s.io/v1beta1: recorded (HTTP 500);"
+    f" m4: {NO_API}; m5: its credentials are not known"
+)
+TWO = "found in more than one cluster: m1, m2; choose one with ?cluster=NAME"
+# Deliberate differences (docs/differences.md): by case, what is answered here instead.
+STATUS_INSTEAD = {
+    "get pod in two clusters": (409, f'Operation cannot be fulfilled on pods.metrics.k8s.io "web-b": {TWO}'),
+    "get node in two clusters": (
+        409,
+        f'Operation cannot be fulfilled on nodes.metrics.k8s.io "shared": {TWO}',
+    ),
+    # Three members did not answer: whether the pod exists is not known here.
+    "get pod unknown": (404, 'podmetrics.metrics.k8s.io "ns1/nope" not found'),
+    "get node unknown": (404, 'nodemetrics.metrics.k8s.io "nope" not found'),
+    # The recorded members know no such path, and a member that answers 404 to a list has no metrics API.
+    "list pods empty namespace": (503, NOBODY),
+    "discovery /api": (404, "the server could not find the requested resource"),
+}
+ALL_NODES = ["m1//n1", "m2//n2", "m1//shared", "m2//shared"]
+NAMES_INSTEAD = {
+    "field selector metadata.name hit: filter is NOT applied to the answer": ["m1/ns1/web-a"],
+    "field selector metadata.namespace": ["m1/ns2/db-0"],
+    "list nodes fieldSelector": ["m1//n1"],
+    # Their nodes' metrics carry no labels, so the members select; the recorded ones ignore the query.
+    "list nodes label": ALL_NODES,
+    "list nodes none": ALL_NODES,
+}
+# Karmada lists groups that it serves as stubs, and paths of Go's generic server.
+OTHER_DOCUMENTS = {"discovery legacy /apis", "root"}
+
+
+class RecordedMember(FakeApi):
+    """A member that gives the recorded answers, whatever the query."""
+
+    def __init__(self, responses: Mapping[str, Any]) -> None:
+        super().__init__(tls=False)
+        self._responses = responses
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        answer = self._responses.get(request.path, self._responses.get("*", 404))
+        if isinstance(answer, int):
+            body = {"kind": "Status", "status": "Failure", "code": answer, "message": "recorded"}
+            reason = "NotFound" if answer == 404 else "InternalError"
+            return web.json_response({**body, "reason": reason}, status=answer)
+        return web.json_response(answer)
+
+
+@asynccontextmanager
+async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Request, web.Application]]:
+    """The adapter's application over the members of a world; who calls is not looked at."""
+
+    async def nothing() -> None:
+        """No Secret to read again."""
+
+    async with AsyncExitStack() as stack:
+        members = {}
+        for recorded in world["memberClusters"]:
+            api = RecordedMember(recorded["responses"])
+            await api.start()
+            stack.push_async_callback(api.stop)
+            member = Member(Cluster(metadata=ObjectMeta(name=recorded["name"])), reread=nothing)
+            ready = recorded["hasDiscoveryClient"]
+            way = Access(api.url, "token", None, None, ()) if ready else "its credentials are not known"
+            await member.observe(member.cluster, way)
+            stack.push_async_callback(member.client.close)
+            members[recorded["name"]] = member
+        lists = await stack.enter_async_context(SharedLists())
+        source = MembersSource(lambda: members, lists, max_age=0.0)
+        peers = PeerAuthenticator(Trust())
+        nobody = ApiClient(ApiConfig(server="http://hub.invalid"))
+        guard = Guard(Authenticator(lambda: peers), Authorizer(nobody), ["*"])
+        application = build_application(source, guard, Health(), Telemetry(lambda: members))
+        yield await stack.enter_async_context(TestClient(TestServer(application)))
+
+
+@pytest.mark.parametrize(("world", "case"), CASES)
+async def test_a_recorded_request_is_answered_alike(world: str, case: Mapping[str, Any]) -> None:
+    """Status, content type and body are Karmada's, but for the listed differences."""
+    name, expected = case["name"], case["expect"]
+    headers = {"Accept": case["accept"]} if "accept" in case else {}
+    async with adapter(WORLDS[world]) as client:
+        response = await client.request(case["method"], case["path"], headers=headers)
+        text = await response.text()
+    body = yaml.safe_load(text)
+
+    if name in STATUS_INSTEAD:
+        assert (response.status, body["message"]) == STATUS_INSTEAD[name]
+        assert body["kind"] == "Status"
+    elif name in NAMES_INSTEAD:
+        assert [identity(item) for item in body["items"]] == NAMES_INSTEAD[name]
+    else:
+        assert response.status == expected["status"]
+        assert response.headers["Content-Type"].split("; charset")[0] == expected["contentType"]
+        if name not in OTHER_DOCUMENTS:
+            assert without_empties(body) == without_empties(recorded_body(expected["body"]))
+
+
+@pytest.mark.parametrize("listed", sorted({*STATUS_INSTEAD, *NAMES_INSTEAD, *OTHER_DOCUMENTS}))
+def test_listed_differences_exist(listed: str) -> None:
+    """A difference that no case has would be a typing error."""
+    assert listed in {case["name"] for world in WORLDS.values() for case in world["requests"]}
+
+
+async def test_members_that_did_not_answer_are_named() -> None:
+    """Karmada leaves them out silently."""
+    async with adapter(WORLDS["resource"]) as client:
+        response = await client.get(PODS)
+
+    named = [warning.split('"')[1].split(" ")[0] for warning in response.headers.getall("Warning")]
+    assert named == ["m3", "m4", "m5"]
+
+
+def recorded_body(body: Any) -> Any:
+    return yaml.safe_load(body) if isinstance(body, str) else body
+
+
+def without_empties(value: Any) -> Any:
+    """Empty objects are left out by Go's encoder and passed on as they came here: they mean the same."""
+    if isinstance(value, dict):
+        return {key: without_empties(inner) for key, inner in value.items() if inner != {}}
+    if isinstance(value, list):
+        return [without_empties(inner) for inner in value]
+    return value
+
+
+def identity(item: Mapping[str, Any]) -> str:
+    metadata = item["metadata"]
+    cluster = metadata["annotations"]["resource.karmada.io/query-from-cluster"]
+    return "/".join((cluster, metadata.get("namespace", ""), metadata["name"]))

@@ -1,0 +1,192 @@
+"""Who may ask the adapter: the hub's front proxy for its users, clients with proof, and nobody else."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from certs import CertificateAuthority
+from tests.integration.adapter_world import JANE, METRICS, PODS_PATH, World, pod_metrics, until, world
+from tests.integration.fakeapi import fake_api, join
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[World]:
+    async with world(tmp_path) as made, fake_api() as member:
+        member.put(METRICS, pod_metrics("web"))
+        join(made.hub, "member1", member)
+        yield made
+
+
+async def test_the_front_proxy_speaks_for_its_users(fleet: World) -> None:
+    """The hub is asked whether jane, not the proxy, may list pods; the answer is believed for a while."""
+    async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
+        for _ in range(3):
+            assert (await caller.call("GET", PODS_PATH, JANE)).names == ["member1/shop/web"]
+
+        assert fleet.hub.reviews == [
+            {
+                "user": "jane",
+                "groups": ["dev", "system:authenticated"],
+                "resourceAttributes": {
+                    "verb": "list",
+                    "group": "metrics.k8s.io",
+                    "version": "v1beta1",
+                    "resource": "pods",
+                },
+            }
+        ]
+
+
+async def test_who_may_not_is_refused(fleet: World) -> None:
+    """403 as Kubernetes words it, also for what is not there."""
+    fleet.hub.denied.add("jane")
+    async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
+        answer = await caller.call("GET", PODS_PATH, JANE)
+        custom = await caller.call("GET", "/apis/custom.metrics.k8s.io/v1beta2", JANE)
+
+        assert answer.status == 403
+        assert answer.json["message"] == (
+            'pods.metrics.k8s.io is forbidden: User "jane" cannot list resource "pods"'
+            ' in API group "metrics.k8s.io" at the cluster scope'
+        )
+        assert custom.status == 403
+
+
+async def test_a_user_certificate_is_its_user_whatever_it_says(fleet: World) -> None:
+    """An ordinary client certificate with X-Remote-* is reviewed as its own CN."""
+    async with (
+        fleet.adapter() as adapter,
+        fleet.caller(adapter, authority=fleet.clients, name="joe", organizations=("ops",)) as caller,
+    ):
+        assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
+
+        assert fleet.hub.reviews[0]["user"] == "joe"
+        assert fleet.hub.reviews[0]["groups"] == ["ops", "system:authenticated"]
+
+
+async def test_a_token_is_reviewed(fleet: World) -> None:
+    """A bearer token that the hub knows; another is refused."""
+    fleet.hub.users["good"] = {"username": "system:serviceaccount:a:b", "groups": ["system:serviceaccounts"]}
+    async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
+        assert (await caller.get(PODS_PATH, Authorization="Bearer good")).status == 200
+        assert (await caller.get(PODS_PATH, Authorization="Bearer bad")).status == 401
+
+        assert fleet.hub.reviews[0]["user"] == "system:serviceaccount:a:b"
+
+
+@pytest.mark.parametrize("path", [PODS_PATH, "/apis", "/apis/custom.metrics.k8s.io", "/metrics", "/nowhere"])
+async def test_without_proof_nothing_is_served(fleet: World, path: str) -> None:
+    """401 with a Status, whatever the headers claim."""
+    async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
+        answer = await caller.call("GET", path, {**JANE, "X-Remote-Group": "system:masters"})
+
+        assert answer.status == 401
+        assert answer.json["reason"] == "Unauthorized"
+        assert fleet.hub.reviews == []
+
+
+async def test_health_needs_no_proof(fleet: World) -> None:
+    """Probes of the kubelet carry none."""
+    async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
+        assert (await caller.get("/livez")).body == b"ok"
+        assert (await caller.get("/healthz")).body == b"ok"
+        verbose = (await caller.get("/readyz?verbose")).body.decode()
+
+        assert verbose.splitlines() == [
+            "[+]ping ok",
+            "[+]shutdown ok",
+            "[+]hub ok",
+            "[+]authentication ok",
+            "[+]members ok",
+            "readyz check passed",
+        ]
+
+
+async def test_a_certificate_of_another_authority_ends_the_handshake(fleet: World) -> None:
+    """Who is of no known CA does not get as far as HTTP."""
+    stranger = CertificateAuthority.create("front-proxy-ca")
+    async with fleet.adapter() as adapter, fleet.caller(adapter, authority=stranger) as caller:
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await caller.call("GET", PODS_PATH, JANE)
+
+
+async def test_a_new_front_proxy_ca_is_believed_and_the_old_one_dropped(fleet: World) -> None:
+    """The hub's ConfigMap is followed while the adapter runs."""
+    fresh = CertificateAuthority.create("front-proxy-ca")
+    async with fleet.adapter() as adapter:
+        async with fleet.caller(adapter) as caller:
+            assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
+
+        fleet.hub.publish(fresh, fleet.clients)
+
+        async def believed() -> bool:
+            async with fleet.caller(adapter, authority=fresh) as caller:
+                try:
+                    return (await caller.call("GET", PODS_PATH, JANE)).status == 200
+                except (aiohttp.ClientError, ssl.SSLError):
+                    return False
+
+        await until(believed)
+        async with fleet.caller(adapter) as caller:
+            with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+                await caller.call("GET", PODS_PATH, JANE)
+
+
+async def test_an_open_connection_of_a_dropped_proxy_proves_nothing(fleet: World) -> None:
+    """The certificate is checked for each request, not once for a connection."""
+    fresh = CertificateAuthority.create("front-proxy-ca")
+    async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
+        assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
+
+        fleet.hub.publish(fresh, fleet.clients)
+
+        async def refused() -> bool:
+            return (await caller.call("GET", PODS_PATH, JANE)).status == 401
+
+        await until(refused)
+
+
+async def test_flags_take_the_place_of_the_hubs_config_map(fleet: World, tmp_path: Path) -> None:
+    """--requestheader-client-ca-file with --authentication-skip-lookup believes exactly that CA."""
+    own = CertificateAuthority.create("own-proxies")
+    own.save(tmp_path / "own")
+    flags = (
+        "--authentication-skip-lookup",
+        f"--requestheader-client-ca-file={tmp_path / 'own' / 'ca.crt'}",
+        "--requestheader-username-headers=X-Own-User",
+        "--requestheader-allowed-names=own-proxy,other",
+    )
+    async with (
+        fleet.adapter(*flags) as adapter,
+        fleet.caller(adapter, authority=own, name="own-proxy") as caller,
+    ):
+        assert (await caller.get(PODS_PATH, X_Own_User="jane")).status == 200
+        assert (await caller.call("GET", PODS_PATH, JANE)).status == 401
+
+
+async def test_malformed_requests_leave_the_process_alive(fleet: World) -> None:
+    """Bad selectors, paths, methods and Accept headers are answered with a Status."""
+    async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
+        expected = {
+            ("GET", f"{PODS_PATH}?labelSelector=a%3D%3D%3Db"): 400,
+            ("GET", f"{PODS_PATH}?fieldSelector=spec.nodeName%3Da"): 400,
+            ("GET", f"{PODS_PATH}?watch=true"): 405,
+            ("POST", PODS_PATH): 405,
+            ("GET", "/apis/metrics.k8s.io/v1beta2/pods"): 404,
+            ("GET", "/apis/external.metrics.k8s.io/v1beta1/namespaces/a/m"): 404,
+        }
+        found = {}
+        for method, path in expected:
+            answer = await caller.call(method, path, JANE)
+            assert answer.json["kind"] == "Status"
+            found[method, path] = answer.status
+
+        assert found == expected
+        only_protobuf = {**JANE, "Accept": "application/vnd.kubernetes.protobuf"}
+        assert (await caller.call("GET", PODS_PATH, only_protobuf)).status == 406
+        assert (await caller.call("GET", PODS_PATH, JANE)).status == 200

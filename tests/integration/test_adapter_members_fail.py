@@ -1,0 +1,267 @@
+"""Members that refuse, hang, answer 500, have no metrics, or go: who does not answer is named."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.integration.adapter_world import (
+    JANE,
+    METRICS,
+    PODS_PATH,
+    Caller,
+    World,
+    pod_metrics,
+    until,
+    world,
+)
+from tests.integration.fakeapi import CLUSTERS, FakeApi, eventually, fake_api, join
+
+WEB = f"{PODS_PATH.removesuffix('/pods')}/namespaces/shop/pods/web"
+
+
+class Fleet:
+    """A hub with two members, the adapter, and the hub's front proxy speaking for jane."""
+
+    def __init__(self, world: World, first: FakeApi, second: FakeApi) -> None:
+        self.world = world
+        self.first = first
+        self.second = second
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with world(tmp_path) as made, fake_api() as first, fake_api() as second:
+        first.put(METRICS, pod_metrics("web", app="web"))
+        second.put(METRICS, pod_metrics("web", app="web"))
+        second.put(METRICS, pod_metrics("db", app="db"))
+        join(made.hub, "member1", first)
+        join(made.hub, "member2", second)
+        yield Fleet(made, first, second)
+
+
+@pytest.fixture
+async def caller(fleet: Fleet) -> AsyncIterator[Caller]:
+    async with AsyncExitStack() as stack:
+        adapter = await stack.enter_async_context(fleet.world.adapter())
+        yield await stack.enter_async_context(fleet.world.caller(adapter))
+
+
+async def test_all_members_are_one_list(caller: Caller) -> None:
+    """Sorted by namespace, name and cluster; same-named pods stay two."""
+    answer = await caller.call("GET", PODS_PATH, JANE)
+
+    assert answer.status == 200
+    assert answer.names == ["member2/shop/db", "member1/shop/web", "member2/shop/web"]
+    assert answer.warnings == []
+
+
+async def test_selectors_choose(caller: Caller) -> None:
+    """Labels, fields and the cluster."""
+    selected = await caller.call("GET", f"{PODS_PATH}?labelSelector=app%20in%20(db)", JANE)
+    named = await caller.call("GET", f"{PODS_PATH}?fieldSelector=metadata.name=web", JANE)
+    of_one = await caller.call("GET", f"{PODS_PATH}?cluster=member1", JANE)
+
+    assert selected.names == ["member2/shop/db"]
+    assert named.names == ["member1/shop/web", "member2/shop/web"]
+    assert of_one.names == ["member1/shop/web"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("status", "metrics.k8s.io/v1beta1: "), ("hang", "no answer within 0.5 s"), ("body", "cannot be read")],
+)
+async def test_a_failing_member_is_named(fleet: Fleet, caller: Caller, fault: str, reason: str) -> None:
+    """A 500, a hang or rubbish costs that member's pods, and the answer says so."""
+    if fault == "status":
+        fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
+    elif fault == "hang":
+        fleet.second.faults.hang.add("/apis/metrics.k8s.io")
+    else:
+        fleet.second.faults.body["/apis/metrics.k8s.io"] = b'{"items":[{}]}'
+
+    answer = await caller.call("GET", PODS_PATH, JANE)
+
+    assert answer.status == 200
+    assert answer.names == ["member1/shop/web"]
+    assert len(answer.warnings) == 1
+    assert answer.warnings[0].startswith('299 - "member2 did not answer: ')
+    assert reason in answer.warnings[0]
+
+
+async def test_a_member_without_metrics_api_is_named(fleet: Fleet, caller: Caller) -> None:
+    """Its 404 is no empty list."""
+    fleet.second.faults.status["/apis/metrics.k8s.io"] = 404
+
+    answer = await caller.call("GET", PODS_PATH, JANE)
+
+    reason = "it does not serve metrics.k8s.io/v1beta1 (HTTP 404)"
+    assert answer.warnings == [f'299 - "member2 did not answer: {reason}"']
+
+
+async def test_a_member_that_is_gone_is_named_and_comes_back(fleet: Fleet, caller: Caller) -> None:
+    """A refused connection; afterwards its pods are there again."""
+    await fleet.second.stop()
+    gone = await caller.call("GET", PODS_PATH, JANE)
+    await fleet.second.start()
+
+    async def complete() -> bool:
+        return (await caller.call("GET", PODS_PATH, JANE)).warnings == []
+
+    assert gone.status == 200
+    assert gone.names == ["member1/shop/web"]
+    assert "member2 did not answer: " in gone.warnings[0]
+    await until(complete)
+
+
+async def test_nobody_answering_is_no_empty_list(fleet: Fleet, caller: Caller) -> None:
+    """503 with each member's reason, for lists and single pods."""
+    fleet.first.faults.status["/apis/metrics.k8s.io"] = 500
+    fleet.second.faults.status["/apis/metrics.k8s.io"] = 503
+
+    for path in (PODS_PATH, WEB):
+        answer = await caller.call("GET", path, JANE)
+
+        assert answer.status == 503
+        assert answer.json["kind"] == "Status"
+        assert answer.json["reason"] == "ServiceUnavailable"
+        assert "member1: " in answer.json["message"]
+        assert "member2: " in answer.json["message"]
+
+
+async def test_a_name_in_several_clusters_must_be_chosen(caller: Caller) -> None:
+    """409 names the clusters; ?cluster= picks one; an unknown one is not found."""
+    both = await caller.call("GET", WEB, JANE)
+    one = await caller.call("GET", f"{WEB}?cluster=member2", JANE)
+    none = await caller.call("GET", f"{WEB}?cluster=elsewhere", JANE)
+
+    assert both.status == 409
+    assert both.json["reason"] == "Conflict"
+    assert "member1, member2" in both.json["message"]
+    assert one.status == 200
+    assert one.json["metadata"]["annotations"] == {"resource.karmada.io/query-from-cluster": "member2"}
+    assert none.status == 404
+
+
+async def test_a_pod_that_nobody_has_is_not_found(fleet: Fleet, caller: Caller) -> None:
+    """With all members answering it is the pod; with one missing, its metrics, and the member is named."""
+    absent = await caller.call("GET", f"{WEB}-x", JANE)
+    fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
+    unsure = await caller.call("GET", f"{WEB}-y", JANE)
+
+    assert (absent.status, absent.json["message"]) == (404, 'pods "web-x" not found')
+    assert absent.warnings == []
+    assert unsure.status == 404
+    assert unsure.json["message"] == 'podmetrics.metrics.k8s.io "shop/web-y" not found'
+    assert "member2 did not answer" in unsure.warnings[0]
+
+
+async def test_a_hub_without_members_has_no_pods(tmp_path: Path) -> None:
+    """200 with an empty list: nobody was expected to answer."""
+    async with world(tmp_path) as made, made.adapter() as adapter, made.caller(adapter) as caller:
+        answer = await caller.call("GET", PODS_PATH, JANE)
+
+        assert answer.status == 200
+        assert answer.json["items"] == []
+        assert answer.warnings == []
+
+
+async def test_a_member_that_leaves_the_hub_is_no_longer_expected(fleet: Fleet, caller: Caller) -> None:
+    """Deregistering ends the warnings."""
+    fleet.second.faults.hang.add("/")
+    fleet.world.hub.remove(CLUSTERS, "member2")
+
+    async def settled() -> bool:
+        answer = await caller.call("GET", PODS_PATH, JANE)
+        return answer.names == ["member1/shop/web"] and answer.warnings == []
+
+    await until(settled)
+
+
+async def test_readiness_does_not_depend_on_members(fleet: Fleet) -> None:
+    """A member that hangs from the start costs its deadline once; losing one later changes nothing."""
+    fleet.second.faults.hang.add("/")
+    async with fleet.world.adapter() as adapter:
+        assert adapter.health.ready
+        await fleet.first.stop()
+        async with fleet.world.caller(adapter) as caller:
+            answer = await caller.call("GET", PODS_PATH, JANE)
+
+            assert answer.status == 503
+            assert (await caller.get("/readyz")).body == b"ok"
+
+
+async def test_losing_the_hub_clears_readiness_until_it_is_back(fleet: Fleet) -> None:
+    """Discovery and metrics go on; /readyz says what is wrong."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
+        await fleet.world.hub.stop()
+        await eventually(lambda: not adapter.health.ready, 20)
+
+        verbose = (await caller.get("/readyz?verbose")).body.decode()
+        assert "[+]members ok" in verbose
+        assert "[-]hub failed: " in verbose
+        assert (await caller.get("/livez")).status == 200
+        assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
+
+        await fleet.world.hub.start()
+        await eventually(lambda: adapter.health.ready, 20)
+
+
+async def test_a_restarted_adapter_serves_again(fleet: Fleet) -> None:
+    """Nothing is kept between runs, and nothing is needed."""
+    names = []
+    for _ in range(2):
+        async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+            names.append((await caller.call("GET", PODS_PATH, JANE)).names)
+
+    assert names[0] == names[1] == ["member2/shop/db", "member1/shop/web", "member2/shop/web"]
+
+
+async def test_an_answer_is_shared_while_it_is_young(fleet: Fleet) -> None:
+    """Within --metrics-max-age no member is asked twice."""
+    async with (
+        fleet.world.adapter("--metrics-max-age=1h") as adapter,
+        fleet.world.caller(adapter) as caller,
+    ):
+        for query in ("", "", "?labelSelector=app=web", "?fieldSelector=metadata.name=db"):
+            assert (await caller.call("GET", PODS_PATH + query, JANE)).status == 200
+
+        assert len(fleet.first.queries(PODS_PATH)) == 1
+        assert len(fleet.second.queries(PODS_PATH)) == 1
+
+
+async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fleet, caller: Caller) -> None:
+    """The selector is passed on where items do not repeat their pods' labels."""
+    fleet.second.remove(METRICS, "db", "shop")
+    fleet.second.put(METRICS, pod_metrics("web"))
+
+    answer = await caller.call("GET", f"{PODS_PATH}?labelSelector=app%3Dweb", JANE)
+
+    assert answer.names == ["member1/shop/web", "member2/shop/web"]
+    assert [query.get("labelSelector") for query in fleet.second.queries(PODS_PATH)] == [None, "app=web"]
+
+
+async def test_the_adapter_tells_who_is_up(fleet: Fleet, caller: Caller) -> None:
+    """fedhpa_adapter_member_up, on the secure port too for who may read it."""
+    fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
+    await caller.call("GET", PODS_PATH, JANE)
+
+    text = (await caller.call("GET", "/metrics", JANE)).body.decode()
+
+    assert 'fedhpa_adapter_member_up{cluster="member1"} 1.0' in text
+    assert 'fedhpa_adapter_member_up{cluster="member2"} 0.0' in text
+    assert 'fedhpa_adapter_requests_total{code="200",resource="pods",verb="list"} 1.0' in text
+
+
+async def test_an_adapter_that_stops_refuses_connections(fleet: Fleet) -> None:
+    """After the drain nobody listens."""
+    async with fleet.world.adapter() as adapter:
+        port = adapter.server.port
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(f"https://127.0.0.1:{port}/livez")
