@@ -169,9 +169,10 @@ class Reflector(Generic[T]):
         while True:
             started = self._clock()
             try:
-                if not self._version or self._generation != self._client.generation:
+                if not self._is_placed():
                     await self._list()
-                await self._watch()
+                if self._is_placed():
+                    await self._watch()
             except _Expired as error:
                 self._version = ""
                 self._log.debug("resource version expired", detail=str(error))
@@ -181,6 +182,10 @@ class Reflector(Generic[T]):
                 self._backoff.reset()
                 continue
             await asyncio.sleep(self._backoff.next())
+
+    def _is_placed(self) -> bool:
+        """Whether there is a version to watch from, and it is the present server's."""
+        return bool(self._version) and self._generation == self._client.generation
 
     async def _list(self) -> None:
         generation = self._client.generation
@@ -192,6 +197,8 @@ class Reflector(Generic[T]):
                 raise
             # One item that does not fit its type spoils a page: take the items one by one.
             listing = await self._fetch(msgspec.Raw)
+        if generation != self._client.generation:
+            return  # pages of two servers are no list
         self._replace(listing.items)
         self._generation = generation
         self._version = listing.resource_version
@@ -223,6 +230,8 @@ class Reflector(Generic[T]):
                 self._client.watch(self._path, params=params, idle=self._watch_idle)
             ) as lines:
                 async for line in lines:
+                    if not self._is_placed():
+                        return  # opened with another server than the one that was listed
                     self._watching = True
                     self._works()
                     if line:

@@ -90,6 +90,12 @@ class Pool:
                 server_hostname=self.config.server_hostname,
             ) as response:
                 if stream:
+                    if self._retired:
+                        raise ApiError(
+                            f"{self.config.name}: {method} {path}: the configuration was changed meanwhile",
+                            status=0,
+                            reason=UNREACHABLE,
+                        )
                     self._streams.add(response)
                 try:
                     yield response

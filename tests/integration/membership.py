@@ -1,0 +1,71 @@
+"""A hub, members, and a registry that follows them, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from fedhpa.kube.client import ApiClient
+from fedhpa.members.member import Member
+from fedhpa.members.registry import MemberRegistry
+from tests.integration.fakeapi import FakeApi, eventually, fake_api, join
+
+DEADLINE = 0.4
+PROBE_PERIOD = 0.3
+
+
+@dataclass
+class World:
+    """Everything is already joined and running."""
+
+    hub: FakeApi
+    members: dict[str, FakeApi]
+    registry: MemberRegistry
+
+    def __getitem__(self, name: str) -> Member:
+        return self.registry.members[name]
+
+    async def ready(self, *names: str) -> None:
+        """Wait until these members are ready."""
+        await eventually(
+            lambda: all(
+                name in self.registry.members and self.registry.members[name].state.ready for name in names
+            )
+        )
+
+    async def away(self, name: str) -> str:
+        """Wait until a member is not ready; why."""
+        await eventually(lambda: not self[name].state.ready)
+        return self[name].state.message
+
+
+@asynccontextmanager
+async def running(registry: MemberRegistry) -> AsyncIterator[None]:
+    """Run the registry; it must not end by itself."""
+    task = asyncio.create_task(registry.run())
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def federation(*names: str, deadline: float = DEADLINE) -> AsyncIterator[World]:
+    """A hub with these members, all ready."""
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(fake_api())
+        members = {name: await stack.enter_async_context(fake_api()) for name in names}
+        for name, member in members.items():
+            member.token = f"{name}-token"
+            join(hub, name, member)
+        client = await stack.enter_async_context(ApiClient(hub.config()))
+        registry = MemberRegistry(client, deadline=deadline, probe_period=PROBE_PERIOD)
+        await stack.enter_async_context(running(registry))
+        world = World(hub, members, registry)
+        await eventually(registry.synced)
+        await world.ready(*names)
+        yield world

@@ -1,0 +1,193 @@
+"""A member that hangs, refuses, errs or disappears: what it costs, and how it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from fedhpa.api.errors import ApiError, MemberUnavailable
+from fedhpa.members.client import GROUP_COOLDOWN_SECONDS
+from fedhpa.members.member import PROBE_FAILED, PROBE_SUCCEEDED
+from tests.integration.fakeapi import CLUSTERS, eventually
+from tests.integration.membership import DEADLINE, federation
+
+METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
+VERSION = "/version"
+
+
+async def test_a_ready_member_answers() -> None:
+    """A registered member with good credentials is ready and answers."""
+    async with federation("member1") as world:
+        version = await world["member1"].client.get_json(VERSION)
+        state = world["member1"].state
+
+        assert version == {"gitVersion": "v1.36.3"}
+        assert (state.ready, state.reason, state.message) == (True, PROBE_SUCCEEDED, "")
+        assert state.last_seen == pytest.approx(time.time(), abs=2)
+
+
+async def test_a_hung_member_costs_its_deadline_once() -> None:
+    """The first call takes the deadline; the next one fails at once; the others do not notice."""
+    async with federation("member1", "member2") as world:
+        world.members["member1"].faults.hang.add("/")
+        took = []
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(MemberUnavailable, match=r"no answer within 0\.4 s"):
+                await world["member1"].client.get_json(VERSION)
+            took.append(time.monotonic() - began)
+        await world["member2"].client.get_json(VERSION)
+
+        # A probe may have found out before the first call did.
+        assert took[0] < DEADLINE + 0.5
+        assert took[1] < 0.1
+
+
+async def test_all_who_wait_for_a_hung_member_wait_together() -> None:
+    """Twenty calls at the same time take one deadline."""
+    async with federation("member1") as world:
+        world.members["member1"].faults.hang.add("/")
+        began = time.monotonic()
+        results = await asyncio.gather(
+            *(world["member1"].client.get_json(VERSION) for _ in range(20)), return_exceptions=True
+        )
+
+        assert {type(result) for result in results} == {MemberUnavailable}
+        assert time.monotonic() - began < DEADLINE + 0.8
+
+
+async def test_a_hung_member_comes_back_by_its_probe() -> None:
+    """Once /readyz answers, calls are let through again."""
+    async with federation("member1") as world:
+        world.members["member1"].faults.hang.add("/")
+        reason = await world.away("member1")
+        state = world["member1"].state
+        world.members["member1"].faults.clear()
+        await world.ready("member1")
+
+        assert reason == "no answer within 0.4 s"
+        assert state.reason == PROBE_FAILED
+        assert await world["member1"].client.get_json(VERSION)
+
+
+async def test_a_member_that_refuses() -> None:
+    """A member that is switched off is found out, and found again on the same address."""
+    async with federation("member1") as world:
+        await world.members["member1"].stop()
+        reason = await world.away("member1")
+        with pytest.raises(MemberUnavailable) as caught:
+            await world["member1"].client.get_json(VERSION)
+        await world.members["member1"].start()
+        await world.ready("member1")
+
+        assert reason.startswith("cannot connect")
+        assert (caught.value.cluster, caught.value.reason) == ("member1", reason)
+
+
+async def test_a_member_whose_readyz_fails() -> None:
+    """A member that says itself that it is not ready is not asked."""
+    async with federation("member1") as world:
+        world.members["member1"].faults.status["/readyz"] = 500
+        reason = await world.away("member1")
+        with pytest.raises(MemberUnavailable):
+            await world["member1"].client.get_json(VERSION)
+
+        assert reason == "its /readyz answers HTTP 500"
+
+
+async def test_a_member_whose_readyz_is_forbidden() -> None:
+    """Being refused /readyz alone says nothing against the member."""
+    async with federation("member1") as world:
+        api = world.members["member1"]
+        api.faults.status["/readyz"] = 403
+        probes = len(api.queries("/readyz"))
+        await eventually(lambda: len(api.queries("/readyz")) > probes + 3)
+
+        assert world["member1"].state.ready
+
+
+async def test_an_error_status_is_an_answer() -> None:
+    """A member that answers 500 to one thing is there, and is asked for others."""
+    async with federation("member1") as world:
+        world.members["member1"].faults.status[METRICS] = 500
+        for _ in range(5):
+            with pytest.raises(ApiError) as caught:
+                await world["member1"].client.get_json(METRICS)
+            assert caught.value.status == 500
+
+        assert await world["member1"].client.get_json(VERSION)
+        assert world["member1"].state.ready
+
+
+async def test_hanging_metrics_cost_themselves_alone() -> None:
+    """An aggregated API that hangs behind a healthy server is avoided; pods and scales are not."""
+    async with federation("member1") as world:
+        world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
+        member = world["member1"]
+        with pytest.raises(MemberUnavailable, match="no answer within"):
+            await member.client.get_json(METRICS)
+        began = time.monotonic()
+        with pytest.raises(MemberUnavailable):
+            await member.client.get_json(METRICS)
+
+        assert time.monotonic() - began < 0.1
+        assert await member.client.get_json(VERSION)
+        assert member.state.ready
+        assert GROUP_COOLDOWN_SECONDS > DEADLINE
+
+
+async def test_malformed_answers_keep_the_member() -> None:
+    """Nonsense for an answer is an error of that call."""
+    async with federation("member1") as world:
+        world.members["member1"].faults.body[VERSION] = b"<html>"
+        with pytest.raises(ApiError, match="answer cannot be read"):
+            await world["member1"].client.get_json(VERSION)
+
+        assert world["member1"].state.ready
+
+
+async def test_a_member_that_hangs_from_the_start_does_not_hold_up_the_rest() -> None:
+    """The registry is synced when the hanging member had its deadline; the others are ready by then."""
+    async with federation("member1", "member2") as world:
+        world.members["member2"].faults.hang.add("/")
+        hung = world.members["member2"]
+        world.hub.put(
+            CLUSTERS,
+            {
+                "metadata": {"name": "member3"},
+                "spec": {"apiEndpoint": hung.url, "secretRef": {"namespace": "creds", "name": "member2"}},
+            },
+        )
+        await eventually(lambda: "member3" in world.registry.members)
+        began = time.monotonic()
+        await eventually(world.registry.synced)
+
+        assert time.monotonic() - began < DEADLINE + 0.8
+        assert world["member1"].state.ready
+        assert not world["member3"].state.ready
+
+
+async def test_losing_the_hub_loses_no_member() -> None:
+    """Members go on being asked with what was known last."""
+    async with federation("member1") as world:
+        await world.hub.stop()
+        await eventually(lambda: world.registry.problem is not None)
+
+        assert await world["member1"].client.get_json(VERSION)
+        assert world["member1"].state.ready
+
+
+async def test_no_task_or_connection_is_left_behind() -> None:
+    """Members that come and go leave as many tasks as there were."""
+    async with federation("member1") as world:
+        before = len(asyncio.all_tasks())
+        for _ in range(20):
+            obj = world.hub.find(CLUSTERS, "member1")
+            assert obj is not None
+            world.hub.put(CLUSTERS, {**obj, "metadata": {"name": "member9"}})
+            await world.ready("member9")
+            world.hub.remove(CLUSTERS, "member9")
+            await eventually(lambda: "member9" not in world.registry.members)
+        await eventually(lambda: len(asyncio.all_tasks()) <= before + 2)

@@ -1,0 +1,274 @@
+"""What a hub says of a member may change at any time; the member follows, and errors say what to mend."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedhpa.api.errors import MemberUnavailable
+from fedhpa.kube.client import ApiClient
+from fedhpa.members.member import ACCESS_INVALID, PROBE_FAILED, PROBE_SUCCEEDED
+from fedhpa.members.registry import MemberRegistry
+from fedhpa.members.status import write_cluster_status
+from tests.integration.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, join, secret
+from tests.integration.membership import World, federation, running
+
+VERSION = "/version"
+NOW = 1773235397.0  # 2026-03-11T13:23:17Z
+
+
+async def _written(world: World, name: str) -> bool:
+    """Have the leader write a member's status; whether it wrote."""
+    async with ApiClient(world.hub.config()) as client:
+        return await write_cluster_status(client, world[name], NOW)
+
+
+async def test_a_rotated_token_is_used_without_a_failing_call() -> None:
+    """A new token in the Secret is in use as soon as it is seen; connections stay."""
+    async with federation("member1") as world:
+        api, member = world.members["member1"], world["member1"]
+        generation = member.client.generation
+        world.hub.put(SECRETS, secret("member1", token="new", ca=api.ca_pem))
+        await eventually(lambda: member.access is not None and member.access.token == "new")
+        api.token = "new"
+
+        assert await member.client.get_json(VERSION)
+        assert member.client.generation == generation
+
+
+async def test_a_401_has_the_secret_read_at_once() -> None:
+    """A token that the watch did not bring yet is fetched in the call that met the 401."""
+    async with federation("member1") as world:
+        api, member = world.members["member1"], world["member1"]
+        world.hub.faults.hang.add("/no-watch-will-tell")
+        stored = secret("member1", token="new", ca=api.ca_pem)
+        world.hub._objects[SECRETS][("creds", "member1")] = {
+            **stored,
+            "metadata": {**stored["metadata"], "resourceVersion": "101"},
+        }
+        api.token = "new"
+
+        assert await member.client.get_json(VERSION)
+
+
+async def test_a_revoked_token_makes_the_member_unavailable() -> None:
+    """Without a newer token the member is away, and the reason says why."""
+    async with federation("member1") as world:
+        world.members["member1"].token = "revoked"
+        reason = await world.away("member1")
+        with pytest.raises(MemberUnavailable, match="refuses our token"):
+            await world["member1"].client.get_json(VERSION)
+
+        assert reason == "its API server refuses our token (HTTP 401)"
+
+
+async def test_a_rotated_authority() -> None:
+    """A member that comes back with a certificate of another CA is reached once the Secret has that CA."""
+    async with federation("member1") as world:
+        api = world.members["member1"]
+        await api.stop()
+        async with fake_api() as other:
+            api.ca = other.ca
+        await api.start()
+        reason = await world.away("member1")
+        await eventually(lambda: "certificate not accepted" in world["member1"].state.message)
+        world.hub.put(SECRETS, secret("member1", token=api.token, ca=api.ca_pem))
+        await world.ready("member1")
+
+        assert reason
+
+
+async def test_a_changed_endpoint() -> None:
+    """A member that moved is asked at its new address, and its old one no more."""
+    async with federation("member1") as world, fake_api() as moved:
+        moved.token = world.members["member1"].token
+        join(world.hub, "member1", moved)
+        await eventually(lambda: moved.queries("/readyz"))
+        await world.ready("member1")
+        calls = len(world.members["member1"].seen)
+        await world["member1"].client.get_json(VERSION)
+
+        assert moved.queries(VERSION)
+        assert len(world.members["member1"].seen) == calls
+
+
+async def test_a_changed_secret_reference() -> None:
+    """A Cluster that names another Secret is followed there."""
+    async with federation("member1") as world:
+        api, member = world.members["member1"], world["member1"]
+        world.hub.put(SECRETS, secret("other", token="other-token", ca=api.ca_pem))
+        world.hub.put(
+            CLUSTERS, cluster("member1", api.url, secretRef={"namespace": "creds", "name": "other"})
+        )
+        await eventually(lambda: member.access is not None and member.access.token == "other-token")
+        api.token = "other-token"
+
+        assert await member.client.get_json(VERSION)
+
+
+async def test_only_named_secrets_are_read() -> None:
+    """Secrets are listed and watched by name alone."""
+    async with federation("member1", "member2") as world:
+        world.hub.put(SECRETS, secret("unrelated", token="x"))
+
+        queries = world.hub.queries("/secrets")
+        assert {query["fieldSelector"] for query in queries} == {
+            "metadata.name=member1",
+            "metadata.name=member2",
+        }
+
+
+async def test_a_deregistered_member() -> None:
+    """A deleted Cluster is gone from the registry; who still holds the member is told."""
+    async with federation("member1", "member2") as world:
+        member = world["member1"]
+        told: list[str] = []
+        world.registry.subscribe(told.append)
+        world.hub.remove(CLUSTERS, "member1")
+        await eventually(lambda: set(world.registry.members) == {"member2"})
+
+        with pytest.raises(MemberUnavailable, match="no longer registered"):
+            await member.client.get_json(VERSION)
+        assert told == ["member1"]
+
+
+async def test_a_member_that_is_being_deleted() -> None:
+    """A Cluster with a deletion timestamp is one no more."""
+    async with federation("member1") as world:
+        obj = cluster("member1", world.members["member1"].url)
+        obj["metadata"]["deletionTimestamp"] = "2026-03-11T13:23:17Z"
+        world.hub.put(CLUSTERS, obj)
+
+        await eventually(lambda: not world.registry.members)
+
+
+@pytest.mark.parametrize(
+    ("token", "ca", "spec", "says"),
+    [
+        (None, "ca", {}, "secret creds/bad has no key token, or it is empty"),
+        ("t", None, {}, "secret creds/bad has no key caBundle, and insecureSkipTLSVerification is not set"),
+        ("t", "no certificate", {}, "caBundle holds no usable PEM certificate"),
+        ("t\nX: y", "ca", {}, "secret creds/bad: the token has characters that no token has"),
+        ("t", "ca", {"secretRef": None}, "spec.secretRef is not set: name the Secret with the token"),
+        ("t", "ca", {"apiEndpoint": ""}, "spec.apiEndpoint is not set"),
+        ("t", "ca", {"apiEndpoint": "file:///etc/passwd"}, "spec.apiEndpoint is no URL of the form"),
+        ("t", "ca", {"apiEndpoint": "https://user:pw@10.0.0.1"}, "spec.apiEndpoint is no URL of the form"),
+        ("t", "ca", {"apiEndpoint": "https://10.0.0.1:99999"}, "spec.apiEndpoint is no URL of the form"),
+        ("t", "ca", {"proxyURL": "socks5://p"}, "spec.proxyURL cannot be used"),
+        (
+            "t",
+            "ca",
+            {"proxyURL": "http://p", "proxyHeader": {"X": "a\r\nB: c"}},
+            "spec.proxyHeader has a name or value that no HTTP header can have",
+        ),
+        (
+            "t",
+            "ca",
+            {"secretRef": {"namespace": "creds", "name": "absent"}},
+            "secret creds/absent does not exist",
+        ),
+    ],
+)
+async def test_an_access_that_cannot_be_used(
+    token: str | None, ca: str | None, spec: dict[str, object], says: str
+) -> None:
+    """What is wrong with a registration is said; the others are not touched, and mending it helps."""
+    async with federation("member1") as world:
+        api = world.members["member1"]
+        pem = api.ca_pem if ca == "ca" else ca
+        world.hub.put(SECRETS, secret("bad", token=token, ca=pem))
+        world.hub.put(CLUSTERS, cluster("bad", str(spec.pop("apiEndpoint", api.url)), **spec))
+        await eventually(lambda: "bad" in world.registry.members)
+        await eventually(lambda: world["bad"].state.message.startswith(says))
+        with pytest.raises(MemberUnavailable, match="bad"):
+            await world["bad"].client.get_json(VERSION)
+        state = world["bad"].state
+
+        assert (state.ready, state.reason) == (False, ACCESS_INVALID)
+        assert world["member1"].state.ready
+        world.hub.put(SECRETS, secret("bad", token=api.token, ca=api.ca_pem))
+        world.hub.put(CLUSTERS, cluster("bad", api.url))
+        await world.ready("bad")
+
+
+async def test_verification_can_be_switched_off() -> None:
+    """With insecureSkipTLSVerification no CA is needed, and an endpoint without a scheme is https."""
+    async with federation() as world, fake_api() as api:
+        api.token = "t"
+        world.hub.put(SECRETS, secret("member1", token="t"))
+        endpoint = api.url.removeprefix("https://")
+        world.hub.put(CLUSTERS, cluster("member1", endpoint, insecureSkipTLSVerification=True))
+        await world.ready("member1")
+
+
+async def test_no_cluster_api_on_the_hub() -> None:
+    """A hub without the Cluster API leaves the registry unsynced, with the reason; installing it helps."""
+    async with fake_api() as hub, ApiClient(hub.config()) as client:
+        hub.faults.status["/apis/cluster.karmada.io"] = 404
+        registry = MemberRegistry(client)
+        async with running(registry):
+            await eventually(lambda: "could not find" in (registry.problem or ""))
+            assert not registry.synced()
+            hub.faults.clear()
+            await eventually(registry.synced)
+
+        assert dict(registry.members) == {}
+
+
+async def test_somebody_elses_ready_condition_decides() -> None:
+    """Where Karmada writes Ready, a member that it calls unready is not asked, though it would answer."""
+    async with federation("member1") as world:
+        obj = cluster("member1", world.members["member1"].url)
+        unready = {"type": "Ready", "status": "False", "reason": "ClusterNotReachable", "message": "gone"}
+        obj["status"] = {"conditions": [unready]}
+        world.hub.put(CLUSTERS, obj)
+        reason = await world.away("member1")
+        with pytest.raises(MemberUnavailable, match="its Ready condition is False: gone"):
+            await world["member1"].client.get_json(VERSION)
+        written = await _written(world, "member1")
+        ready = {**unready, "status": "True", "reason": "ClusterReady", "message": ""}
+        world.hub.put(CLUSTERS, {**obj, "status": {"conditions": [ready]}})
+        await world.ready("member1")
+
+        assert reason == "its Ready condition is False: gone"
+        assert world["member1"].state.reason == "ClusterReady"
+        assert written is False
+
+
+async def test_our_own_ready_condition_does_not_decide() -> None:
+    """What we wrote ourselves an hour ago is no verdict on now."""
+    async with federation("member1") as world:
+        obj = cluster("member1", world.members["member1"].url)
+        obj["status"] = {"conditions": [{"type": "Ready", "status": "False", "reason": PROBE_FAILED}]}
+        world.hub.put(CLUSTERS, obj)
+        await eventually(lambda: world["member1"].cluster.condition("Ready") is not None)
+
+        assert world["member1"].state.ready
+
+
+async def test_the_leader_writes_what_it_sees() -> None:
+    """On a plain hub condition and version are written once per change."""
+    async with federation("member1") as world:
+        first = await _written(world, "member1")
+        second = await _written(world, "member1")
+        obj = world.hub.find(CLUSTERS, "member1")
+        assert obj is not None
+        up = obj["status"]
+        await world.members["member1"].stop()
+        await world.away("member1")
+        third = await _written(world, "member1")
+        obj = world.hub.find(CLUSTERS, "member1")
+        assert obj is not None
+        down = obj["status"]["conditions"][0]
+
+        assert (first, second, third) == (True, False, True)
+        assert up["kubernetesVersion"] == "v1.36.3"
+        assert up["conditions"] == [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": PROBE_SUCCEEDED,
+                "message": "the API server answers",
+                "lastTransitionTime": "2026-03-11T13:23:17Z",
+            }
+        ]
+        assert (down["status"], down["reason"]) == ("False", PROBE_FAILED)

@@ -1,0 +1,171 @@
+"""Pods are watched where they are needed, and never given as present when they may not be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fedhpa.api.errors import MemberUnavailable
+from fedhpa.api.wire import Pod
+from fedhpa.members.pods import PodCache
+from tests.integration.fakeapi import PODS, eventually, fake_api, join, pod
+from tests.integration.membership import federation
+
+
+def phase(cluster: str, item: Pod) -> str:
+    """The record of these tests: the pod's cluster and phase."""
+    return f"{cluster} {item.status.phase}"
+
+
+@asynccontextmanager
+async def caching(cache: PodCache[str]) -> AsyncIterator[PodCache[str]]:
+    """The cache while it runs."""
+    task = asyncio.create_task(cache.run())
+    await asyncio.sleep(0)
+    try:
+        yield cache
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_pods_are_listed_when_first_needed() -> None:
+    """The first question starts a watch; the answers follow the cluster without further lists."""
+    async with federation("member1") as world, caching(PodCache(phase)) as cache:
+        api, member = world.members["member1"], world["member1"]
+        api.put(PODS, pod("a", "shop"))
+        api.put(PODS, pod("b", "bank"))
+        assert not api.queries("/pods")
+        pods = await cache.pods(member, "shop")
+        first = dict(pods)
+        await eventually(lambda: api.watching == 1)
+        api.put(PODS, pod("c", "shop"))
+        await eventually(lambda: len(pods) == 2)
+
+        assert first == {("shop", "a"): "member1 Running"}
+        assert await cache.pods(member, "shop") == pods
+        assert cache.watched == [("member1", "shop")]
+
+
+async def test_a_member_that_is_away_has_no_pods() -> None:
+    """While the member does not answer, asking for its pods says so; afterwards they are up to date."""
+    async with federation("member1") as world, caching(PodCache(phase)) as cache:
+        api, member = world.members["member1"], world["member1"]
+        api.put(PODS, pod("a"))
+        await cache.pods(member, "default")
+        await api.stop()
+        await world.away("member1")
+        with pytest.raises(MemberUnavailable):
+            await cache.pods(member, "default")
+        api.remove(PODS, "a", "default")
+        api.put(PODS, pod("b"))
+        await api.start()
+        await world.ready("member1")
+
+        async def listed() -> set[str]:
+            try:
+                return {name for _, name in await cache.pods(member, "default")}
+            except MemberUnavailable:
+                return set()
+
+        async with asyncio.timeout(10):
+            while await listed() != {"b"}:  # noqa: ASYNC110  # polls a server
+                await asyncio.sleep(0.02)
+
+
+async def test_a_broken_watch_makes_pods_stale() -> None:
+    """A member that answers but whose pods cannot be watched any more gives no old pods."""
+    async with federation("member1") as world, caching(PodCache(phase, stale_after=0.1)) as cache:
+        api, member = world.members["member1"], world["member1"]
+        api.put(PODS, pod("a"))
+        await cache.pods(member, "default")
+        await eventually(lambda: api.watching == 1)
+        api.faults.status["/api/v1/namespaces/default/pods"] = 403
+        api.end_watches()
+
+        async def refusal() -> str:
+            try:
+                await cache.pods(member, "default")
+            except MemberUnavailable as error:
+                return error.reason
+            return ""
+
+        async with asyncio.timeout(5):
+            while not (reason := await refusal()):  # noqa: ASYNC110  # polls a server
+                await asyncio.sleep(0.02)
+
+        assert reason.startswith("its pods are out of date: the server does not allow this request")
+        assert member.state.ready
+
+
+async def test_a_first_list_that_takes_too_long() -> None:
+    """Who asks waits the time it has, and the list goes on for the next one."""
+    async with federation("member1", deadline=3) as world, caching(PodCache(phase)) as cache:
+        api, member = world.members["member1"], world["member1"]
+        api.put(PODS, pod("a"))
+        api.faults.hang.add("/api/v1")
+        with pytest.raises(MemberUnavailable, match="its pods are not listed"):
+            await cache.pods(member, "default", wait=0.1)
+
+        assert cache.watched == [("member1", "default")]
+
+
+async def test_a_forbidden_list_fails_at_once() -> None:
+    """Nobody waits for what was refused."""
+    async with federation("member1", deadline=30) as world, caching(PodCache(phase)) as cache:
+        world.members["member1"].faults.status["/api/v1/pods"] = 403
+
+        async with asyncio.timeout(5):
+            with pytest.raises(MemberUnavailable, match="does not allow"):
+                await cache.pods(world["member1"])
+
+
+async def test_pods_of_the_old_address_are_not_given() -> None:
+    """After a member moved, pods are those of the new cluster or none."""
+    async with (
+        federation("member1") as world,
+        fake_api() as moved,
+        caching(PodCache(phase)) as cache,
+    ):
+        member = world["member1"]
+        world.members["member1"].put(PODS, pod("old"))
+        moved.put(PODS, pod("new"))
+        moved.token = "t"
+        await cache.pods(member)
+        join(world.hub, "member1", moved)
+        await eventually(lambda: member.client.config.server == moved.url)
+
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    pods = await cache.pods(member)
+                except MemberUnavailable:
+                    await asyncio.sleep(0.01)
+                else:
+                    break
+
+        assert set(pods) == {("default", "new")}
+
+
+async def test_what_nobody_needs_is_watched_no_more() -> None:
+    """A namespace not asked for is dropped, and so is everything of a member that is gone."""
+    now = 0.0
+    cache = PodCache(phase, keep=60, clock=lambda: now)
+    async with federation("member1", "member2") as world, caching(cache):
+        gone = world["member2"]
+        await cache.pods(world["member1"], "shop")
+        await cache.pods(world["member1"], "bank")
+        await cache.pods(gone, "shop")
+        now = 50.0
+        await cache.pods(world["member1"], "shop")
+        now = 100.0
+        await cache.pods(gone, "shop")
+        world.hub.remove(("cluster.karmada.io/v1alpha1", "clusters"), "member2")
+        await eventually(lambda: gone.closed)
+        cache.sweep()
+
+        assert cache.watched == [("member1", "shop")]
+        await eventually(lambda: world.members["member2"].watching == 0)

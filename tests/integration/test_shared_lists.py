@@ -1,0 +1,158 @@
+"""One list per member, namespace and period, whoever asks and however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
+from fedhpa.api.wire import PodMetrics
+from fedhpa.members.lists import SharedLists, decode_pod_metrics, pod_metrics
+from fedhpa.members.member import Member
+from tests.integration.fakeapi import Object, eventually
+from tests.integration.membership import federation
+
+METRICS = ("metrics.k8s.io/v1beta1", "pods")
+PATH = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
+
+
+def usage(name: str) -> Object:
+    """Metrics of a pod."""
+    return {
+        "metadata": {"name": name, "namespace": "shop"},
+        "containers": [{"name": "app", "usage": {"cpu": "100m"}}],
+    }
+
+
+async def names(lists: SharedLists, member: Member, max_age: float = 10.0) -> list[str]:
+    """The pods that have metrics."""
+    fetched = await pod_metrics(lists, member, "shop", max_age=max_age, decode=decode_pod_metrics)
+    return [item.metadata.name for item in fetched.value]
+
+
+async def test_everyone_shares_one_request() -> None:
+    """A hundred who ask at once, and those who ask within the age, cost one request."""
+    async with federation("member1") as world, SharedLists() as lists:
+        api, member = world.members["member1"], world["member1"]
+        api.put(METRICS, usage("a"))
+        results = await asyncio.gather(*(names(lists, member) for _ in range(100)))
+        later = await names(lists, member)
+
+        assert results == [["a"]] * 100
+        assert later == ["a"]
+        assert len(api.queries(PATH)) == lists.fetches == 1
+
+
+async def test_an_old_answer_is_fetched_anew() -> None:
+    """Who wants it younger than it is gets a new one."""
+    now = 0.0
+    async with federation("member1") as world, SharedLists(clock=lambda: now) as lists:
+        api, member = world.members["member1"], world["member1"]
+        counts = []
+        for now in (0.0, 9.0, 10.1):  # noqa: B007  # the clock reads it
+            await names(lists, member)
+            counts.append(lists.fetches)
+
+        assert counts == [1, 1, 2]
+        assert len(api.queries(PATH)) == 2
+
+
+async def test_namespaces_are_fetched_apart() -> None:
+    """A namespace's list is no other's."""
+    async with federation("member1", "member2") as world, SharedLists() as lists:
+        for member in ("member1", "member2"):
+            for namespace in ("shop", "bank", ""):
+                await pod_metrics(lists, world[member], namespace, max_age=10, decode=decode_pod_metrics)
+
+        assert lists.fetches == 6
+
+
+async def test_a_waiter_that_gives_up_does_not_end_the_fetch() -> None:
+    """The first to ask is cancelled; the second gets the answer of the same request."""
+    async with federation("member1", deadline=5) as world, SharedLists() as lists:
+        api, member = world.members["member1"], world["member1"]
+        api.put(METRICS, usage("a"))
+        gate = asyncio.Event()
+        serve = api._serve
+
+        async def slow(request: object) -> object:
+            await gate.wait()
+            return await serve(request)  # type: ignore[arg-type]  # the fake's own
+
+        api._serve = slow  # type: ignore[method-assign, assignment]  # a server that takes its time
+        first = asyncio.create_task(names(lists, member))
+        await eventually(lambda: api.queries(PATH))
+        second = asyncio.create_task(names(lists, member))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        gate.set()
+
+        assert first.cancelled()
+        assert await second == ["a"]
+        assert lists.fetches == 1
+
+
+async def test_a_failure_is_shared_for_a_moment() -> None:
+    """All who wait get the error, and those who come in the next two seconds, too; then it is tried again."""
+    now = 0.0
+    async with federation("member1") as world, SharedLists(clock=lambda: now) as lists:
+        api, member = world.members["member1"], world["member1"]
+        api.faults.status[PATH] = 503
+        errors = await asyncio.gather(*(names(lists, member) for _ in range(10)), return_exceptions=True)
+        now = 1.9
+        with pytest.raises(MetricsUnavailable):
+            await names(lists, member)
+        fetched = lists.fetches
+        api.faults.clear()
+        now = 2.1
+
+        said = f"cluster 'member1': the server is currently unable to handle the request (GET {PATH})"
+        assert {str(error) for error in errors} == {said}
+        assert fetched == 1
+        assert await names(lists, member) == []
+
+
+async def test_hanging_metrics_cost_one_deadline_for_all() -> None:
+    """Fifty autoscalers of a namespace whose metrics hang wait once, together."""
+    async with federation("member1") as world, SharedLists() as lists:
+        world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
+        began = time.monotonic()
+        for _ in range(50):
+            with pytest.raises(MemberUnavailable, match="no answer within"):
+                await names(lists, world["member1"])
+
+        assert time.monotonic() - began < 1.5
+        assert lists.fetches == 1
+
+
+@pytest.mark.parametrize("body", [b'{"items":[{"metadata":', b"[]", b'{"items":[{"containers":3}]}', b"\xff"])
+async def test_an_answer_that_is_no_list(body: bytes) -> None:
+    """What cannot be decoded is MetricsUnavailable, never an empty list."""
+    async with federation("member1") as world, SharedLists() as lists:
+        world.members["member1"].faults.body[PATH] = body
+
+        with pytest.raises(MetricsUnavailable, match="cluster 'member1'"):
+            await names(lists, world["member1"])
+
+
+async def test_an_empty_list_of_a_go_server() -> None:
+    """`items: null` is an empty list."""
+    assert decode_pod_metrics(b'{"kind":"PodMetricsList","metadata":{},"items":null}') == []
+    assert [type(item) for item in decode_pod_metrics(b'{"items":[{}]}')] == [PodMetrics]
+
+
+async def test_leaving_ends_what_is_under_way() -> None:
+    """Shutting down does not wait for a member that hangs."""
+    async with federation("member1", deadline=30) as world:
+        world.members["member1"].faults.hang.add("/apis")
+        began = time.monotonic()
+        async with SharedLists() as lists:
+            waiter = asyncio.create_task(names(lists, world["member1"]))
+            await eventually(lambda: world.members["member1"].queries(PATH))
+        await asyncio.wait([waiter])
+
+        assert time.monotonic() - began < 3
+        assert waiter.cancelled()
