@@ -1,0 +1,127 @@
+"""Certificates are issued when missing, kept while good, and replaced before they end."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from certs import CertificateAuthority, IssuedCertificate
+from certs.renewal import ensure_authority, ensure_certificate
+from fedhpa.cli.main import run
+
+NOW = dt.datetime(2026, 3, 11, tzinfo=dt.UTC)
+LATER = NOW + dt.timedelta(days=300)
+
+
+def issuer(
+    authority: CertificateAuthority, *dns: str, now: dt.datetime = NOW
+) -> Callable[[], IssuedCertificate]:
+    return lambda: authority.issue_server("a", dns=dns, now=now)
+
+
+def test_a_good_certificate_is_kept(tmp_path: Path) -> None:
+    """The second call changes nothing."""
+    authority = CertificateAuthority.create("ca", now=NOW)
+
+    assert ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
+    before = (tmp_path / "tls.crt").read_bytes()
+    assert not ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
+    assert (tmp_path / "tls.crt").read_bytes() == before
+
+
+def test_a_certificate_that_ends_soon_is_renewed(tmp_path: Path) -> None:
+    """After two thirds of a year."""
+    authority = CertificateAuthority.create("ca", now=NOW)
+    ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
+
+    assert ensure_certificate(authority, tmp_path, issuer(authority, "a.svc", now=LATER), now=LATER)
+
+
+def test_other_names_or_another_root_need_another_certificate(tmp_path: Path) -> None:
+    """What was asked for decides, not what is there."""
+    authority = CertificateAuthority.create("ca", now=NOW)
+    ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
+    rotated = authority.rotate(NOW)
+
+    assert ensure_certificate(authority, tmp_path, issuer(authority, "b.svc"), now=NOW)
+    assert ensure_certificate(rotated, tmp_path, issuer(rotated, "b.svc"), now=NOW)
+
+
+def test_rubbish_is_replaced(tmp_path: Path) -> None:
+    """A half-written file of long ago does not stop the process for ever."""
+    authority = CertificateAuthority.create("ca", now=NOW)
+    (tmp_path / "tls.crt").write_bytes(b"rubbish")
+    (tmp_path / "tls.key").write_bytes(b"rubbish")
+
+    assert ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
+
+
+def test_an_authority_is_created_kept_and_rotated(tmp_path: Path) -> None:
+    """Its folder is all there is to it."""
+    created = ensure_authority(tmp_path, "ca", now=NOW)
+    kept = ensure_authority(tmp_path, "ca", now=NOW)
+    rotated = ensure_authority(tmp_path, "ca", now=NOW + dt.timedelta(days=3000))
+
+    assert kept.bundle_pem == created.bundle_pem
+    assert rotated.previous == (created.certificate,)
+    assert CertificateAuthority.load(tmp_path).bundle_pem == rotated.bundle_pem
+
+
+def test_the_command_issues_keeps_and_rotates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`fedhpa certs issue` and `rotate`."""
+    arguments = ["--ca-dir", str(tmp_path / "ca"), "--out", str(tmp_path / "web"), "--common-name", "web"]
+    codes = [
+        run(["certs", "issue", *arguments, "--dns", "web.svc", "--ip", "127.0.0.1"]),
+        run(["certs", "issue", *arguments, "--dns", "web.svc", "--ip", "127.0.0.1"]),
+        run(["certs", "rotate", "--ca-dir", str(tmp_path / "ca")]),
+        run(["certs", "issue", *arguments, "--client", "--organization", "ops"]),
+    ]
+
+    said = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
+    assert codes == [0, 0, 0, 0]
+    assert said == ["issued", "kept", "rotated", "issued"]
+
+
+@pytest.mark.parametrize("wrong", [[], ["--client", "--dns", "x"], ["--dns", "x", "--organization", "y"]])
+def test_the_command_refuses_what_makes_no_certificate(
+    tmp_path: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2 with one line."""
+    arguments = ["--ca-dir", str(tmp_path), "--out", str(tmp_path / "x"), "--common-name", "web", *wrong]
+
+    assert run(["certs", "issue", *arguments]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_registration_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An APIService with the CA, its Service, and the adapter's rights, which name no wildcard."""
+    CertificateAuthority.create("ca").save(tmp_path)
+    arguments = ["--ca-file", str(tmp_path / "ca.crt"), "--external-name", "localhost", "--port", "6443"]
+
+    assert run(["apiservice", *arguments]) == 0
+
+    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    by_kind = {document["kind"]: document for document in documents}
+    spec = by_kind["APIService"]["spec"]
+    assert (spec["groupPriorityMinimum"], spec["versionPriority"]) == (100, 200)
+    assert spec["service"] == {"namespace": "fedhpa-system", "name": "fedhpa-metrics-adapter", "port": 6443}
+    assert "insecureSkipTLSVerify" not in spec
+    assert by_kind["Service"]["spec"]["externalName"] == "localhost"
+    rules = [rule for document in documents for rule in document.get("rules", [])]
+    assert rules
+    assert all("*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]] for rule in rules)
+
+
+def test_the_registration_needs_a_ca(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Missing, unreadable and no certificate: one line each; a member's role needs none."""
+    (tmp_path / "key").write_text("no certificate")
+
+    assert run(["apiservice"]) == 2
+    assert run(["apiservice", "--ca-file", str(tmp_path / "nowhere")]) == 2
+    assert run(["apiservice", "--ca-file", str(tmp_path / "key")]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+    assert run(["apiservice", "--member"]) == 0
