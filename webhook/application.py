@@ -30,9 +30,15 @@ def build_application(health: Health, telemetry: Telemetry) -> web.Application:
             return web.Response(body=await _answer(request, telemetry), content_type="application/json")
 
     for path in PATHS:
-        application.router.add_route("*", path, admit)
+        application.router.add_route("*", path, admit, expect_handler=_expect)
     application.add_routes(health.routes())
     return application
+
+
+async def _expect(request: web.Request) -> None:
+    """Tells a client that waits for it to send the body; any other expectation is not a reason to refuse."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def _answer(request: web.Request, telemetry: Telemetry) -> bytes:
@@ -41,6 +47,9 @@ async def _answer(request: web.Request, telemetry: Telemetry) -> bytes:
             body = await request.read()
     except web.HTTPRequestEntityTooLarge:
         return refusal(f"request entity is too large; limit is {MAX_BODY} bytes", 413)
+    except web.RequestPayloadError:
+        # Chunks or an encoding that cannot be read, or a client that is gone.
+        return refusal("the request's body cannot be read", 400)
     except TimeoutError:
         return refusal(f"the request's body did not arrive within {BODY_SECONDS:g} seconds", 408)
     content_type = request.headers.get("Content-Type", "")

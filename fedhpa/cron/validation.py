@@ -111,6 +111,8 @@ def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
         if not _is_date(text):
             detail = "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25"
             yield invalid(f"{path}.excludeDates[{index}]", text, detail)
+            # One shows how to write them; a list of hundreds would drown the other messages.
+            return
 
 
 def _max_delay(rule: CronFederatedHPARule, delay: int, path: str) -> Iterator[FieldError]:

@@ -1,0 +1,315 @@
+"""Rules of our own fields, the fixed quirks, and what is only warned about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.decode import decode
+from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.validation import validate_federatedhpa
+from fedhpa.api.warnings import MAX_COUNT, MAX_LENGTH, presentable, warn_federatedhpa
+from fedhpa.cron.validation import validate_cronfederatedhpa
+from fedhpa.cron.warnings import warn_cronfederatedhpa
+
+METADATA = {"name": "web", "namespace": "shop"}
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+EXTERNAL: dict[str, Any] = {
+    "type": "External",
+    "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "30"}},
+}
+
+
+def fhpa(**spec: Any) -> FederatedHPA:
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 10, **spec}
+    return decode(FederatedHPA, {"metadata": METADATA, "spec": spec})
+
+
+def errors(**spec: Any) -> list[str]:
+    return [str(error) for error in validate_federatedhpa(fhpa(**spec))]
+
+
+def warnings(**spec: Any) -> list[str]:
+    return list(warn_federatedhpa(fhpa(**spec)))
+
+
+def cron(**rule: Any) -> CronFederatedHPA:
+    rule = {"name": "r", "schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": "UTC", **rule}
+    return decode(
+        CronFederatedHPA, {"metadata": METADATA, "spec": {"scaleTargetRef": TARGET, "rules": [rule]}}
+    )
+
+
+def cron_errors(**rule: Any) -> list[str]:
+    return [str(error) for error in validate_cronfederatedhpa(cron(**rule))]
+
+
+def test_zero_is_admitted_beside_an_external_or_object_metric_only() -> None:
+    """Without pods only these can ask for one; the message of the refusal is Karmada's."""
+    refused = ["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"]
+
+    assert errors(minReplicas=0, metrics=[EXTERNAL]) == []
+    assert errors(minReplicas=0) == refused
+    assert errors(minReplicas=-1, metrics=[EXTERNAL]) == [
+        "spec.minReplicas: Invalid value: -1: must be greater than or equal to 1"
+    ]
+    assert warnings(minReplicas=0) == [
+        "spec.minReplicas: 0 needs an Object or External metric, because no pod is left to measure"
+    ]
+
+
+def test_min_and_max_may_stand_under_their_other_names() -> None:
+    """The federated names count as min and max, and errors name the field that was written."""
+    assert errors(maxReplicas=None, federatedMaxReplicas=5, federatedMinReplicas=2) == []
+    assert errors(maxReplicas=None, federatedMaxReplicas=5, federatedMinReplicas=9) == [
+        "spec.federatedMaxReplicas: Invalid value: 5: must be greater than or equal to `minReplicas`"
+    ]
+    assert errors(maxReplicas=None) == ["spec.maxReplicas: Invalid value: 0: must be greater than 0"]
+
+
+def test_both_names_given_must_agree() -> None:
+    """Two different numbers for one bound are an error, equal ones are not."""
+    assert errors(maxReplicas=5, federatedMaxReplicas=5) == []
+    assert errors(maxReplicas=5, federatedMaxReplicas=6) == [
+        (
+            "spec.federatedMaxReplicas: Invalid value: 6: "
+            "is another name of maxReplicas, which is 5: give one of them"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"mode": "Half"},
+            'spec.mode: Unsupported value: "Half": supported values: "Centralized", "Distributed"',
+        ),
+        (
+            {"syncPeriodSeconds": 301},
+            (
+                "spec.syncPeriodSeconds: Invalid value: 301: "
+                "must be greater than or equal to 1 and less than or equal to 300"
+            ),
+        ),
+        (
+            {"partialMetrics": {"policy": "Wait"}},
+            (
+                'spec.partialMetrics.policy: Unsupported value: "Wait": '
+                'supported values: "Fallback", "Hold", "Proceed", "ScaleUpOnly"'
+            ),
+        ),
+        (
+            {"partialMetrics": {"policy": "Fallback"}},
+            (
+                "spec.partialMetrics.fallbackReplicas: Required value: "
+                "policy Fallback needs the number to fall back to"
+            ),
+        ),
+        (
+            {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0}},
+            (
+                "spec.clusterHPAPreference[0].maxResourceUsage: Invalid value: 0.0: "
+                "must be greater than 0 and less than or equal to 1"
+            ),
+        ),
+        (
+            {
+                "federatedHPAAssignment": {
+                    "clusterAutoscalingPreference": [
+                        {"autoscalingMinThreshold": 5, "autoscalingMaxThreshold": 4}
+                    ]
+                }
+            },
+            (
+                "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].autoscalingMinThreshold: "
+                "Invalid value: 5: must be less than or equal to autoscalingMaxThreshold, which is 4"
+            ),
+        ),
+        (
+            {"metrics": [EXTERNAL | {"external": {**EXTERNAL["external"], "aggregation": "Median"}}]},
+            (
+                'spec.metrics[0].external.aggregation: Unsupported value: "Median": '
+                'supported values: "Average", "Max", "Min", "Sum"'
+            ),
+        ),
+        ({"metrics": [EXTERNAL] * 65}, "spec.metrics: Too many: 65: must have at most 64 items"),
+    ],
+)
+def test_a_field_of_ours_outside_its_bounds_is_refused(spec: dict[str, Any], expected: str) -> None:
+    """Admission says so too, because the CRD on a hub may be somebody else's."""
+    assert errors(**spec) == [expected]
+
+
+def test_everything_of_ours_within_its_bounds_is_admitted() -> None:
+    """Also what is not built in a version, such as mode Distributed."""
+    assert (
+        errors(
+            mode="Distributed",
+            dryRun=True,
+            syncPeriodSeconds=1,
+            partialMetrics={"policy": "Fallback", "fallbackReplicas": 0, "lostAfterSeconds": 60},
+            clusterAffinity={"clusterNames": ["m1"], "exclude": ["m2"]},
+            federatedHPAAssignment={
+                "federatedHPAAssignmentType": "Prioritized",
+                "minimumPolicy": "Exact",
+                "clusterAutoscalingPreference": [{"targetCluster": {"clusterNames": ["m1"]}, "priority": 2}],
+            },
+            clusterHPAPreference=[{"clusterName": "m1", "maxResourceUsage": 0.5}],
+            autoscaleMultiClusterDelay=0,
+            scaleAssist=False,
+            scalingToZero=True,
+            behavior={
+                "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}], "tolerance": 0}
+            },
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (
+            {"type": "AverageValue", "value": "1"},
+            (
+                "spec.metrics[0].object.target.averageValue: Required value: "
+                "must be set when the target type is AverageValue"
+            ),
+        ),
+        (
+            {"type": "Value", "averageValue": "1"},
+            "spec.metrics[0].object.target.value: Required value: must be set when the target type is Value",
+        ),
+    ],
+)
+def test_an_object_metric_must_set_what_its_type_names(target: dict[str, str], expected: str) -> None:
+    """Karmada admits it and its controller then dereferences nil."""
+    metric = {
+        "type": "Object",
+        "object": {
+            "describedObject": {"kind": "Service", "name": "s"},
+            "metric": {"name": "rps"},
+            "target": target,
+        },
+    }
+
+    assert errors(metrics=[metric]) == [expected]
+
+
+def test_what_hardly_means_well_is_admitted_with_a_warning() -> None:
+    """A bad apiVersion, a type that does not go with its field, a metric twice, a bad selector."""
+    selector = {"matchLabels": {"a b": "c"}}
+    metric = {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": "rps", "selector": selector},
+            "target": {"type": "Value", "averageValue": "1"},
+        },
+    }
+    spec: dict[str, Any] = {
+        "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+        "metrics": [metric, metric],
+    }
+
+    assert errors(**spec) == []
+    found = warnings(**spec)
+    assert found[0].startswith("spec.scaleTargetRef.apiVersion: ")
+    assert (
+        "spec.metrics[0].pods.target.type: Value does not go with averageValue; write AverageValue" in found
+    )
+    assert any(text.startswith("spec.metrics[0].pods.metric.selector: ") for text in found)
+    assert "spec.metrics[1]: is the same metric as spec.metrics[0]; the lower target decides alone" in found
+
+
+def test_a_tidy_object_has_no_warnings() -> None:
+    """Nothing is said where nothing is to be said."""
+    assert warnings(metrics=[EXTERNAL]) == []
+    assert list(warn_cronfederatedhpa(cron())) == []
+
+
+def test_warnings_are_cut_to_what_a_client_shows() -> None:
+    """Length, number and control characters are bounded, as API servers drop the rest."""
+    shown = presentable([*(f"{number}\n" + "x" * 300 for number in range(40))])
+
+    assert len(shown) == MAX_COUNT
+    assert shown[0][:2] == "0?"
+    assert max(map(len, shown)) == MAX_LENGTH
+    assert shown[-1] == f"and {40 - MAX_COUNT + 1} more warnings"
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (
+            {"schedule": "*/10 * * * *", "maxDelaySeconds": 600},
+            (
+                "spec.rules[0].maxDelaySeconds: Invalid value: 600: "
+                "must be smaller than the shortest interval between two fires, which is 600 seconds"
+            ),
+        ),
+        (
+            {"maxDelaySeconds": 0},
+            "spec.rules[0].maxDelaySeconds: Invalid value: 0: must be greater than or equal to 1",
+        ),
+        (
+            {"duration": "soon"},
+            (
+                'spec.rules[0].duration: Invalid value: "soon": '
+                "is no duration; write one such as 8h or 90m, or seconds"
+            ),
+        ),
+        (
+            {"duration": 30},
+            "spec.rules[0].duration: Invalid value: 30: is shorter than a minute; schedules have minutes",
+        ),
+        (
+            {"excludeDates": ["2026-12-25", "2026-02-29"]},
+            (
+                'spec.rules[0].excludeDates[1]: Invalid value: "2026-02-29": '
+                "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25"
+            ),
+        ),
+    ],
+)
+def test_a_cron_field_of_ours_outside_its_rule_is_refused(rule: dict[str, Any], expected: str) -> None:
+    """Each message says what the rule is, and what to write."""
+    assert cron_errors(**rule) == [expected]
+
+
+def test_cron_fields_of_ours_within_their_rules_are_admitted() -> None:
+    """A delay below the interval, durations in both forms, real dates."""
+    assert cron_errors(maxDelaySeconds=86399, duration="8h", excludeDates=["2028-02-29"]) == []
+    assert cron_errors(duration=28800) == []
+
+
+def test_too_many_rules_are_refused_for_their_number_alone() -> None:
+    """A thousand rules are judged one by one, one more is not."""
+    rules = [{"name": "r", "schedule": "bad"}] * 1001
+    raw = {"metadata": METADATA, "spec": {"scaleTargetRef": TARGET, "rules": rules}}
+
+    found = validate_cronfederatedhpa(decode(CronFederatedHPA, raw))
+
+    assert [str(error) for error in found] == ["spec.rules: Too many: 1001: must have at most 1000 items"]
+
+
+def test_a_refused_schedule_and_zone_come_with_remedies() -> None:
+    """The messages are Karmada's, the warnings say what to write."""
+    bad = cron(schedule="0 0 L * *", timeZone="UTC+8")
+
+    assert [str(error) for error in validate_cronfederatedhpa(bad)] == [
+        'spec.rules[0].schedule: Invalid value: "0 0 L * *": invalid cron format',
+        'spec.rules[0].timeZone: Invalid value: "UTC+8": unknown time zone UTC+8',
+    ]
+    schedule, zone = warn_cronfederatedhpa(bad)
+    assert schedule.startswith("spec.rules[0].schedule: day-of-month: 'L'")
+    assert "Etc/GMT-8" in zone
+
+
+def test_a_rule_without_a_zone_is_told_that_it_runs_in_utc() -> None:
+    """One warning, however many rules."""
+    assert list(warn_cronfederatedhpa(cron(timeZone=None))) == [
+        "spec.rules[0].timeZone: no zone is given, so the schedule runs in UTC"
+    ]

@@ -1,0 +1,284 @@
+"""AdmissionReview in, AdmissionReview out: the protocol, whatever arrives."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from webhook.review import (
+    MAX_BODY,
+    MUTATE_FEDERATEDHPA,
+    PATHS,
+    VALIDATE_CRONFEDERATEDHPA,
+    VALIDATE_FEDERATEDHPA,
+    review,
+)
+
+JSON = "application/json"
+
+
+def fhpa(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": "FederatedHPA",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 10,
+            **spec,
+        },
+    }
+
+
+def ask(path: str, body: Any, content_type: str = JSON) -> dict[str, Any]:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer: dict[str, Any] = json.loads(review(path, raw, content_type))
+    assert answer["kind"] == "AdmissionReview"
+    assert set(answer) == {"kind", "apiVersion", "response"}
+    assert isinstance(answer["response"]["allowed"], bool)
+    return answer
+
+
+def asked(path: str, obj: Any, **request: Any) -> dict[str, Any]:
+    response: dict[str, Any] = ask(path, {"request": {"uid": "7", "object": obj, **request}})["response"]
+    return response
+
+
+def message(response: dict[str, Any]) -> str:
+    assert response["allowed"] is False
+    return str(response["status"]["message"])
+
+
+@pytest.mark.parametrize("version", ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"])
+def test_the_answer_echoes_version_and_uid(version: str) -> None:
+    """Both versions of the wire are spoken; an allowed answer has code 200 and no message."""
+    body = {"apiVersion": version, "kind": "AdmissionReview", "request": {"uid": "42", "object": fhpa()}}
+
+    answer = ask(VALIDATE_FEDERATEDHPA, body)
+
+    assert answer["apiVersion"] == version
+    assert answer["response"] == {
+        "uid": "42",
+        "allowed": True,
+        "status": {"metadata": {}, "code": 200},
+    }
+
+
+def test_a_denial_is_code_403_reason_forbidden_and_the_aggregate() -> None:
+    """Several errors stand in brackets, in the order of the checks."""
+    response = asked(VALIDATE_FEDERATEDHPA, fhpa(minReplicas=0, maxReplicas=0))
+
+    assert response["status"]["code"] == 403
+    assert response["status"]["reason"] == "Forbidden"
+    assert message(response) == (
+        "[spec.minReplicas: Invalid value: 0: must be greater than or equal to 1, "
+        "spec.maxReplicas: Invalid value: 0: must be greater than 0]"
+    )
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("body", "content_type", "code", "expected"),
+    [
+        (b"", JSON, 400, "there is no content to decode"),
+        (b"{}", JSON, 400, "there is no content to decode"),
+        (b'{"request":null}', JSON, 400, "there is no content to decode"),
+        (b'{"request":{"uid":"1"}}', JSON, 400, "there is no content to decode"),
+        (b"{}", "text/plain", 400, "contentType=text/plain, expected application/json"),
+        (b"{}", "", 400, "contentType=, expected application/json"),
+        (
+            b"{}",
+            "application/json; charset=utf-8",
+            400,
+            "contentType=application/json; charset=utf-8, expected application/json",
+        ),
+        (b"[]", JSON, 400, "json: cannot unmarshal array into Go value of type v1.AdmissionReview"),
+        (b"null", JSON, 400, "json: cannot unmarshal null into Go value of type v1.AdmissionReview"),
+        (b'{"a":1', JSON, 400, "invalid JSON at line 1, column 7: Expecting ',' delimiter"),
+        (b'{"a":"\xff"}', JSON, 400, "invalid UTF-8 at byte 6"),
+        (b'{"a":NaN}', JSON, 400, "invalid JSON: NaN is no number"),
+        (b'{"a":-Infinity}', JSON, 400, "invalid JSON: -Infinity is no number"),
+        (b'{"a":1e999}', JSON, 400, "invalid JSON: the number 1e999 is too large"),
+        (b'{"a":' + b"9" * 5000 + b"}", JSON, 400, "invalid JSON: a number has too many digits"),
+        (b'{"a":1,"a":2}', JSON, 400, 'duplicate field "a"'),
+        (b"[" * 100_000, JSON, 400, "invalid JSON: nested too deeply"),
+        (
+            b'{"request":[]}',
+            JSON,
+            400,
+            (
+                "json: cannot unmarshal array into Go struct field AdmissionReview.request of type "
+                "v1.AdmissionRequest"
+            ),
+        ),
+        (
+            b'{"request":{"uid":7}}',
+            JSON,
+            400,
+            (
+                "json: cannot unmarshal number into Go struct field AdmissionRequest.request.uid of type "
+                "types.UID"
+            ),
+        ),
+        (
+            b'{"kind":"Pod","apiVersion":"v1"}',
+            JSON,
+            400,
+            "unable to decode /v1, Kind=Pod into *v1.AdmissionReview",
+        ),
+    ],
+)
+def test_what_is_no_review_is_refused_with_what_is_wrong(
+    path: str, body: bytes, content_type: str, code: int, expected: str
+) -> None:
+    """Every malformed request is answered with a refusal that names the trouble; none raises."""
+    response = ask(path, body, content_type)["response"]
+
+    assert message(response) == expected
+    assert response["status"]["code"] == code
+
+
+def test_too_large_a_body_is_refused_unread() -> None:
+    """The limit is 7 MiB, as an AdmissionReview and not as an HTTP error."""
+    response = ask(VALIDATE_FEDERATEDHPA, b" " * (MAX_BODY + 1))["response"]
+
+    assert response["status"]["code"] == 413
+    assert message(response) == "request entity is too large; limit is 7340032 bytes"
+
+
+def test_an_object_of_another_kind_is_refused_by_name() -> None:
+    """The object's own kind decides, not what the request says about it."""
+    pod = {"apiVersion": "v1", "kind": "Pod"}
+
+    assert message(asked(VALIDATE_FEDERATEDHPA, pod)) == (
+        "unable to decode /v1, Kind=Pod into *v1alpha1.FederatedHPA"
+    )
+    assert message(asked(VALIDATE_CRONFEDERATEDHPA, fhpa())) == (
+        "unable to decode autoscaling.karmada.io/v1alpha1, Kind=FederatedHPA into *v1alpha1.CronFederatedHPA"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"maxReplicas": "3"},
+            (
+                "json: cannot unmarshal string into Go struct field "
+                "FederatedHPASpec.spec.maxReplicas of type int32"
+            ),
+        ),
+        (
+            {"maxReplicas": 1.5},
+            (
+                "json: cannot unmarshal number 1.5 into Go struct field "
+                "FederatedHPASpec.spec.maxReplicas of type int32"
+            ),
+        ),
+        (
+            {"metrics": {}},
+            (
+                "json: cannot unmarshal object into Go struct field FederatedHPASpec.spec.metrics of type "
+                "[]v2.MetricSpec"
+            ),
+        ),
+        (
+            {"metrics": [{"type": 1}]},
+            "json: cannot unmarshal number into Go struct field MetricSpec.spec.metrics.type of type string",
+        ),
+        (
+            {"dryRun": "yes"},
+            "json: cannot unmarshal string into Go struct field FederatedHPASpec.spec.dryRun of type bool",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", [MUTATE_FEDERATEDHPA, VALIDATE_FEDERATEDHPA])
+def test_a_wrong_type_is_refused_naming_the_field(path: str, spec: dict[str, Any], expected: str) -> None:
+    """Code 400 with the decoder's text; the warning has the path with its indices."""
+    response = asked(path, fhpa(**spec))
+
+    assert message(response) == expected
+    assert response["status"]["code"] == 400
+    assert response["warnings"][0].startswith("spec.")
+
+
+def test_a_bad_quantity_is_refused_naming_the_field() -> None:
+    """The field and the rule for quantities are in the message."""
+    metric = {
+        "type": "Pods",
+        "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "5x"}},
+    }
+
+    refused = message(asked(VALIDATE_FEDERATEDHPA, fhpa(metrics=[metric])))
+
+    assert refused.startswith("spec.metrics[0].pods.target.averageValue: ")
+    assert "quantity" in refused
+
+
+def test_an_object_being_deleted_may_always_lose_its_finalizer() -> None:
+    """However wrong it is, even in its types, it is admitted and left alone."""
+    wrong = fhpa(maxReplicas="many")
+    wrong["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    for path in (MUTATE_FEDERATEDHPA, VALIDATE_FEDERATEDHPA):
+        response = asked(path, wrong, operation="UPDATE")
+        assert response["allowed"]
+        assert "patch" not in response
+
+
+def test_mutation_answers_with_a_patch_of_the_defaults() -> None:
+    """A JSON patch in base64; none when nothing is missing."""
+    response = asked(MUTATE_FEDERATEDHPA, fhpa())
+    patch = json.loads(base64.b64decode(response["patch"]))
+
+    assert response["patchType"] == "JSONPatch"
+    assert [(operation["op"], operation["path"]) for operation in patch] == [
+        ("add", "/spec/minReplicas"),
+        ("add", "/spec/metrics"),
+    ]
+    complete = fhpa(minReplicas=1, metrics=patch[1]["value"])
+    assert "patch" not in asked(MUTATE_FEDERATEDHPA, complete)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {},
+        {"spec": {}},
+        {"metadata": {}, "spec": {"minReplicas": -5, "metrics": [{"type": ""}]}},
+        {"spec": {"scaleTargetRef": None, "behavior": {"scaleUp": {"policies": []}}, "unknown": 1}},
+    ],
+)
+def test_mutation_refuses_nothing_whose_types_fit(obj: dict[str, Any]) -> None:
+    """Missing, empty and negative values are for validation to refuse."""
+    assert asked(MUTATE_FEDERATEDHPA, obj)["allowed"]
+
+
+def test_only_uid_and_object_are_needed() -> None:
+    """A request without operation, kind, resource, options or user is judged all the same."""
+    assert asked(VALIDATE_FEDERATEDHPA, fhpa())["allowed"]
+
+
+def test_a_lone_surrogate_does_not_break_the_answer() -> None:
+    """JSON may escape half a character; the answer is still UTF-8."""
+    body = b'{"request":{"uid":"\\ud800","object":{"metadata":{"name":"\\udfff"},"spec":{}}}}'
+
+    answer = ask(VALIDATE_FEDERATEDHPA, body)
+
+    assert answer["response"]["allowed"] is False
+
+
+def test_an_unknown_path_is_refused() -> None:
+    """There is no fourth webhook."""
+    assert message(asked("/validate-pods", fhpa())) == "no webhook is served at /validate-pods"
+
+
+def test_unknown_fields_do_not_matter() -> None:
+    """A field of a later version is neither refused nor warned about."""
+    response = asked(VALIDATE_FEDERATEDHPA, fhpa(fromTheFuture={"a": [1]}))
+
+    assert response["allowed"]
+    assert "warnings" not in response
