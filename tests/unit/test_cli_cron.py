@@ -1,0 +1,166 @@
+"""`fedhpa cron next` and the other commands of admission, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+
+def fedhpa(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fedhpa.cli.main", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_next_prints_local_times_as_json() -> None:
+    """The answer names schedule, zone and start, and each fire with its offset."""
+    done = fedhpa(
+        "cron", "next", "0 4 * * *", "--time-zone", "America/New_York", "--from", "2026-03-11T13:23:17Z",
+        "--count", "2",
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {
+        "schedule": "0 4 * * *",
+        "timeZone": "America/New_York",
+        "from": "2026-03-11T09:23:17-04:00",
+        "valid": True,
+        "next": ["2026-03-12T04:00:00-04:00", "2026-03-13T04:00:00-04:00"],
+    }
+
+
+def test_fires_are_strictly_after_the_start() -> None:
+    """A fire at the start itself is not named; without zone the answer is in UTC; text is a line a fire."""
+    done = fedhpa("cron", "next", "0 4 * * *", "--from", "2026-03-12T04:00:00Z", "--count", "1", "-o", "text")
+
+    assert done.stdout == "2026-03-13T04:00:00+00:00\n"
+
+
+@pytest.mark.parametrize("schedule", ["99 * * * *", "-1 * * * *", "0 0 31 2 *", "@every 5m", ""])
+def test_an_invalid_schedule_is_a_finding(schedule: str) -> None:
+    """Exit 1, and the reason as JSON."""
+    done = fedhpa("cron", "next", schedule)
+    answer = json.loads(done.stdout)
+
+    assert done.returncode == 1
+    assert answer["valid"] is False
+    assert set(answer) == {"valid", "error"}
+
+
+def test_an_unknown_zone_is_a_finding_with_its_remedy() -> None:
+    """Offsets are refused with the name to write instead."""
+    done = fedhpa("cron", "next", "@daily", "--time-zone", "UTC+8")
+
+    assert done.returncode == 1
+    assert "Etc/GMT-8" in json.loads(done.stdout)["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["@daily", "--from", "yesterday"], ["@daily", "--count", "0"], ["@daily", "--stdin"]]
+)
+def test_wrong_usage_is_one_line_and_exit_2(arguments: list[str]) -> None:
+    """Nothing on stdout, one line on stderr."""
+    done = fedhpa("cron", "next", *arguments)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+def answers(*queries: str) -> tuple[int, list[Any]]:
+    done = fedhpa("cron", "next", "--stdin", stdin="".join(query + "\n" for query in queries))
+    lines = done.stdout.splitlines()
+    assert all(
+        json.dumps(json.loads(line), separators=(",", ":"), ensure_ascii=False) == line for line in lines
+    )
+    return done.returncode, [json.loads(line) for line in lines]
+
+
+def test_stdin_answers_each_line_in_order() -> None:
+    """One compact object out per line in, also for invalid schedules; exit 0."""
+    code, found = answers(
+        '{"schedule":"*/5 * * * *","from":"2026-01-01T00:00:00Z","count":1}',
+        '{"schedule":"99 * * * *"}',
+        '{"schedule":7}',
+        '{"schedule":"@daily","timeZone":"Mars/Phobos"}',
+        '{"schedule":"@daily","from":"x"}',
+        '{"schedule":"@daily","count":true}',
+        "{}",
+    )
+
+    assert code == 0
+    assert found[0]["next"] == ["2026-01-01T00:05:00+00:00"]
+    assert [answer["valid"] for answer in found] == [True] + [False] * 6
+
+
+def test_a_line_that_is_no_object_makes_exit_2() -> None:
+    """It is answered like the others, and the others are still answered."""
+    code, found = answers("[1]", "not json", "", '{"schedule":"@daily"}')
+
+    assert code == 2
+    assert [answer["valid"] for answer in found] == [False, False, False, True]
+
+
+def test_crds_prints_the_charts_file() -> None:
+    """With --with-clusters the Cluster CRD follows."""
+    chart = Path(__file__).parents[2] / "charts" / "fedhpa"
+    plain, with_clusters = fedhpa("crds"), fedhpa("crds", "--with-clusters")
+
+    autoscaling = (chart / "crds" / "autoscaling.karmada.io.yaml").read_text()
+    assert plain.stdout == autoscaling
+    assert (
+        with_clusters.stdout
+        == autoscaling + (chart / "crds-optional" / "cluster.karmada.io.yaml").read_text()
+    )
+
+
+def test_webhook_config_registers_three_webhooks(tmp_path: Path) -> None:
+    """Karmada's webhook names in objects of our own name; validation fails closed, mutation open."""
+    ca = tmp_path / "ca.pem"
+    ca.write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+
+    done = fedhpa("webhook-config", "--url", "https://10.0.0.1:8443", "--ca-file", str(ca))
+
+    mutating, validating = yaml.safe_load_all(done.stdout)
+    assert {mutating["metadata"]["name"], validating["metadata"]["name"]}.isdisjoint(
+        {"mutating-config", "validating-config"}
+    )
+    webhooks = [*mutating["webhooks"], *validating["webhooks"]]
+    assert [(webhook["name"], webhook["failurePolicy"]) for webhook in webhooks] == [
+        ("autoscaling.karmada.io", "Ignore"),
+        ("federatedhpa.karmada.io", "Fail"),
+        ("cronfederatedhpa.karmada.io", "Fail"),
+    ]
+    assert webhooks[0]["clientConfig"]["url"] == "https://10.0.0.1:8443/mutate-federatedhpa"
+    assert all(webhook["timeoutSeconds"] == 3 for webhook in webhooks)
+    assert all(webhook["rules"][0]["operations"] == ["CREATE", "UPDATE"] for webhook in webhooks)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--url", "http://x"],
+        ["--service", "x"],
+        ["--service", "a/b:https"],
+        ["--url", "https://x", "--service", "a/b"],
+        ["--url", "https://x", "--ca-file", "/does/not/exist"],
+    ],
+)
+def test_webhook_config_refuses_wrong_usage(arguments: list[str]) -> None:
+    """Exit 2 with one line that names the option."""
+    done = fedhpa("webhook-config", *arguments)
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,275 @@
+"""The grammar of schedules: what is accepted, and what a refusal says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from fedhpa.cron import InvalidSchedule, UnknownZone, load_zone, next_fire, next_fires, parse
+from fedhpa.cron.calendar import shortest_interval
+
+
+def values(bits: int) -> list[int]:
+    return [value for value in range(64) if bits >> value & 1]
+
+
+def refusal(schedule: str) -> str:
+    with pytest.raises(InvalidSchedule) as caught:
+        parse(schedule)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "minutes"),
+    [
+        ("5 * * * *", [5]),
+        ("005 * * * *", [5]),
+        ("1,3,1 * * * *", [1, 3]),
+        ("10-12 * * * *", [10, 11, 12]),
+        ("*/20 * * * *", [0, 20, 40]),
+        ("?/20 * * * *", [0, 20, 40]),
+        ("50/4 * * * *", [50, 54, 58]),
+        ("10-20/5 * * * *", [10, 15, 20]),
+        ("*/70 * * * *", [0]),
+        ("30/99 * * * *", [30]),
+        ("7-7 * * * *", [7]),
+        ("\t5\t *  * * * ", [5]),
+        ("@hourly", [0]),
+    ],
+)
+def test_lists_ranges_and_steps_select_minutes(schedule: str, minutes: list[int]) -> None:
+    """Values, lists, ranges, steps; a step above the range gives the start alone; tabs separate too."""
+    assert values(parse(schedule).minutes) == minutes
+
+
+@pytest.mark.parametrize(
+    ("field", "days"),
+    [
+        ("0", [0]),
+        ("7", [0]),
+        ("SUN", [0]),
+        ("mon-Fri", [1, 2, 3, 4, 5]),
+        ("5-7", [0, 5, 6]),
+        ("0-7", [0, 1, 2, 3, 4, 5, 6]),
+        ("7-2", [0, 1, 2]),
+        ("FRI-MON", [0, 1, 5, 6]),
+        ("FRI-MON/2", [0, 5]),
+        ("6-0", [0, 6]),
+        ("1-7/2", [0, 1, 3, 5]),
+        ("5/1", [5, 6]),
+        ("7/2", [0, 2, 4, 6]),
+        ("MON,WED", [1, 3]),
+    ],
+)
+def test_sunday_is_0_and_7_and_weekdays_may_wrap(field: str, days: list[int]) -> None:
+    """Names in any case; ranges of weekdays may run over the end of the week."""
+    assert values(parse(f"0 0 * * {field}").weekdays) == days
+
+
+@pytest.mark.parametrize(
+    ("macro", "fields"),
+    [
+        ("@yearly", "0 0 1 1 *"),
+        ("@Annually", "0 0 1 1 *"),
+        ("@MONTHLY", "0 0 1 * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@daily", "0 0 * * *"),
+        (" @midnight ", "0 0 * * *"),
+        ("@hourly", "0 * * * *"),
+    ],
+)
+def test_macros_stand_for_their_fields_in_any_case(macro: str, fields: str) -> None:
+    """A macro fires when its five fields do."""
+    after = datetime(2026, 3, 11, 13, 23, tzinfo=UTC)
+
+    assert next_fires(parse(macro), UTC, after, 4) == next_fires(parse(fields), UTC, after, 4)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "field", "remedy"),
+    [
+        ("", "schedule", "five fields"),
+        ("0 0 * *", "schedule", "found 4"),
+        ("0 0 0 * * *", "schedule", "seconds and years are not supported"),
+        ("0 0 0 1 1 * 2030", "schedule", "drop both"),
+        ("@reboot", "schedule", "write five fields"),
+        ("@every 5m", "schedule", "*/5"),
+        ("@always", "schedule", "@hourly"),
+        ("@daily now", "schedule", "drop 'now'"),
+        ("TZ=UTC 0 0 * * *", "schedule", "timeZone"),
+        ("CRON_TZ=UTC 0 0 * * *", "schedule", "timeZone"),
+        ("0 0 * * *\n", "schedule", "one line"),
+        ("0 0\n* * *", "schedule", "one line"),
+        ("0\v0 * * *", "schedule", "found 4"),
+        ("0\u00a00 * * *", "schedule", "found 4"),
+        ("0 " * 300, "schedule", "512"),
+        ("99 * * * *", "minute", "write 0 to 59"),
+        ("1,,3 * * * *", "minute", "drop the stray comma"),
+        ("5, * * * *", "minute", "drop the stray comma"),
+        (",5 * * * *", "minute", "drop the stray comma"),
+        ("+5 * * * *", "minute", "write 0 to 59"),
+        ("-1 * * * *", "minute", "write 0 to 59"),
+        ("*-5 * * * *", "minute", "write * alone"),
+        ("5-* * * * *", "minute", "write * alone"),
+        ("** * * * *", "minute", "write * alone"),
+        ("10-5 * * * *", "minute", "10-59,0-5"),
+        ("1-2-3 * * * *", "minute", "write 0 to 59"),
+        ("1/0 * * * *", "minute", "write 1 or more"),
+        ("*/5/2 * * * *", "minute", "write one"),
+        ("*/-1 * * * *", "minute", "*/5"),
+        ("*/ * * * *", "minute", "*/5"),
+        ("1.5 * * * *", "minute", "write 0 to 59"),
+        ("\uff10 0 * * *", "minute", "write 0 to 59"),
+        ("H * * * *", "minute", "write a number"),
+        ("MON * * * *", "minute", "does not belong here"),
+        ("0 24 * * *", "hour", "write 0 to 23"),
+        ("0 22-2 * * *", "hour", "22-23,0-2"),
+        ("0 0 0 * *", "day-of-month", "write 1 to 31"),
+        ("0 0 L * *", "day-of-month", "day 1 of the next month"),
+        ("0 0 L-3 * *", "day-of-month", "day 1 of the next month"),
+        ("0 0 15W * *", "day-of-month", "MON-FRI"),
+        ("0 0 1 13 *", "month", "write 1 to 12"),
+        ("0 0 1 NOV-FEB *", "month", "NOV-12,1-FEB"),
+        ("0 0 1 JANUARY *", "month", "write JAN"),
+        ("0 0 * * 8", "day-of-week", "write 0 to 7"),
+        ("0 0 * * FRI#2", "day-of-week", "8-14"),
+        ("0 0 * * 5L", "day-of-week", "day 1 of the next month"),
+        ("0 0 * * MONDAY", "day-of-week", "write MON"),
+        ("0 0 * * JAN", "day-of-week", "does not belong here"),
+        ("0 0 31 2 *", "day-of-month", "choose a day that the month has"),
+        ("0 0 31 4 *", "day-of-month", "choose a day that the month has"),
+        ("0 0 30,31 2 ?", "day-of-month", "choose a day that the month has"),
+        ("0 0 31 2,4,6,9,11 *", "day-of-month", "choose a day that the month has"),
+    ],
+)
+def test_a_refusal_names_the_field_and_the_remedy(schedule: str, field: str, remedy: str) -> None:
+    """Each message begins with the field it is about and says what to write instead."""
+    message = refusal(schedule)
+
+    assert message.startswith(f"{field}: ")
+    assert remedy in message
+
+
+@pytest.mark.parametrize("schedule", ["0 0 29 2 *", "0 0 31 2 MON", "0 0 31 * *", "0 0 30 2,3 *"])
+def test_a_date_that_comes_at_some_time_is_accepted(schedule: str) -> None:
+    """A leap day, a weekday beside it, a month that has the day."""
+    assert next_fire(parse(schedule), UTC, datetime(2096, 3, 1, tzinfo=UTC)) is not None
+
+
+def test_a_leap_day_is_found_over_a_century_without_one() -> None:
+    """After 2096 the next 29 February is in 2104."""
+    fire = next_fire(parse("0 0 29 2 *"), UTC, datetime(2096, 3, 1, tzinfo=UTC))
+
+    assert fire == datetime(2104, 2, 29, tzinfo=UTC)
+
+
+def test_both_day_fields_restricted_match_either() -> None:
+    """The 13th or a Friday; `*/2` counts as restricted, `*/1` does not."""
+    after = datetime(2026, 3, 11, tzinfo=UTC)
+
+    assert [fire.day for fire in next_fires(parse("0 0 13 * 5"), UTC, after, 3)] == [13, 20, 27]
+    assert not parse("0 0 */2 * 1").any_day
+    assert parse("0 0 */1 * 1").any_day
+    assert [fire.day for fire in next_fires(parse("0 0 */2 * MON"), UTC, after, 4)] == [13, 15, 16, 17]
+
+
+@pytest.mark.parametrize(
+    ("zone", "schedule", "after", "expected"),
+    [
+        # A day that a zone skipped altogether.
+        (
+            "Pacific/Apia",
+            "0 9 * * *",
+            "2011-12-29T12:00:00-10:00",
+            ["2011-12-31T00:00:00+14:00", "2011-12-31T09:00:00+14:00"],
+        ),
+        # Several skipped wall times are one fire, also together with one that exists.
+        (
+            "Europe/Berlin",
+            "0,30 2,3 * * *",
+            "2026-03-28T12:00:00+01:00",
+            ["2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:00:00+02:00"],
+        ),
+        # Started on the second pass, the first pass is over.
+        ("Europe/Berlin", "30 2 * * *", "2025-10-26T02:10:00+01:00", ["2025-10-27T02:30:00+01:00"]),
+        # An hour step follows real time: nothing at 02:00, which does not exist.
+        (
+            "Europe/Berlin",
+            "0 */2 * * *",
+            "2026-03-29T00:00:00+01:00",
+            ["2026-03-29T04:00:00+02:00", "2026-03-29T06:00:00+02:00"],
+        ),
+        # Half an hour repeats, and the quarters of it are real time.
+        (
+            "Australia/Lord_Howe",
+            "45 ? * * *",
+            "2025-04-06T01:15:00+11:00",
+            ["2025-04-06T01:45:00+11:00", "2025-04-06T01:45:00+10:30", "2025-04-06T02:45:00+10:30"],
+        ),
+        # A far month lies behind two clock changes.
+        (
+            "America/New_York",
+            "15 * 4 7 *",
+            "2025-12-01T00:00:00-05:00",
+            ["2026-07-04T00:15:00-04:00", "2026-07-04T01:15:00-04:00"],
+        ),
+    ],
+)
+def test_clock_changes(zone: str, schedule: str, after: str, expected: list[str]) -> None:
+    """Skipped wall times fire after the gap, repeated ones once; a starred hour is real time."""
+    found = next_fires(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
+
+    assert [fire.isoformat() for fire in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "remedy"),
+    [
+        ("UTC+8", "unknown time zone UTC+8", "Etc/GMT-8"),
+        ("GMT-5", "unknown time zone GMT-5", "Etc/GMT+5"),
+        ("+08:00", "unknown time zone +08:00", "Etc/GMT-8"),
+        ("+05:30", "unknown time zone +05:30", "Asia/Kolkata"),
+        ("asia/shanghai", "unknown time zone asia/shanghai", "Asia/Shanghai"),
+        ("Mars/Phobos", "unknown time zone Mars/Phobos", "IANA"),
+        ("America", "is a directory", "America/"),
+        ("../UTC", "time: invalid location name", "IANA"),
+        ("/etc/localtime", "time: invalid location name", "IANA"),
+        ("posix/UTC", "unknown time zone posix/UTC", "IANA"),
+        ("Europe/Berlin\x00", "unknown time zone Europe/Berlin\x00", "IANA"),
+    ],
+)
+def test_an_unknown_zone_is_refused_with_what_to_write(name: str, message: str, remedy: str) -> None:
+    """The message is the one Go's loader gives; the remedy names a zone."""
+    with pytest.raises(UnknownZone) as caught:
+        load_zone(name)
+
+    assert str(caught.value) == message
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", [None, "", "Local", "UTC"])
+def test_no_zone_is_utc(name: str | None) -> None:
+    """Absent, empty and Local mean the zone of the process, which is shipped as UTC."""
+    assert load_zone(name).key == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "seconds"),
+    [
+        ("* * * * *", 60),
+        ("*/10 * * * *", 600),
+        ("0 8 * * *", 86400),
+        ("0 8,18 * * *", 10 * 3600),
+        ("59 23 * * *", 86400),
+        ("0,59 0,23 * * *", 60),
+        ("0 0 * * MON", 7 * 86400),
+        ("0 0 * * MON,TUE", 86400),
+        ("0 0 1 * *", 28 * 86400),
+        ("0 0 29 2 *", 1461 * 86400),
+        ("0 0 31 12 *", 365 * 86400),
+    ],
+)
+def test_the_shortest_interval_is_that_of_the_plain_calendar(schedule: str, seconds: int) -> None:
+    """Within a day, over midnight, over weeks, months and years."""
+    assert shortest_interval(parse(schedule)) == seconds
