@@ -6,7 +6,7 @@ clusters' last shares and when each was last seen in `status.clusters`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from fedhpa.api.selectors import Selector
 from fedhpa.api.times import parse_time
 from fedhpa.decision.envelope import history_of
 from fedhpa.decision.history import History
-from fedhpa.decision.model import Decision
+from fedhpa.decision.model import Assignment, Decision
 from fedhpa.decision.snapshot import ClusterScale, Snapshot
 
 # States of status.clusters that mean: it answered.
@@ -80,3 +80,7 @@ class ObjectMemory:
         for table in (self.last_replicas, self.lost_since, self.selectors):
             for name in [name for name in table if name not in known]:
                 del table[name]
+
+    def wrote(self, assignment: Sequence[Assignment]) -> None:
+        """Take over what was written: a cluster that is lost right after it still runs its new share."""
+        self.last_replicas |= {share.cluster: share.replicas for share in assignment}

@@ -81,6 +81,8 @@ class Reconciler:
                 written = False
                 decision = decide(seen.snapshot, memory.history, now, rules, write_error=str(error))
         memory.observe(seen.snapshot, decision)
+        if written and seen.template is None:
+            memory.wrote(decision.assignment)
         memory.history = decision.history
         self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
         self._log(key, decision, written)
