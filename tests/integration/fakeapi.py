@@ -297,7 +297,7 @@ class FakeApi:
         items = [
             obj
             for (space, own), obj in sorted(self._objects.get(collection, {}).items())
-            if namespace in ("", space) and name in (None, own)
+            if namespace in ("", space) and name in (None, own) and _selected(request, obj)
         ]
         limit = int(request.query.get("limit") or 0)
         start = int(request.query.get("continue") or 0)
@@ -354,6 +354,12 @@ def _selected_name(request: web.Request) -> str | None:
     return selector.removeprefix("metadata.name=") if selector else None
 
 
+def _selected(request: web.Request, obj: Object) -> bool:
+    """Whether an object has the labels of the request's selector, of which only NAME=VALUE is known."""
+    label, _, value = request.query.get("labelSelector", "").partition("=")
+    return not label or obj["metadata"].get("labels", {}).get(label) == value
+
+
 def _merge(old: Object, patch: Object) -> Object:
     merged = dict(old)
     for key, value in patch.items():
@@ -367,12 +373,14 @@ def _merge(old: Object, patch: Object) -> Object:
 
 
 def _scale(obj: Object) -> Object:
+    labels = obj["spec"].get("selector", {}).get("matchLabels", {"app": "web"})
+    selector = ",".join(f"{label}={value}" for label, value in labels.items())
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": obj["metadata"],
         "spec": {"replicas": obj["spec"]["replicas"]},
-        "status": {"replicas": obj["spec"]["replicas"], "selector": "app=web"},
+        "status": {"replicas": obj["spec"]["replicas"], "selector": selector},
     }
 
 

@@ -1,0 +1,164 @@
+"""The controller sizes a workload by its usage in all members, and says what it did."""
+
+from __future__ import annotations
+
+from controller.flags import KARMADA
+from tests.integration.controller_world import SCALE_PATH, World, world
+from tests.integration.fakeapi import eventually
+
+
+def duplicate(w: World) -> None:
+    """Let every member have as many replicas as the template says, as Karmada's Duplicated does."""
+
+    def spread() -> None:
+        for member in w.members.values():
+            if member.replicas() != w.hub.replicas():
+                member.deploy(w.hub.replicas())
+
+    w.hub.resized = spread
+
+
+async def test_usage_above_target_scales_up_in_equal_parts() -> None:
+    """Twice the target doubles the sum; each member gets half of what is new, and that is the end of it."""
+    async with world(m1=3, m2=1) as w:
+        w.load(400)
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+            await w.looks(controller)
+
+        assert w.replicas == {"m1": 5, "m2": 3}
+        assert [member.asked("PUT", "/scale") for member in w.members.values()] == [1, 1]
+
+
+async def test_usage_below_target_scales_down() -> None:
+    """With no window going down, half the target halves the sum at once."""
+    async with world(m1=4, m2=4) as w:
+        w.load(200)
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 2, "m2": 2})
+            await eventually(lambda: w.status().get("currentReplicas") == 4)
+
+        assert w.events("SuccessfulRescale") == ["New size: 4; reason: All metrics below target"]
+
+
+async def test_status_tells_what_was_done_and_why() -> None:
+    """After a scale-up, status has the sizes, the conditions, each cluster and the decision."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.status().get("desiredReplicas") == 8)
+            status = w.status()
+            await eventually(lambda: w.events("SuccessfulRescale"))
+
+        reason = "cpu resource utilization (percentage of request) above target"
+        conditions = {entry["type"]: (entry["status"], entry["reason"]) for entry in status["conditions"]}
+        clusters = [
+            (entry["name"], entry["state"], entry["currentReplicas"], entry["desiredReplicas"])
+            for entry in status["clusters"]
+        ]
+        assert status["currentReplicas"] == 4
+        assert status["observedGeneration"] == 1
+        assert status["lastScaleTime"]
+        assert conditions == {
+            "AbleToScale": ("True", "SucceededRescale"),
+            "ScalingActive": ("True", "ValidMetricFound"),
+            "ScalingLimited": ("False", "DesiredWithinRange"),
+            "ScaledToZero": ("False", "NotScaledToZero"),
+            "MetricsComplete": ("True", "AllClustersAnswered"),
+        }
+        assert clusters == [("m1", "Answered", 2, 4), ("m2", "Answered", 2, 4)]
+        assert status["decision"]["reason"] == reason
+        assert status["decision"]["rescale"] is True
+        assert [entry["change"] for entry in status["decision"]["history"]["scaleUps"]] == [4]
+        assert w.events("SuccessfulRescale") == [f"New size: 8; reason: {reason}"]
+
+
+async def test_template_is_scaled_for_all_members_at_once() -> None:
+    """With propagation karmada the template is scaled and no member is written; copies count once."""
+    async with world(m1=3, m2=3) as w:
+        w.hub.deploy(3)
+        duplicate(w)
+        w.load(600)
+        w.scale()
+        async with w.controller(propagation=KARMADA) as controller:
+            await eventually(lambda: w.hub.replicas() == 6)
+            await eventually(lambda: w.status().get("currentReplicas") == 6)
+            await w.looks(controller)
+
+        assert w.hub.replicas() == 6
+        assert w.hub.asked("PUT", SCALE_PATH) == 1
+        assert [member.writes for member in w.members.values()] == [[], []]
+
+
+async def test_quiet_world_writes_status_once() -> None:
+    """As long as nothing changes, many looks write one status and no event."""
+    async with world(m1=2, m2=2) as w:
+        w.scale()
+        async with w.controller() as controller:
+            await w.looks(controller, 6)
+
+        assert w.status_writes == 1
+        assert w.events() == []
+        assert w.replicas == {"m1": 2, "m2": 2}
+
+
+async def test_changed_spec_is_looked_at_at_once() -> None:
+    """A new maximum is applied without waiting for the period."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        async with w.controller(sync_period=60.0):
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+            w.scale(maxReplicas=6)
+            await eventually(lambda: w.replicas == {"m1": 3, "m2": 3})
+
+
+async def test_own_period_goes_before_the_controllers() -> None:
+    """An object's syncPeriodSeconds replaces the controller's period."""
+    async with world(m1=1) as w:
+        w.scale(syncPeriodSeconds=1)
+        async with w.controller(sync_period=60.0) as controller:
+            await w.looks(controller, 2)
+
+
+async def test_dry_run_shows_and_does_not_write() -> None:
+    """spec.dryRun: the wanted size is in the status, the workload stays as it is."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale(dryRun=True)
+        async with w.controller() as controller:
+            await eventually(lambda: w.status().get("desiredReplicas") == 8)
+            await w.looks(controller)
+
+        assert w.replicas == {"m1": 2, "m2": 2}
+        assert [member.writes for member in w.members.values()] == [[], []]
+        assert w.status()["decision"]["rescale"] is False
+
+
+async def test_pause_writes_nothing_anywhere() -> None:
+    """Paused, nobody is sent a write; the decision is in the series."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale()
+        async with w.controller(paused=True) as controller:
+            await w.looks(controller)
+            desired = controller.value("horizontal_pod_autoscaler_controller_desired_replicas")
+
+        assert desired == 8.0
+        assert [api.writes for api in (w.hub, *w.members.values())] == [[], [], []]
+
+
+async def test_deleted_object_is_left_alone() -> None:
+    """A deleted autoscaler's workload is scaled no more, and its series are gone."""
+    async with world(m1=2) as w:
+        w.scale()
+        async with w.controller() as controller:
+            await w.looks(controller)
+            w.hub.remove(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), "web", "shop")
+            series = "horizontal_pod_autoscaler_controller_desired_replicas"
+            await eventually(lambda: controller.value(series) is None)
+            w.load(400)
+
+        assert w.replicas == {"m1": 2}
