@@ -15,7 +15,7 @@ from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.config import ApiConfig
 from fedhpa.members.client import MEMBER_DEADLINE_SECONDS, PROBE_PATH, MemberClient
-from fedhpa.members.cluster import READY, Access, Cluster, api_config
+from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Cluster, api_config
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +94,7 @@ class Member:
         probe_period: float = PROBE_SECONDS,
         reread: Callable[[], Awaitable[None]],
         on_change: Callable[[], None] = lambda: None,
-        compression: bool = False,
+        limits: ClientLimits = NO_LIMITS,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -107,7 +107,7 @@ class Member:
         self._reread = reread
         self._on_change = on_change
         self._probe_period = probe_period
-        self._compression = compression
+        self._limits = limits
         self._clock = clock
         self._wall = wall
         self._born = clock()
@@ -200,7 +200,7 @@ class Member:
             return
         token = MemberToken(access.token, self._reread, self._clock)
         try:
-            config = api_config(self.name, access, token, compression=self._compression)
+            config = api_config(self.name, access, token, self._limits)
         except InvalidObject as error:
             await self._give_up(str(error))
             return

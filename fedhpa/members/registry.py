@@ -21,7 +21,16 @@ from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.members.client import MEMBER_DEADLINE_SECONDS
-from fedhpa.members.cluster import CLUSTERS_PATH, Access, Cluster, Secret, SecretData, access, secret_data
+from fedhpa.members.cluster import (
+    CLUSTERS_PATH,
+    Access,
+    ClientLimits,
+    Cluster,
+    Secret,
+    SecretData,
+    access,
+    secret_data,
+)
 from fedhpa.members.member import PROBE_SECONDS, Member
 
 log = structlog.get_logger(__name__)
@@ -49,7 +58,8 @@ class _SecretWatch:
 class MemberRegistry:
     """`members`, by name, while `run` runs.
 
-    `deadline` is what each call to a member may take, in seconds; `compression` asks members for gzip.
+    `deadline` is what each call to a member may take, in seconds; `qps` and `burst` limit the calls to each
+    member (0: no limit).
     """
 
     def __init__(
@@ -58,14 +68,15 @@ class MemberRegistry:
         *,
         deadline: float = MEMBER_DEADLINE_SECONDS,
         probe_period: float = PROBE_SECONDS,
-        compression: bool = False,
+        qps: float = 0.0,
+        burst: int = 0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._hub = hub
         self._deadline = deadline
         self._probe_period = probe_period
-        self._compression = compression
+        self._limits = ClientLimits(qps, burst)
         self._clock = clock
         self._wall = wall
         self._clusters = Reflector(hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock)
@@ -147,7 +158,7 @@ class MemberRegistry:
             probe_period=self._probe_period,
             reread=lambda: self._reread(name),
             on_change=lambda: self._tell(name),
-            compression=self._compression,
+            limits=self._limits,
             clock=self._clock,
             wall=self._wall,
         )

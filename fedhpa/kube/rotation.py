@@ -1,0 +1,60 @@
+"""Following a kubeconfig, a CA file or a client certificate that is replaced while we run."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import load_config
+
+log = structlog.get_logger(__name__)
+
+# Certificates are replaced hours before they expire; a minute is soon enough, and four small files cheap.
+PERIOD_SECONDS = 60.0
+
+
+async def follow_config(
+    client: ApiClient, kubeconfig: str | None, context: str | None = None, *, period: float = PERIOD_SECONDS
+) -> None:
+    """Reload the client's configuration whenever a file that it came from changes; until cancelled.
+
+    A new configuration that cannot be used is logged, and the old one kept. (Tokens need none of this:
+    their source reads them again, `fedhpa.kube.credentials`.)
+    """
+    known = await asyncio.to_thread(_fingerprint, client.config.files)
+    while True:
+        await asyncio.sleep(period)
+        now = await asyncio.to_thread(_fingerprint, client.config.files)
+        if now == known:
+            continue
+        try:
+            fresh = await load_config(kubeconfig, context)
+        except ConfigError as error:
+            log.warning("changed configuration cannot be used", api=client.config.name, error=str(error))
+            continue
+        old = client.config
+        await client.use(
+            dataclasses.replace(
+                fresh, name=old.name, compression=old.compression, qps=old.qps, burst=old.burst
+            )
+        )
+        known = await asyncio.to_thread(_fingerprint, fresh.files)
+        log.info("configuration reloaded", api=old.name)
+
+
+def _fingerprint(files: Iterable[Path]) -> bytes:
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            content = path.read_bytes()
+        except OSError:  # in the middle of a replacement
+            content = b""
+        digest.update(hashlib.sha256(content).digest())
+    return digest.digest()
