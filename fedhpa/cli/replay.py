@@ -1,4 +1,7 @@
-"""`fedhpa replay`: decide recorded scenarios again, without a cluster. Format: docs/contracts.md section 5."""
+"""`fedhpa replay`: decide recorded scenarios again, without a cluster.
+
+Format: docs/contracts.md, section 5.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import typer
@@ -27,10 +31,11 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    files: list[str] = typer.Argument(..., metavar="FILE... | -", help="Scenarios; - reads standard input."),
-    output: Output | None = typer.Option(
-        None, "-o", "--output", help="json (a decision a line; default for pipes) or text."
-    ),
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Scenarios; - reads standard input.")],
+    output: Annotated[
+        Output | None,
+        typer.Option("-o", "--output", help="json (a decision a line; default for pipes) or text."),
+    ] = None,
 ) -> None:
     """Decide recorded scenarios again: a JSON object, an array, or JSON lines."""
     as_text = output is Output.TEXT or (output is None and sys.stdout.isatty())

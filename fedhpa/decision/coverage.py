@@ -67,10 +67,8 @@ def report(draft: Draft, world: World, coverage: Coverage, known_lost: frozenset
         draft.condition(METRICS_COMPLETE, True, "AllClustersAnswered", f"{count} expected {noun} answered")
     for cluster in world.lost:
         if cluster.name not in known_lost:
-            draft.warn(
-                "ClusterLost",
-                f"cluster {cluster.name} has not answered for {cluster.lost_for or 0:.0f} s and is no longer expected",
-            )
+            away = f"cluster {cluster.name} has not answered for {cluster.lost_for or 0:.0f} s"
+            draft.warn("ClusterLost", f"{away} and is no longer expected")
 
 
 def describe(missing: Mapping[str, str]) -> str:

@@ -5,8 +5,6 @@ Source: Kubernetes HPA 1.36, normalisation 7 (no behavior) and 8 (behavior).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fedhpa.decision.draft import Draft
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.snapshot import ControllerSettings
@@ -27,13 +25,12 @@ def normalize(
     draft: Draft,
     spec: ScalingSpec,
     settings: ControllerSettings,
-    recommendations: Sequence[Recommendation],
     history: History,
     current: int,
     desired: int,
 ) -> tuple[int, tuple[Recommendation, ...]]:
     """The allowed size, and the recommendations to remember; sets AbleToScale and ScalingLimited."""
-    stabilized, limited = _apply(draft.now, spec, settings, recommendations, history, current, desired)
+    stabilized, limited = _apply(draft.now, spec, settings, history, current, desired)
     reason, message = "ReadyForNewScale", READY_FOR_NEW_SCALE
     if stabilized.replicas != desired:
         up = spec.behavior is not None and desired >= current
@@ -67,11 +64,11 @@ def _apply(
     now: float,
     spec: ScalingSpec,
     settings: ControllerSettings,
-    recommendations: Sequence[Recommendation],
     history: History,
     current: int,
     desired: int,
 ) -> tuple[Stabilized, Limited]:
+    recommendations = history.recommendations or ()
     bounds = Bounds(spec.min_replicas, spec.max_replicas)
     behavior = spec.behavior
     if behavior is None:

@@ -85,8 +85,8 @@ class _Status(msgspec.Struct):
 def stored_decision(status: Mapping[str, JSON] | None) -> Decision | None:
     """The last decision that an object's status shows; None if none was made yet.
 
-    Events and the assignment are not part of it. Raises InvalidObject if it is of another version or cannot be
-    read.
+    Events and the assignment are not part of it. Raises InvalidObject if it is of another version or cannot
+    be read.
     """
     try:
         found = msgspec.convert(status or {}, _Status)

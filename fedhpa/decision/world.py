@@ -217,7 +217,7 @@ class World:
 
 
 def _answer(cluster: ClusterSnapshot) -> tuple[str | None, tuple[ClusterScale, Selector] | str | None]:
-    """Why a cluster does not answer (None: it does), and its scale and selector, or the selector that is bad."""
+    """Why a cluster does not answer (None: it does), and its scale and selector, or the bad selector."""
     if not cluster.ready:
         return cluster.error or "not ready", None
     if cluster.error is not None:

@@ -462,8 +462,7 @@ def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
         draft,
         spec,
         ControllerSettings(),
-        recommendations_of(case["recommendations"]),
-        History(),
+        History(recommendations_of(case["recommendations"])),
         case["currentReplicas"],
         case["desiredReplicas"],
     )
@@ -484,8 +483,7 @@ def test_normalizes_with_behavior(case: dict[str, Any]) -> None:
         Draft(StoredStatus(), NOW),
         hpa.spec,
         ControllerSettings(),
-        (),
-        History(),
+        History(()),
         case["currentReplicas"],
         case["prenormalizedReplicas"],
     )

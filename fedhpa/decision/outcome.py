@@ -1,0 +1,101 @@
+"""From a size to the whole decision: what is said, remembered, assigned and written into the status.
+
+Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
+"""
+
+from __future__ import annotations
+
+from fedhpa.assignment.direct import split_difference
+from fedhpa.decision import coverage as partial
+from fedhpa.decision.context import Context
+from fedhpa.decision.model import Assignment, Coverage, Decision
+from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.status import build_status
+from fedhpa.decision.wording import ABLE_TO_SCALE, IS_SCALED_TO_ZERO, NOT_SCALED_TO_ZERO, SCALED_TO_ZERO
+
+
+def decided(
+    context: Context, current: int, desired: int, reason: str, *, write_error: str | None = None
+) -> Decision:
+    """The decision for a size; with `write_error` one whose write failed: then nothing counts as scaled."""
+    error: str | None = None
+    rescale = False
+    if context.spec.dry_run:
+        context.draft.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
+    elif desired != current and write_error is not None:
+        _not_scaled(context, desired, reason, write_error)
+        error, desired = write_error, context.stored.desired_replicas
+    elif desired != current:
+        rescale = True
+        _scaled(context, current, desired, reason)
+    return _decision(context, current, desired, reason, error, rescale=rescale)
+
+
+def undecided(context: Context, current: int, error: str, *, have_scale: bool) -> Decision:
+    """The decision that none could be made; without the target's scale the stored size stays."""
+    shown = current if have_scale else context.stored.current_replicas
+    return _decision(context, shown, context.stored.desired_replicas, "", error, have_scale=have_scale)
+
+
+def _scaled(context: Context, current: int, desired: int, reason: str) -> None:
+    draft = context.draft
+    message = f"the HPA controller was able to update the target scale to {desired}"
+    draft.condition(ABLE_TO_SCALE, True, "SucceededRescale", message)
+    draft.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+    context.history = remember_scale(context.spec, context.history, desired - current, context.now)
+    # Only a workload that we put to zero, and that a metric can wake, is ours to wake again.
+    if current > 0 and desired == 0 and context.spec.min_replicas == 0 and context.wakes_on_metrics:
+        draft.condition(SCALED_TO_ZERO, True, "ScaledToZero", IS_SCALED_TO_ZERO)
+    else:
+        draft.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
+
+
+def _not_scaled(context: Context, desired: int, reason: str, error: str) -> None:
+    context.draft.warn("FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
+    message = f"the HPA controller was unable to update the target scale: {error}"
+    context.draft.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
+
+
+def _decision(
+    context: Context,
+    current: int,
+    desired: int,
+    reason: str,
+    error: str | None,
+    *,
+    rescale: bool = False,
+    have_scale: bool = True,
+) -> Decision:
+    lost_before = frozenset(cluster.name for cluster in context.stored.clusters if cluster.state == "Lost")
+    partial.report(context.draft, context.world, context.coverage, lost_before)
+    decision = Decision(
+        now=context.now,
+        current_replicas=current,
+        desired_replicas=desired,
+        rescale=rescale,
+        reason=reason,
+        error=error,
+        coverage=_coverage(context),
+        metrics=context.metrics,
+        steps=tuple(context.draft.steps),
+        conditions=context.draft.conditions,
+        events=tuple(context.draft.events),
+        status={},
+        history=context.history,
+        assignment=_assign(context, desired) if error is None and context.world.direct else (),
+    )
+    return build_status(decision, context.snapshot, context.world, have_scale=have_scale)
+
+
+def _coverage(context: Context) -> Coverage:
+    known = context.coverage
+    return Coverage(
+        known.expected, known.answered, known.missing, known.policy, context.policy_in_force, known.lost
+    )
+
+
+def _assign(context: Context, desired: int) -> tuple[Assignment, ...]:
+    world = context.world
+    present = {cluster.name: world.known_replicas(cluster) for cluster in world.expected}
+    shares = split_difference(desired, present, {member.name for member in world.members})
+    return tuple(Assignment(cluster, replicas) for cluster, replicas in shares.items())
