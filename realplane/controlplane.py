@@ -79,6 +79,13 @@ class ControlPlane:
             raise
         return Answer(process.returncode or 0, out.decode(), err.decode())
 
+    def as_user(self, user: str) -> str:
+        """A kubectl flag that makes it somebody with a certificate of that name, instead of the
+        administrator.
+        """
+        self.pki.client(user, user)
+        return f"--kubeconfig={self._kubeconfig(user)}"
+
     def log(self, component: str) -> Path:
         """The log file of a component."""
         return self.folder / f"{component}.log"

@@ -25,6 +25,7 @@ class Plane:
     def __init__(
         self, assets: Path, *, members: Sequence[str] = ("member1", "member2"), nodes: int = 1
     ) -> None:
+        self.assets = assets
         self.run = Run.begin()
         try:
             self.hub = Hub(self.run, assets)

@@ -2,7 +2,7 @@
 
 from realplane.plane import Plane
 from realplane.waiting import eventually
-from tests.real.workloads import deployment
+from tests.real.workloads import deployment, namespace
 
 
 async def test_usage_that_kwok_reports_is_what_kubectl_top_shows(plane: Plane) -> None:
@@ -10,7 +10,7 @@ async def test_usage_that_kwok_reports_is_what_kubectl_top_shows(plane: Plane) -
     member = plane.members["member1"]
     await member.set_usage("usage", {"web": {"cpu": "123m", "memory": "64Mi"}})
     async with member.api() as api:
-        await api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "usage"}})
+        await api.apply(namespace("usage"))
         await api.apply(deployment("web", "usage", replicas=2))
 
     async def look() -> list[str] | None:

@@ -1,0 +1,98 @@
+"""What the demo sees at one moment, read from the objects themselves, and what counts as an observation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+OBSERVATIONS = (
+    "refused",
+    "scaled-up",
+    "member-lost",
+    "nothing-scaled-on-missing-data",
+    "member-back",
+    "scaled-down",
+)
+
+REQUEST_MILLIS = 200  # CPU that each pod requests, objects.yaml
+
+
+@dataclass(frozen=True)
+class MemberView:
+    """One member: its Deployment (None while the member does not answer) and its pods' CPU as the hub shows
+    it.
+    """
+
+    replicas: int | None
+    ready: int | None
+    usage_millis: int | None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All members and the FederatedHPA at `seconds` after the start."""
+
+    seconds: float
+    members: Mapping[str, MemberView]
+    object: Mapping[str, Any]
+
+    @property
+    def replicas(self) -> dict[str, int]:
+        """spec.replicas of the members that answer."""
+        return {name: view.replicas for name, view in self.members.items() if view.replicas is not None}
+
+    @property
+    def total(self) -> int:
+        """Sum over the members that answer."""
+        return sum(self.replicas.values())
+
+    @property
+    def desired(self) -> int | None:
+        """What the FederatedHPA wants; None before the first decision."""
+        value = self._status.get("desiredReplicas")
+        return int(value) if value else None
+
+    @property
+    def reason(self) -> str:
+        """Why the last decision is what it is."""
+        decision = self._status.get("decision") or {}
+        return str(decision.get("error") or decision.get("reason") or "")
+
+    @property
+    def missing(self) -> str:
+        """The message of MetricsComplete while it is False, else ""."""
+        for condition in self._status.get("conditions") or ():
+            if condition["type"] == "MetricsComplete" and condition["status"] == "False":
+                return str(condition["message"])
+        return ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the FederatedHPA says that every expected member answered."""
+        conditions = self._status.get("conditions") or ()
+        return any(c["type"] == "MetricsComplete" and c["status"] == "True" for c in conditions)
+
+    def utilization(self, *members: str) -> float | None:
+        """Usage in percent of what the pods of `members` (all, if none is named) request; None without
+        data.
+        """
+        views = [self.members[name] for name in members or self.members]
+        known = [(v.usage_millis, v.replicas) for v in views if v.usage_millis is not None and v.replicas]
+        if not known:
+            return None
+        return 100 * sum(usage for usage, _ in known) / (REQUEST_MILLIS * sum(pods for _, pods in known))
+
+    @property
+    def _status(self) -> Mapping[str, Any]:
+        return self.object.get("status") or {}
+
+
+def scaled_up(before: Picture, now: Picture) -> bool:
+    """More pods than before in at least two clusters."""
+    return sum(now.replicas.get(name, 0) > count for name, count in before.replicas.items()) >= 2
+
+
+def scaled_down(before: Picture, now: Picture) -> bool:
+    """All members answer, none has more pods than before, and together they have fewer."""
+    everywhere = set(now.replicas) == set(now.members)
+    risen = any(count > before.replicas.get(name, count) for name, count in now.replicas.items())
+    return everywhere and not risen and now.total < before.total

@@ -1,0 +1,80 @@
+"""The webhook behind the real API server."""
+
+import json
+from typing import Any
+
+from realplane.plane import Plane
+from realplane.processes import WEBHOOK, Processes
+from realplane.registrations import never_comes
+from realplane.waiting import eventually
+from tests.real.workloads import federated_hpa, federated_hpa_path
+
+
+async def test_bad_object_is_refused_in_kubectls_words(plane: Plane, processes: Processes) -> None:
+    """kubectl shows the webhook's name and its message, and nothing is stored."""
+    answer = await plane.hub.kubectl("apply", "-f", "-", stdin=json.dumps(never_comes("refused")))
+    async with plane.hub.api() as api:
+        stored = await api.find(await api.path_of(never_comes("refused")))
+
+    assert answer.code == 1
+    assert 'admission webhook "cronfederatedhpa.karmada.io" denied the request: ' in answer.err
+    assert "0 0 31 2 *" in answer.err
+    assert stored is None
+
+
+async def test_defaults_are_written_by_the_mutating_webhook(plane: Plane, processes: Processes) -> None:
+    """A stored FederatedHPA has the defaults that only /mutate-federatedhpa writes."""
+    manifest = federated_hpa("mutated", "default", low=1, high=3)
+    del manifest["spec"]["minReplicas"]
+    async with plane.hub.api() as api:
+        stored = await api.ask(
+            "POST",
+            "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas",
+            body=manifest,
+            params={"dryRun": "All"},
+        )
+
+    assert stored["spec"]["minReplicas"] == 1
+
+
+async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes: Processes) -> None:
+    """The hub wrote down which webhook mutated an object and which one refused one."""
+    manifest = federated_hpa("audited", "default", low=1, high=3)
+    del manifest["spec"]["minReplicas"]
+    async with plane.hub.api() as api:
+        await api.apply(manifest)
+        await api.delete(federated_hpa_path("audited", "default"))
+    await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(never_comes("audited")))
+
+    async def look() -> dict[str, Any] | None:
+        found: dict[str, Any] = {}
+        for event in plane.hub.audit_events():
+            resource = (event.get("objectRef") or {}).get("resource")
+            outcome = event.get("responseStatus") or {}
+            if resource == "federatedhpas" and event["objectRef"].get("name") == "audited":
+                found.setdefault("mutated", " ".join((event.get("annotations") or {}).values()))
+            if resource == "cronfederatedhpas" and "denied the request" in outcome.get("message", ""):
+                found["denied"] = outcome["code"]
+        return found if len(found) == 2 else None
+
+    found = await eventually(look, what="both requests in the audit log", seconds=20)
+
+    assert '"webhook":"autoscaling.karmada.io"' in found["mutated"]
+    assert '"mutated":true' in found["mutated"]
+    assert found["denied"] in (400, 403)
+
+
+async def test_webhook_that_is_down_refuses_new_objects_only(plane: Plane, processes: Processes) -> None:
+    """Without the webhook nothing new is admitted (fails closed); once it is back, it is again."""
+    manifest = federated_hpa("while-down", "default", low=1, high=3)
+    await processes.kill(WEBHOOK)
+    try:
+        refused = await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
+    finally:
+        await processes.start_one(WEBHOOK)
+    await processes.webhook_is_called()
+    admitted = await plane.hub.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+
+    assert refused.code == 1
+    assert "failed calling webhook" in refused.err
+    assert admitted.code == 0, admitted.err

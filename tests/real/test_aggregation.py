@@ -1,0 +1,102 @@
+"""The adapter behind the real aggregation layer."""
+
+from typing import Any
+
+from realplane.api import has_condition
+from realplane.plane import Plane
+from realplane.processes import Processes
+from realplane.registrations import ADAPTER
+from realplane.waiting import eventually
+from tests.real.workloads import run_everywhere, set_usage_everywhere
+
+PODS = "/apis/metrics.k8s.io/v1beta1/pods"
+CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
+
+
+async def test_kubectl_top_shows_the_pods_of_both_members(plane: Plane, processes: Processes) -> None:
+    """`kubectl top pods -A` on the hub lists the pods of every member, which the hub itself does not run."""
+    await run_everywhere(plane, "top", "aggregation", replicas=1)
+    await set_usage_everywhere(plane, "top", "aggregation", "150m")
+
+    async def look() -> dict[str, str] | None:
+        async with plane.hub.api() as api:
+            items = (await api.get("/apis/metrics.k8s.io/v1beta1/namespaces/aggregation/pods"))["items"]
+        origins = {i["metadata"]["name"]: i["metadata"]["annotations"][CLUSTER_ANNOTATION] for i in items}
+        return origins if set(origins.values()) == set(plane.members) else None
+
+    origins = await eventually(look, what="metrics of both members' pods", seconds=90, every=1)
+    answer = await plane.hub.kubectl("top", "pods", "-A")
+    listed = {line.split()[1] for line in answer.out.splitlines()[1:] if line.startswith("aggregation ")}
+
+    assert set(origins) == listed, answer.err
+
+
+async def test_audit_log_proves_that_metrics_came_through_the_front_proxy(
+    plane: Plane, processes: Processes
+) -> None:
+    """The hub wrote down a request for metrics of a user it authenticated, answered 200 by the adapter, and
+    the access review that the adapter made for that very user.
+    """
+    user = "metrics-reader"
+    async with plane.hub.api() as api:
+        await api.apply(binding(user))
+    answer = await plane.hub.kubectl(plane.hub.as_user(user), "get", "--raw", PODS)
+
+    async def look() -> list[Any] | None:
+        events = list(plane.hub.audit_events())
+        asked = [
+            e["responseStatus"]["code"]
+            for e in events
+            if e["user"]["username"] == user and e["requestURI"] == PODS
+        ]
+        reviewed = any(
+            (e.get("objectRef") or {}).get("resource") == "subjectaccessreviews"
+            and e["user"]["username"] == ADAPTER
+            for e in events
+        )
+        return [asked[0], reviewed] if asked and reviewed else None
+
+    found = await eventually(look, what="the request in the audit log", seconds=20)
+
+    assert answer.code == 0, answer.err
+    assert found == [200, True]
+
+
+async def test_user_without_rights_is_refused_by_the_adapter(plane: Plane, processes: Processes) -> None:
+    """Who may not read metrics on the hub gets 403 from the aggregated API too."""
+    answer = await plane.hub.kubectl(plane.hub.as_user("nobody"), "top", "pods", "-A")
+
+    assert answer.code == 1
+    assert "Forbidden" in answer.err
+
+
+async def test_adapter_that_restarts_becomes_available_again(plane: Plane, processes: Processes) -> None:
+    """The hub calls the API unavailable while the adapter is away, and available once it is back."""
+    path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
+    await processes.kill(ADAPTER)
+    try:
+        async with plane.hub.api() as api:
+            await api.wait(
+                path,
+                lambda service: has_condition(service, kind="Available", status="False"),
+                what="the API is not Available",
+                seconds=90,
+            )
+    finally:
+        await processes.start_one(ADAPTER)
+    await processes.metrics_are_available()
+    async with plane.hub.api() as api:
+        status, _, _ = await api.request("GET", PODS)
+
+    assert status == 200
+
+
+def binding(user: str) -> dict[str, Any]:
+    """The right to read everything, which includes metrics."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
