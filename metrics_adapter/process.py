@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import structlog
 
-from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from fedhpa.members.lists import SharedLists
@@ -57,7 +57,12 @@ class Adapter:
         self._hub_check = self.health.readiness("hub", latches=False, reason="not reached yet")
         self._trust_check = self.health.readiness("authentication", latches=True)
         self._members_check = self.health.readiness("members", latches=True)
-        self._registry = MemberRegistry(hub, deadline=values[flag_sets.MEMBER_DEADLINE])
+        self._registry = MemberRegistry(
+            hub,
+            deadline=values[flag_sets.MEMBER_DEADLINE],
+            qps=values[flag_sets.CLUSTER_API_QPS],
+            burst=values[flag_sets.CLUSTER_API_BURST],
+        )
         self._lists = SharedLists()
         self.telemetry = Telemetry(lambda: self._registry.members)
         open_paths = values[flag_sets.ALWAYS_ALLOW_PATHS]
@@ -170,21 +175,11 @@ async def _client(values: Values, kubeconfig: str) -> ApiClient:
     )
 
 
-def check(values: Values) -> None:
-    """Raise ConfigError for values that do not go together or are not built."""
-    qps = values[flag_sets.CLUSTER_API_QPS]
-    if qps:
-        raise ConfigError(
-            f'--cluster-api-qps="{qps:g}": invalid value: not built in this version: expected 0'
-        )
-
-
 def main() -> None:
     """Entry point of fedhpa-metrics-adapter."""
     values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
 
     async def run(signals: Signals) -> None:
-        check(values)
         await serve(values, signals)
 
     sys.exit(run_process(PROGRAM, values, run))

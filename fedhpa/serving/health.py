@@ -42,7 +42,7 @@ class Health:
     def __init__(self) -> None:
         self._checks: dict[str, ReadinessCheck] = {}
         self._shutdown = self.readiness("shutdown", latches=False)
-        self._shutdown.succeed()
+        self._shutdown.ok = True
 
     def readiness(self, name: str, *, latches: bool, reason: str = "not yet") -> ReadinessCheck:
         """Register a check that /readyz waits for; `reason` is shown until it passes."""

@@ -1,0 +1,198 @@
+"""Processes: exit codes, one line on stderr, draining on SIGTERM, health and metrics on plain HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from fedhpa.api.errors import ConfigError, FedHPAError
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.health import Health
+from fedhpa.serving.logs import configure_logs
+from fedhpa.serving.process import Signals, run_process
+from fedhpa.serving.server import side_doors
+from tests.integration.adapter_world import world
+
+SECTIONS = {"Observing": flag_sets.OBSERVING, "Logging": flag_sets.LOGGING}
+
+
+async def run_adapter(*arguments: str, cwd: Path) -> tuple[int, str]:
+    """Exit code and stderr of fedhpa-metrics-adapter."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "metrics_adapter", *arguments, stderr=asyncio.subprocess.PIPE, cwd=cwd
+    )
+    async with asyncio.timeout(30):
+        _, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--secure-port=x"], 2, '--secure-port="x": invalid value'),
+        (["--metrics-source=prometheus"], 2, "not built in this version"),
+        (["--kubeconfig=/nowhere/config"], 2, "/nowhere/config"),
+        (["--tls-cert-file=a.crt", "--kubeconfig={kubeconfig}"], 2, "--tls-private-key-file"),
+        (["--cert-dir=/nowhere", "--kubeconfig={kubeconfig}"], 1, "cannot read /nowhere/tls.crt"),
+    ],
+)
+async def test_a_process_that_cannot_start_says_why(
+    tmp_path: Path, arguments: Sequence[str], code: int, said: str
+) -> None:
+    """One line on stderr and the exit code."""
+    async with world(tmp_path) as made:
+        made.flags()
+        given = [argument.replace("{kubeconfig}", str(tmp_path / "kubeconfig")) for argument in arguments]
+
+        exited, line = await run_adapter(*given, cwd=tmp_path)
+
+    assert exited == code
+    assert line.count("\n") == 1
+    assert line.startswith("fedhpa-metrics-adapter: ")
+    assert said in line
+
+
+async def test_a_terminated_process_exits_0_and_logs_json(tmp_path: Path) -> None:
+    """SIGTERM drains; each log line is one JSON object."""
+    async with world(tmp_path) as made:
+        flags = made.flags("--logging-format=json", "--health-probe-bind-address=0")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "metrics_adapter", *flags, stderr=asyncio.subprocess.PIPE
+        )
+        assert process.stderr is not None
+        lines = []
+        async with asyncio.timeout(30):
+            while True:
+                line = json.loads(await process.stderr.readline())
+                lines.append(line)
+                if line["event"] == "serving":
+                    break
+            process.send_signal(signal.SIGTERM)
+            rest = (await process.stderr.read()).decode().splitlines()
+            code = await process.wait()
+
+    lines += [json.loads(line) for line in rest]
+    assert code == 0
+    assert "stopping" in [line["event"] for line in lines]
+    assert all({"time", "level", "event"} <= set(line) for line in lines)
+
+
+def run(main_error: BaseException | None, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    values = parse_flags(SECTIONS, [], {})
+
+    async def main(_: Signals) -> None:
+        if main_error is not None:
+            raise main_error
+
+    code = run_process("fedhpa-test", values, main)
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (None, 0, ""),
+        (FedHPAError("disk\nfull"), 1, "fedhpa-test: disk full\n"),
+        (ConfigError("bad flag"), 2, "fedhpa-test: bad flag\n"),
+        (ExceptionGroup("tasks", [FedHPAError("port taken")]), 1, "fedhpa-test: port taken\n"),
+        (ExceptionGroup("tasks", [ExceptionGroup("t", [ConfigError("no")])]), 2, "fedhpa-test: no\n"),
+    ],
+)
+def test_exit_codes(
+    error: BaseException | None, code: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 done, 1 failed, 2 wrong usage; also from inside a task group."""
+    assert run(error, capsys) == (code, line)
+
+
+def test_a_bug_is_not_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """What nobody raised on purpose keeps its trace."""
+    with pytest.raises(ExceptionGroup):
+        run(ExceptionGroup("tasks", [FedHPAError("a"), ValueError("b")]), capsys)
+
+
+async def fetch(url: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+async def test_side_doors_serve_health_and_metrics() -> None:
+    """On one listener if both flags name the same address, else on two."""
+    health, registry = Health(), CollectorRegistry()
+    Counter("fedhpa_test", "A test.", registry=registry).inc()
+    check = health.readiness("members", latches=True)
+    hub = health.readiness("hub", latches=False)
+    address = "127.0.0.1:0"
+    argv = [f"--metrics-bind-address={address}", f"--health-probe-bind-address={address}"]
+    async with side_doors(parse_flags(SECTIONS, argv, {}), health, registry) as (bound,):
+        base = f"http://127.0.0.1:{bound.port}"
+        before = await fetch(f"{base}/readyz")
+        check.succeed()
+        hub.succeed()
+        after = await fetch(f"{base}/readyz")
+        check.fail("a member went away")
+        latched = await fetch(f"{base}/readyz/")
+        hub.fail("no route to host")
+        lost = await fetch(f"{base}/readyz?verbose")
+
+        assert before[0] == 500
+        assert after == (200, "ok")
+        assert latched == (200, "ok")
+        assert lost[0] == 500
+        assert lost[1].splitlines() == [
+            "[+]ping ok",
+            "[+]shutdown ok",
+            "[+]members ok",
+            "[-]hub failed: no route to host",
+            "readyz check failed",
+        ]
+        assert (await fetch(f"{base}/livez"))[0] == 200
+        assert (await fetch(f"{base}/readyz/members")) == (200, "ok")
+        assert (await fetch(f"{base}/readyz/nothing"))[0] == 404
+        assert "fedhpa_test_total 1.0" in (await fetch(f"{base}/metrics"))[1]
+
+
+async def test_side_doors_can_be_closed_or_taken() -> None:
+    """`0` listens nowhere; a port that is taken is named."""
+    off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
+    async with side_doors(parse_flags(SECTIONS, off, {}), Health(), CollectorRegistry()) as bound:
+        assert bound == []
+
+    one = ["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0"]
+    async with side_doors(parse_flags(SECTIONS, one, {}), Health(), CollectorRegistry()) as (first,):
+        taken = [f"--metrics-bind-address=127.0.0.1:{first.port}", "--health-probe-bind-address=0"]
+        doors = side_doors(parse_flags(SECTIONS, taken, {}), Health(), CollectorRegistry())
+        with pytest.raises(FedHPAError, match=rf"cannot listen on 127.0.0.1:{first.port}: "):
+            await doors.__aenter__()
+
+
+def test_debug_lines_come_with_verbosity_4() -> None:
+    """The libraries' logs have the same form as ours."""
+    import logging
+
+    import structlog
+
+    try:
+        for verbosity, events in ((0, ["ours", "theirs"]), (4, ["ours", "detail", "theirs"])):
+            stream = io.StringIO()
+            configure_logs("json", verbosity, stream)
+            log = structlog.get_logger("test")
+            log.info("ours", cluster="m1")
+            log.debug("detail")
+            logging.getLogger("library").warning("theirs")
+
+            assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == events
+    finally:
+        structlog.reset_defaults()
+        logging.getLogger().handlers.clear()

@@ -1,0 +1,239 @@
+"""The adapter's answers: forms, tables, warnings, and items as slices of what members sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fedhpa.api.errors import InvalidObject, MetricsUnavailable
+from fedhpa.api.selectors import parse_selector
+from metrics_adapter import discovery, openapi
+from metrics_adapter.answers import Bodies, item_json, list_json
+from metrics_adapter.items import CLUSTER_ANNOTATION, MemberItems, decode_list, decode_one, merge
+from metrics_adapter.kinds import KINDS, NODES, PODS
+from metrics_adapter.negotiation import Form, choose_form, discovery_version, warnings_header
+from metrics_adapter.tables import table
+
+
+def listing(*items: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {"kind": "PodMetricsList", "metadata": {}, "items": items}, separators=(",", ":")
+    ).encode()
+
+
+def pod(name: str, namespace: str = "a", **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "timestamp": "2026-03-11T13:00:00Z",
+        "window": "15s",
+        "containers": [
+            {"name": "app", "usage": {"cpu": "100m", "memory": "64Mi"}},
+            {"name": "side", "usage": {"cpu": "5m", "memory": "8Mi"}},
+        ],
+    }
+
+
+def test_an_item_is_passed_on_with_its_cluster() -> None:
+    """Nothing else of it changes."""
+    (item,) = decode_list(listing(pod("web", labels={"app": "web"}, custom=[1])), "m1").items
+
+    assert json.loads(item.json) == pod(
+        "web", labels={"app": "web"}, custom=[1], annotations={CLUSTER_ANNOTATION: "m1"}
+    )
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {"a": "b"}, {CLUSTER_ANNOTATION: "another"}])
+def test_the_annotation_is_put_into_the_present_ones(annotations: dict[str, str] | None) -> None:
+    """A member that says it is another cluster is not believed."""
+    (item,) = decode_list(listing(pod("web", annotations=annotations)), "m1").items
+
+    expected = {**(annotations or {}), CLUSTER_ANNOTATION: "m1"}
+    assert json.loads(item.json)["metadata"]["annotations"] == expected
+    assert item.json.count(b'"annotations"') == 1
+
+
+def test_kind_and_api_version_of_items_are_left_out() -> None:
+    """The list says it; a single item gets them first."""
+    (item,) = decode_one(
+        json.dumps({"kind": "PodMetrics", "apiVersion": "x", **pod("web")}).encode(), "m1"
+    ).items
+
+    assert set(json.loads(item.json)) == {"metadata", "timestamp", "window", "containers"}
+    single = json.loads(item_json(PODS, item))
+    assert (single["kind"], single["apiVersion"]) == ("PodMetrics", "metrics.k8s.io/v1beta1")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"items":{}}', b'{"items":[{}]}', b'{"items":[{"metadata":{"name":1}}]}', b"\xff"]
+)
+def test_rubbish_is_a_failure_not_an_empty_list(body: bytes) -> None:
+    """Whatever is not a list of named items."""
+    with pytest.raises(MetricsUnavailable, match="cannot be read"):
+        decode_list(body, "m1")
+
+
+@pytest.mark.parametrize("body", [b'{"items":null}', b'{"items":[]}', b"{}"])
+def test_an_empty_list_is_empty(body: bytes) -> None:
+    """Go servers send null."""
+    assert decode_list(body, "m1").items == []
+
+
+def test_items_of_members_are_merged_in_order() -> None:
+    """Namespace, name, cluster; equal names stay apart."""
+    first = decode_list(listing(pod("b", "z"), pod("a", "z"), pod("a", "b")), "m2")
+    second = decode_list(listing(pod("a", "z")), "m1")
+
+    merged = [(item.namespace, item.name, item.cluster) for item in merge([first, second])]
+    assert merged == [("b", "a", "m2"), ("z", "a", "m1"), ("z", "a", "m2"), ("z", "b", "m2")]
+
+
+def test_labels_select() -> None:
+    """The selector is applied to what the items carry."""
+    answer = decode_list(
+        listing(pod("a", labels={"app": "x"}), pod("b", labels={"app": "y"}), pod("c")), "m1"
+    )
+
+    selected = answer.selected(parse_selector("app!=y"))
+
+    assert answer.labelled
+    assert [item.name for item in selected.items] == ["a", "c"]
+
+
+def test_a_body_is_made_once_for_the_same_answers() -> None:
+    """And made anew when one member answered again."""
+    bodies, first, second = (
+        Bodies(),
+        decode_list(listing(pod("a")), "m1"),
+        decode_list(listing(pod("a")), "m1"),
+    )
+
+    made = bodies.list_body(PODS, "a", [first])
+
+    assert bodies.list_body(PODS, "a", [first]) is made
+    assert bodies.list_body(PODS, "a", [second]) is not made
+    assert made == list_json(PODS, first.items)
+
+
+def test_a_table_sums_containers() -> None:
+    """Columns are the first item's resources; the object is its metadata."""
+    items = decode_list(listing(pod("a"), pod("b")), "m1").items
+
+    printed = json.loads(table(items, "PodMetrics", "v", "", single=False))
+
+    assert [column["name"] for column in printed["columnDefinitions"]] == ["Name", "cpu", "memory", "Window"]
+    assert [row["cells"] for row in printed["rows"]] == [
+        ["a", "105m", "72Mi", "15s"],
+        ["b", "105m", "72Mi", "15s"],
+    ]
+    assert printed["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+@pytest.mark.parametrize(
+    ("include", "kind"),
+    [("None", None), ("Object", "PodMetrics"), ("Metadata", "PartialObjectMetadata")],
+)
+def test_a_table_shows_as_much_of_the_object_as_is_wanted(include: str, kind: str | None) -> None:
+    """includeObject of the request."""
+    items = decode_list(listing(pod("a")), "m1").items
+
+    (row,) = json.loads(table(items, "PodMetrics", "v", include, single=True))["rows"]
+
+    assert row.get("object", {}).get("kind") == kind
+
+
+def test_a_table_survives_rubbish_quantities() -> None:
+    """One member's mistake does not hide the others' rows."""
+    broken = {**pod("a"), "containers": [{"name": "x", "usage": {"cpu": "much", "memory": 5}}, {"name": "y"}]}
+
+    (row,) = json.loads(table(decode_list(listing(broken), "m1").items, "k", "v", "", single=False))["rows"]
+
+    assert row["cells"] == ["a", "0", "5", "15s"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", Form.JSON),
+        ("*/*", Form.JSON),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Form.TABLE),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io;q=0.5,application/json", Form.JSON),
+        ("application/vnd.kubernetes.protobuf, */*", Form.JSON),
+        ("application/vnd.kubernetes.protobuf,application/json", Form.JSON),
+        ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json", Form.JSON),
+        ("application/yaml", Form.YAML),
+        ("application/vnd.kubernetes.protobuf", None),
+        ("text/html;q=1, application/json;q=0", None),
+    ],
+)
+def test_the_first_form_that_can_be_given_is_given(accept: str, form: Form | None) -> None:
+    """kubectl's, client-go's and people's Accept headers."""
+    assert choose_form(accept) == form
+
+
+NO_PEERS = "application/json;as=APIGroupDiscoveryList;v=v2;profile=nopeer;g=apidiscovery.k8s.io2"
+
+
+@pytest.mark.parametrize(
+    ("accept", "version"),
+    [
+        ("", None),
+        ("application/json", None),
+        ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "v2"),
+        ("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", "v2beta1"),
+        ("application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json", None),
+        (f"{NO_PEERS},application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io", "v2"),
+    ],
+)
+def test_aggregated_discovery_is_given_to_who_asks(accept: str, version: str | None) -> None:
+    """The hub's aggregator names group, version and kind."""
+    assert discovery_version(accept) == version
+
+
+def test_a_warning_is_one_line_of_quoted_ascii() -> None:
+    """Whatever a member's error was made of."""
+    assert warnings_header(['m "x" said\n\\o/ ü']) == ['299 - "m \\"x\\" said \\\\o/ ?"']
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_steps_up_is_refused(name: str) -> None:
+    """It would be another path at the member."""
+    with pytest.raises(InvalidObject):
+        PODS.path("a", name)
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        found = {value["$ref"]} if "$ref" in value else set()
+        return found.union(*(references(inner) for inner in value.values()))
+    if isinstance(value, list):
+        return set().union(*(references(inner) for inner in value))
+    return set()
+
+
+@pytest.mark.parametrize("document", [openapi.openapi_v2(), openapi.openapi_v3()])
+def test_openapi_references_exist(document: dict[str, Any]) -> None:
+    """Each $ref leads to a schema of the same document, and each schema has its kind."""
+    schemas = document.get("definitions") or document["components"]["schemas"]
+
+    assert {reference.rpartition("/")[2] for reference in references(document)} <= set(schemas)
+    kinds = {
+        kind["kind"]
+        for schema in schemas.values()
+        for kind in schema.get("x-kubernetes-group-version-kind", [])
+    }
+    assert kinds == {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
+
+
+def test_discovery_names_both_resources() -> None:
+    """Pods with a namespace, nodes without."""
+    resources = {entry["name"]: entry["namespaced"] for entry in discovery.api_resource_list()["resources"]}
+
+    assert resources == {"nodes": False, "pods": True}
+    assert NODES.path() == "/apis/metrics.k8s.io/v1beta1/nodes"
+
+
+def test_an_answer_without_items_has_no_labels() -> None:
+    """An empty namespace is not asked about again."""
+    assert not MemberItems("m1", ()).labelled
