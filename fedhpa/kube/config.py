@@ -7,9 +7,11 @@ a hub, such as the webhook, does not pay.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,9 @@ PROXY_SCHEMES = ("http", "https")
 class ApiConfig:
     """One API server as one identity sees it. Immutable: a rotation makes a new one (`ApiClient.use`).
 
-    `server` is the base URL without a trailing slash; `ssl` is None for plain http; `files` are the files
-    that the TLS part was read from; `qps` 0 means no client-side limit; `compression` asks for gzip.
+    `server` is the base URL without a trailing slash; `ssl` is None for plain http; `qps` 0 means no
+    client-side limit; `compression` asks for gzip; `files` are the files that it was read from, and
+    `fingerprint` a digest of them (`file_fingerprint`).
     """
 
     server: str
@@ -48,6 +51,7 @@ class ApiConfig:
     qps: float = 0.0
     burst: int = 0
     files: tuple[Path, ...] = ()
+    fingerprint: bytes = b""
 
 
 async def load_config(kubeconfig: str | None, context: str | None = None) -> ApiConfig:
@@ -98,6 +102,18 @@ def check_proxy(url: str) -> str:
     return url
 
 
+def file_fingerprint(files: Iterable[Path]) -> bytes:
+    """A digest of the files' content; a file that cannot be read counts as empty."""
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            content = path.read_bytes()
+        except OSError:  # in the middle of a replacement
+            content = b""
+        digest.update(hashlib.sha256(content).digest())
+    return digest.digest()
+
+
 async def _from_kubeconfig(source: str, context: str | None) -> ApiConfig:
     present = _present(source)
     library = importlib.import_module("kubernetes.aio.config.kube_config")
@@ -142,6 +158,7 @@ def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:
             verify=settings.verify_ssl,
         )
     tls_files = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
+    files += tuple(Path(name) for name in tls_files if name)
     return ApiConfig(
         server=server,
         ssl=context,
@@ -149,7 +166,8 @@ def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:
         proxy=check_proxy(settings.proxy) if settings.proxy else None,
         server_hostname=settings.tls_server_name or None,
         namespace=loader.current_context.get("context", {}).get("namespace") or "default",
-        files=files + tuple(Path(name) for name in tls_files if name),
+        files=files,
+        fingerprint=file_fingerprint(files),
     )
 
 
@@ -198,6 +216,7 @@ def _in_cluster(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
         credentials=FileToken(token),
         namespace=own,
         files=(authority,),
+        fingerprint=file_fingerprint((authority,)),
     )
 
 

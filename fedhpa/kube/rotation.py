@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
-from collections.abc import Iterable
-from pathlib import Path
 
 import structlog
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.config import load_config
+from fedhpa.kube.config import file_fingerprint, load_config
 
 log = structlog.get_logger(__name__)
 
@@ -25,14 +22,13 @@ async def follow_config(
 ) -> None:
     """Reload the client's configuration whenever a file that it came from changes; until cancelled.
 
-    A new configuration that cannot be used is logged, and the old one kept. (Tokens need none of this:
-    their source reads them again, `fedhpa.kube.credentials`.)
+    A new configuration that cannot be used is logged each time, and the old one kept. (Tokens need none
+    of this: their source reads them again, `fedhpa.kube.credentials`.)
     """
-    known = await asyncio.to_thread(_fingerprint, client.config.files)
     while True:
         await asyncio.sleep(period)
-        now = await asyncio.to_thread(_fingerprint, client.config.files)
-        if now == known:
+        now = await asyncio.to_thread(file_fingerprint, client.config.files)
+        if now == client.config.fingerprint:
             continue
         try:
             fresh = await load_config(kubeconfig, context)
@@ -45,16 +41,4 @@ async def follow_config(
                 fresh, name=old.name, compression=old.compression, qps=old.qps, burst=old.burst
             )
         )
-        known = await asyncio.to_thread(_fingerprint, fresh.files)
         log.info("configuration reloaded", api=old.name)
-
-
-def _fingerprint(files: Iterable[Path]) -> bytes:
-    digest = hashlib.sha256()
-    for path in files:
-        try:
-            content = path.read_bytes()
-        except OSError:  # in the middle of a replacement
-            content = b""
-        digest.update(hashlib.sha256(content).digest())
-    return digest.digest()
