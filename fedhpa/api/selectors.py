@@ -46,13 +46,12 @@ _NAME_RULE: Final = (
 )
 _PREFIX_RULE: Final = (
     "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
-    "validation is "
-    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', "
+    r"regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _QUALIFIED_RULE: Final = (
-    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', with an optional DNS "
-    "subdomain prefix and '/' (e.g. 'example.com/MyName')"
+    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', "
+    "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 )
 _VALUE_RULE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "

@@ -109,7 +109,7 @@ class _Scenario(_Ours, rename={"federated_hpa": "federatedHPA", "hub_metrics": "
     now: str
     federated_hpa: RawFederatedHPA
     name: str = ""
-    controller: _Controller = msgspec.field(default_factory=_Controller)
+    controller: _Controller | None = None
     target: _Target | None = None
     clusters: list[_Cluster] | None = None
     hub_metrics: _HubMetrics | None = None
@@ -145,7 +145,7 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
         now_text=wired.now,
         snapshot=_snapshot(wired),
         history=_history(wired.history or _History()),
-        settings=_settings(wired.controller),
+        settings=_settings(wired.controller or _Controller()),
     )
 
 
@@ -199,6 +199,10 @@ def _snapshot(wired: _Scenario) -> Snapshot:
             if wired.target.error is None
             else Failure(wired.target.error)
         )
+    names = [cluster.name for cluster in wired.clusters or ()]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise InvalidObject(f"clusters[{index}].name: {name!r} is there twice")
     return Snapshot(
         hpa=scaling_object(wired.federated_hpa, "federatedHPA"),
         clusters=tuple(_cluster(raw, f"clusters[{index}]") for index, raw in enumerate(wired.clusters or ())),
@@ -264,7 +268,7 @@ def _each(path: str, read: Callable[[T], R], raw: Sequence[T] | None) -> tuple[R
         try:
             found.append(read(item))
         except InvalidObject as error:
-            raise InvalidObject(f"{path}[{index}]: {error}") from error
+            raise InvalidObject(f"{path}[{index}].{error}") from error
     return tuple(found)
 
 

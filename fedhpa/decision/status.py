@@ -62,11 +62,7 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapp
         scale_time = api_time(decision.now) if scaled else known and known.last_scale_time
         if scale_time:
             entry["lastScaleTime"] = scale_time
-        seen = (
-            api_time(decision.now)
-            if isinstance(cluster.scale, ClusterScale) and member
-            else known and known.last_seen
-        )
+        seen = _last_seen(decision.now, cluster, known.last_seen if known else None, answers=member is not None)
         if seen:
             entry["lastSeen"] = seen
         message = decision.coverage.missing.get(cluster.name, "")
@@ -74,6 +70,16 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapp
             entry["message"] = message
         entries.append(entry)
     return entries
+
+
+def _last_seen(now: float, cluster: ClusterSnapshot, stored: str | None, *, answers: bool) -> str | None:
+    if answers:
+        return api_time(now)
+    if stored is None or cluster.lost_for is None:
+        return stored
+    # The stored time is that of the last write, and a quiet world writes once a minute: a restart that
+    # counted the loss from there would give the cluster up too early.
+    return api_time(now - cluster.lost_for)
 
 
 def _state(decision: Decision, cluster: ClusterSnapshot, member: Member | None) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from fedhpa.api import wire
 from fedhpa.api.default_values import POD_METRIC_WINDOW_SECONDS
+from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.quantity import parse_milli
 from fedhpa.api.times import ZERO_TIME, parse_duration, parse_time
 from fedhpa.scaling.requests import PodRequests, amounts, remember, shared_requests
@@ -95,7 +96,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
-    """The record of a decoded pod. Raises InvalidQuantity or InvalidObject for values that cannot be read."""
+    """The record of a decoded pod. Raises InvalidObject naming the field that cannot be read."""
     meta, status = pod.metadata, pod.status
     state = NORMAL
     if meta.deletionTimestamp is not None or status.phase == "Failed":
@@ -106,10 +107,10 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
     for condition in status.conditions or ():
         if condition.type == "Ready":
             ready = sys.intern(condition.status)
-            moment = parse_time(condition.lastTransitionTime)
+            moment = _time(condition.lastTransitionTime, "status.conditions.lastTransitionTime")
             ready_since = ZERO_TIME if moment is None else moment
             break
-    start = parse_time(status.startTime)
+    start = _time(status.startTime, "status.startTime")
     return PodRecord(
         cluster=cluster,
         namespace=sys.intern(meta.namespace),
@@ -126,10 +127,10 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
 
 
 def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
-    """The record of a decoded PodMetrics. Raises InvalidQuantity or InvalidObject."""
-    moment = parse_time(metrics.timestamp)
+    """The record of a decoded PodMetrics. Raises InvalidObject naming the field."""
+    moment = _time(metrics.timestamp, "timestamp")
     containers = tuple(
-        ContainerUsage(sys.intern(container.name), amounts(container.usage))
+        ContainerUsage(sys.intern(container.name), amounts(container.usage, "containers.usage"))
         for container in metrics.containers or ()
     )
     return UsageRecord(
@@ -137,7 +138,7 @@ def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
         namespace=sys.intern(metrics.metadata.namespace),
         name=metrics.metadata.name,
         timestamp=ZERO_TIME if moment is None else moment,
-        window=0.0 if metrics.window is None else parse_duration(metrics.window),
+        window=_window(metrics.window),
         cpu=sum_over(containers, "cpu"),
         memory=sum_over(containers, "memory"),
         containers=containers,
@@ -146,15 +147,15 @@ def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
 
 
 def custom_sample(value: wire.MetricValue) -> CustomSample:
-    """The record of a decoded MetricValue, v1beta2 or v1beta1. Raises InvalidQuantity or InvalidObject."""
-    moment = parse_time(value.timestamp)
+    """The record of a decoded MetricValue, v1beta2 or v1beta1. Raises InvalidObject naming the field."""
+    moment = _time(value.timestamp, "timestamp")
     window = value.windowSeconds if value.windowSeconds is not None else value.window
     return CustomSample(
         metric=value.metric.name if value.metric is not None else value.metricName,
         kind=value.describedObject.kind,
         namespace=value.describedObject.namespace,
         name=value.describedObject.name,
-        milli=parse_milli(value.value),
+        milli=_value(value.value),
         timestamp=ZERO_TIME if moment is None else moment,
         window=POD_METRIC_WINDOW_SECONDS if window is None else float(window),
         selector=value.metric.selector if value.metric is not None else value.selector,
@@ -162,8 +163,8 @@ def custom_sample(value: wire.MetricValue) -> CustomSample:
 
 
 def external_sample(value: wire.ExternalMetricValue) -> ExternalSample:
-    """The record of a decoded ExternalMetricValue. Raises InvalidQuantity."""
-    return ExternalSample(value.metricName, value.metricLabels or None, parse_milli(value.value))
+    """The record of a decoded ExternalMetricValue. Raises InvalidObject naming the field."""
+    return ExternalSample(value.metricName, value.metricLabels or None, _value(value.value))
 
 
 def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
@@ -177,6 +178,29 @@ def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
             return None
         total += amount
     return total
+
+
+def _time(text: str | None, field: str) -> float | None:
+    try:
+        return parse_time(text)
+    except InvalidObject as error:
+        raise InvalidObject(f"{field}: {error}") from error
+
+
+def _window(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    try:
+        return parse_duration(text)
+    except InvalidObject as error:
+        raise InvalidObject(f"window: {error}") from error
+
+
+def _value(quantity: wire.RawQuantity) -> int:
+    try:
+        return parse_milli(quantity)
+    except InvalidQuantity as error:
+        raise InvalidObject(f"value: {error}") from error
 
 
 def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:

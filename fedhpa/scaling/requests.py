@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from fedhpa.api import wire
-from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.errors import InvalidObject, InvalidQuantity, MetricsUnavailable
 from fedhpa.api.quantity import parse_milli
 
 K = TypeVar("K")
@@ -63,7 +63,7 @@ def requested_milli(requests: PodRequests, resource: str, container: str, pod_na
 
 
 def shared_requests(spec: wire.PodSpec) -> PodRequests:
-    """The requests of a pod; equal ones are one object. Raises InvalidQuantity."""
+    """The requests of a pod; equal ones are one object. Raises InvalidObject."""
     counted = (*_named(spec.containers), *_named(spec.initContainers, restarting=True))
     if spec.resources is not None and _sets_pod_level(spec.resources.requests):
         return PodRequests(counted, _effective(spec))
@@ -76,11 +76,17 @@ def shared_requests(spec: wire.PodSpec) -> PodRequests:
     return found
 
 
-def amounts(quantities: Mapping[str, wire.RawQuantity] | None) -> Mapping[str, int]:
-    """Milli-units by resource. Raises InvalidQuantity."""
+def amounts(quantities: Mapping[str, wire.RawQuantity] | None, field: str) -> Mapping[str, int]:
+    """Milli-units by resource. Raises InvalidObject naming `field` and the resource."""
     if not quantities:
         return _NO_AMOUNTS
-    return {sys.intern(resource): parse_milli(quantity) for resource, quantity in quantities.items()}
+    found = {}
+    for resource, quantity in quantities.items():
+        try:
+            found[sys.intern(resource)] = parse_milli(quantity)
+        except InvalidQuantity as error:
+            raise InvalidObject(f"{field}.{resource}: {error}") from error
+    return found
 
 
 def remember(table: dict[K, V], key: K, value: V) -> None:
@@ -96,7 +102,7 @@ def _shared_amounts(quantities: Mapping[str, wire.RawQuantity] | None) -> Mappin
     key = tuple(quantities.items())
     found = _amount_sets.get(key)
     if found is None:
-        found = amounts(quantities)
+        found = amounts(quantities, "requests")
         remember(_amount_sets, key, found)
     return found
 
@@ -141,9 +147,9 @@ def _effective(spec: wire.PodSpec) -> Mapping[str, int]:
             _add(running, milli)
             _raise_to(peak, running)
     _raise_to(total, peak)
-    pod_level = amounts(spec.resources.requests) if spec.resources else _NO_AMOUNTS
+    pod_level = amounts(spec.resources.requests, "resources.requests") if spec.resources else _NO_AMOUNTS
     total.update({resource: milli for resource, milli in pod_level.items() if _is_pod_level(resource)})
-    _add(total, amounts(spec.overhead))
+    _add(total, amounts(spec.overhead, "overhead"))
     return total
 
 
