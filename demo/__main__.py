@@ -18,8 +18,8 @@ from demo.world import RealWorld
 from realplane.assets import PlaneUnavailable
 
 NEXT_COMMANDS = (
-    ".venv/bin/python -m realplane up                    # a hub, two members and the processes, for your own objects",
-    ".venv/bin/fedhpa crds --with-clusters               # the objects it understands",
+    ".venv/bin/python -m realplane up   # a hub, two members and the processes, for your own objects",
+    ".venv/bin/fedhpa crds --with-clusters   # the objects that the hub learns to understand",
     '.venv/bin/fedhpa cron next "0 9 * * MON-FRI" --time-zone Europe/Berlin   # scaling by time',
 )
 
@@ -89,9 +89,8 @@ async def _demo(seconds: float | None) -> int:
 
 
 def _summary(story: Story) -> int:
-    print(
-        f"made {len(story.observed)} of {len(story.observed) + len(story.missing)} observations; all processes are ended"
-    )
+    made, expected = len(story.observed), len(story.observed) + len(story.missing)
+    print(f"{made} of {expected} observations made; all processes are ended")
     for name in story.missing:
         print(f"missing: {name}")
     print("next:")

@@ -119,9 +119,7 @@ class Story:
         self._observe("member-lost")
         others = [name for name in up.members if name != lost]
         low = await self._until(lambda p: (p.utilization(*others) or 100) < LOW, "low usage of the others")
-        self._say(
-            "the others' usage is low, but what the lost member needs is not known: nothing may be scaled down"
-        )
+        self._say(f"usage of {', '.join(others)} is low, that of {lost} unknown: nothing may be scaled down")
         last = await self._until(lambda p: p.seconds > low.seconds + HOLD_SECONDS, "time passes")
         if all(last.replicas[name] == up.replicas[name] for name in others) and lost in last.missing:
             self._observe("nothing-scaled-on-missing-data")

@@ -36,9 +36,10 @@ class Lines:
         pods = ", ".join(f"{name} {_count(view)}" for name, view in picture.members.items())
         usage = picture.utilization()
         known = "usage unknown" if usage is None else f"usage {usage:.0f} %"
-        reason = f" ({picture.reason})" if picture.reason else ""
+        desired = picture.desired or "-"
+        because = f" ({picture.reason})" if picture.reason else ""
         self.say(
-            f"[{picture.seconds:5.1f} s] demand {demand_millis}m, {known}; pods: {pods}; desired {picture.desired or '-'}{reason}"
+            f"[{picture.seconds:5.1f} s] demand {demand_millis}m, {known}; {pods}; desired {desired}{because}"
         )
 
     def close(self) -> None:
@@ -87,8 +88,9 @@ class LiveView:
 
     def _decision(self, picture: Picture) -> RenderableType:
         usage = picture.utilization()
+        known = "-" if usage is None else f"{usage:.0f} %"
         lines = [
-            f"demand {self._demand}m   usage {'-' if usage is None else f'{usage:.0f} %'} of requests, target 50 %",
+            f"demand {self._demand}m   usage {known} of requests, target 50 %",
             f"pods {picture.total}   desired {picture.desired or '-'}   {picture.reason}",
         ]
         text = Text("\n".join(lines))

@@ -2,6 +2,7 @@
 played.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
@@ -101,14 +102,15 @@ class RealWorld:
 
     async def look(self, seconds: float) -> Picture:
         """Read the Deployments from the members, usage and FederatedHPA from the hub."""
-        found, usage, *sizes = await gather(
-            self._get(self._hub, OBJECT), self._usage_by_member(), *(self._size(name) for name in MEMBERS)
-        )
+        async with asyncio.TaskGroup() as group:
+            scaler = group.create_task(self._get(self._hub, OBJECT))
+            metrics = group.create_task(self._usage_by_member())
+            sizes = {name: group.create_task(self._size(name)) for name in MEMBERS}
+        usage = metrics.result()
         members = {
-            name: MemberView(replicas=size[0], ready=size[1], usage_millis=usage.get(name))
-            for name, size in zip(MEMBERS, sizes, strict=True)
+            name: MemberView(*size.result(), usage_millis=usage.get(name)) for name, size in sizes.items()
         }
-        picture = Picture(seconds=seconds, members=members, object=found or {})
+        picture = Picture(seconds=seconds, members=members, object=scaler.result() or {})
         self._seen |= picture.replicas
         return picture
 

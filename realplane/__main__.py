@@ -18,29 +18,23 @@ def main(arguments: list[str] | None = None) -> int:
     )
     stop = commands.add_parser("stop", help="end what crashed runs left")
     stop.add_argument("--all", action="store_true", help="also end runs whose owner still lives")
-    up_ = commands.add_parser("up", help="a hub and members to try things on, until Ctrl-C")
+    up_ = commands.add_parser("up", help="a hub, members and the processes to try things on, until Ctrl-C")
     up_.add_argument("--members", type=int, default=2, metavar="N")
     options = parser.parse_args(arguments)
-    if options.command == "build":
-        return build()
-    if options.command == "up":
-        asyncio.run(up(ensure_assets(), options.members))
-        return 0
-    for name in reap(living_owners=options.all):
-        print(f"ended {name}")
-    return 0
-
-
-def build() -> int:
-    """Make sure that all programs are there, and say where."""
     try:
-        folder = ensure_assets()
+        if options.command == "build":
+            print(ensure_assets())
+            return 0
+        if options.command == "up":
+            asyncio.run(up(ensure_assets(), options.members))
+            return 0
     except PlaneUnavailable as error:
         print(f"real-plane: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    print(folder)
+    for name in reap(living_owners=options.all):
+        print(f"ended {name}")
     return 0
 
 

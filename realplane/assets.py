@@ -26,9 +26,8 @@ from pathlib import Path
 from realplane.golang import Go, GoUnusable, find_go
 from realplane.tools import TOOLS, Tool, all_key, module_key
 
-STILL_BUILDING_EVERY = (
-    30.0  # seconds; a silent build of minutes looks hung, and some CI systems end silent jobs
-)
+# Seconds. A silent build of minutes looks hung, and some CI systems end silent jobs.
+STILL_BUILDING_EVERY = 30.0
 
 
 class PlaneUnavailable(Exception):
@@ -54,6 +53,8 @@ def ensure_assets() -> Path:
     Two runs at once do not collide: the second waits for the first and finds its results. Raises
     PlaneUnavailable.
     """
+    if sys.platform != "linux":
+        raise PlaneUnavailable("real planes need Linux: /proc, pidfd and prctl keep their processes in order")
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / "lock"):
@@ -87,11 +88,8 @@ def _find(root: Path, tool: Tool) -> Path | None:
     if named:
         candidate = Path(named).absolute() / tool.name
         if _executable(candidate):
-            note = (
-                ""
-                if _has_pinned_version(candidate, tool)
-                else f" (not known to be the pinned {tool.version})"
-            )
+            pinned = _has_pinned_version(candidate, tool)
+            note = "" if pinned else f" (not known to be the pinned {tool.version})"
             say(f"{tool.name}: {candidate}, from KUBEBUILDER_ASSETS{note}")
             return candidate
     built = _built_path(root, tool)

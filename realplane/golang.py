@@ -32,14 +32,14 @@ class Go:
 
 
 def find_go() -> Go:
-    """The go command of PATH (or of the usual install folder), proved to be Go 1.26.
+    """The go command of PATH, proved to be Go 1.26.
 
     Another Go (1.21 or later) is asked to fetch the 1.26 toolchain itself, which is what GOTOOLCHAIN is
     for, unless the user's GOTOOLCHAIN says which one to use. Raises GoUnusable.
     """
-    command = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
+    command = shutil.which("go")
     if command is None:
-        raise GoUnusable(f"no go command found; {REMEDY}")
+        raise GoUnusable(f"there is no go command in PATH; {REMEDY}")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     local = _version(command, {**environment, "GOTOOLCHAIN": "local"})
     if _supported(local):

@@ -1,11 +1,10 @@
 """A hub and its members, started side by side and joined."""
 
 import asyncio
-import contextlib
 import functools
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +73,3 @@ class Plane:
     def end(self) -> None:
         """End every program of this run."""
         self.run.end()
-
-
-@contextlib.asynccontextmanager
-async def running_plane(
-    assets: Path, *, members: Sequence[str] = ("member1", "member2")
-) -> AsyncIterator[Plane]:
-    """A started plane, ended on the way out."""
-    plane = await asyncio.to_thread(Plane, assets, members=members)
-    try:
-        await plane.start()
-        yield plane
-    finally:
-        plane.end()

@@ -1,4 +1,4 @@
-"""`python -m realplane up`: a hub and members to try things on, until Ctrl-C."""
+"""`python -m realplane up`: a hub, members and the three processes to try things on, until Ctrl-C."""
 
 import asyncio
 import signal
@@ -7,29 +7,31 @@ from pathlib import Path
 
 from realplane.assets import say
 from realplane.plane import Plane
+from realplane.processes import Processes
 
 
 async def up(assets: Path, members: int) -> None:
-    """Start them, print one `export KUBECONFIG` a plane, and hold until a signal; then end everything."""
-    with_signals = stop_event((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-    say(f"starting a hub and {members} members")
-    plane = Plane(assets, members=[f"member{number}" for number in range(1, members + 1)])
+    """Start them, print one `export KUBECONFIG` a plane, hold until a signal, then end everything."""
+    stopping = stop_event((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    say(f"starting a hub, {members} members and the processes")
+    plane = Plane(assets, members=[f"member{n}" for n in range(1, members + 1)])
     try:
-        starting = asyncio.ensure_future(plane.start())
-        stopping = asyncio.ensure_future(with_signals.wait())
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
+        async with asyncio.TaskGroup() as group:
+            starting = group.create_task(_start(plane))
+            await stopping.wait()
             starting.cancel()
-            await asyncio.wait({starting})
-            return
-        starting.result()
-        for one in (plane.hub, *plane.members.values()):
-            print(f"export KUBECONFIG={one.kubeconfig}  # {one.name}", flush=True)
-        say("up; Ctrl-C ends everything")
-        await stopping
     finally:
         plane.end()
         say("everything is ended")
+
+
+async def _start(plane: Plane) -> None:
+    await plane.start()
+    await Processes(plane).start()
+    for one in (plane.hub, *plane.members.values()):
+        print(f"export KUBECONFIG={one.kubeconfig}  # {one.name}", flush=True)
+    print(f"export PATH={plane.assets}:$PATH  # kubectl and the rest", flush=True)
+    say("up; Ctrl-C ends everything")
 
 
 def stop_event(signals: Iterable[signal.Signals]) -> asyncio.Event:

@@ -1,0 +1,156 @@
+"""Finding, linking and building the programs of a real plane, with a Go that only pretends."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from realplane.assets import PlaneUnavailable, cache_root, ensure_assets, find_assets
+from realplane.tools import TOOLS
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="real planes need Linux")
+
+NAMES = {tool.name for tool in TOOLS}
+FAKE_GO = """#!/bin/sh
+case $1 in
+version) echo "go version {version} linux/amd64" ;;
+build)
+  while [ "$1" != -o ]; do shift; done
+  echo "$3" >> "{log}"
+  {build}
+  ;;
+esac
+"""
+WRITE = 'printf "#!/bin/sh\\n" > "$2"; chmod +x "$2"'
+
+
+@pytest.fixture(autouse=True)
+def clean_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache, and a PATH with a shell and nothing else."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name in ("sh", "chmod", "printf"):
+        (commands / name).symlink_to(
+            Path("/bin") / name if Path("/bin", name).exists() else Path("/usr/bin", name)
+        )
+    monkeypatch.setenv("PATH", str(commands))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv("GOTOOLCHAIN", raising=False)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def fake_go(tmp_path: Path, *, version: str = "go1.26.8", build: str = WRITE) -> Path:
+    """Put a go command into PATH; the file that lists what it was asked to build."""
+    log = tmp_path / "built"
+    script(tmp_path / "bin" / "go", FAKE_GO.format(version=version, log=log, build=build))
+    return log
+
+
+def kubebuilder_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Path:
+    folder = tmp_path / "assets"
+    folder.mkdir()
+    for name in names:
+        script(folder / name, "#!/bin/sh\necho v0.0.1\n")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
+    return folder
+
+
+def test_folder_holds_links_to_a_complete_kubebuilder_assets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is built when KUBEBUILDER_ASSETS has everything, and its very files are used."""
+    assets = kubebuilder_assets(tmp_path, monkeypatch, *NAMES)
+    folder = ensure_assets()
+
+    assert folder.is_absolute()
+    assert {name: assets / name for name in NAMES} == {
+        path.name: path.readlink() for path in folder.iterdir()
+    }
+
+
+def test_only_what_a_partial_kubebuilder_assets_lacks_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three programs are given, so five are built, each once."""
+    given = ("kube-apiserver", "etcd", "kubectl")
+    assets = kubebuilder_assets(tmp_path, monkeypatch, *given)
+    log = fake_go(tmp_path)
+    folder = ensure_assets()
+    built = log.read_text(encoding="utf-8").split()
+
+    assert {tool.package for tool in TOOLS if tool.name not in given} == set(built)
+    assert len(built) == len(set(built))
+    assert all((folder / name).samefile(assets / name) for name in given)
+    assert {path.name for path in folder.iterdir()} == NAMES
+
+
+def test_second_run_builds_nothing(tmp_path: Path) -> None:
+    """What was built is found again, in the same folder."""
+    log = fake_go(tmp_path)
+    first = ensure_assets()
+    log.unlink()
+    second = ensure_assets()
+
+    assert first == second
+    assert not log.exists()
+
+
+def test_other_programs_are_not_found_by_a_run_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a run with KUBEBUILDER_ASSETS is another one, so that unsetting it has an effect."""
+    kubebuilder_assets(tmp_path, monkeypatch, *NAMES)
+    with_assets = ensure_assets()
+    monkeypatch.delenv("KUBEBUILDER_ASSETS")
+
+    assert find_assets() is None
+    fake_go(tmp_path)
+    assert with_assets != ensure_assets()
+
+
+def test_without_go_the_message_names_what_is_missing_and_the_remedy() -> None:
+    """No Go: which programs are not here, and what to do."""
+    with pytest.raises(PlaneUnavailable) as failure:
+        ensure_assets()
+
+    assert all(
+        name in str(failure.value)
+        for name in (*NAMES, "no go command", "install Go 1.26", "KUBEBUILDER_ASSETS")
+    )
+
+
+def test_go_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    """Go 1.27 that cannot fetch the 1.26 toolchain is not used: its servers would fail at `kubectl apply`."""
+    fake_go(tmp_path, version="go1.27.1")
+
+    with pytest.raises(PlaneUnavailable, match=r"is go1\.27\.1, but the planes need Go 1\.26"):
+        ensure_assets()
+
+
+def test_failed_build_shows_its_last_lines_and_leaves_no_program(tmp_path: Path) -> None:
+    """What Go printed is in the message, and nothing half-built is found later."""
+    fake_go(tmp_path, build='printf half > "$2"; echo "undefined: thing" >&2; exit 1')
+
+    with pytest.raises(PlaneUnavailable, match="undefined: thing"):
+        ensure_assets()
+    assert [path for path in (cache_root() / "built").rglob("*") if path.is_file()] == []
+
+
+def test_program_of_path_is_used_only_in_the_pinned_version(tmp_path: Path) -> None:
+    """An etcd of PATH that says the pinned version is linked; a kubectl that says another one is built."""
+    etcd = next(tool for tool in TOOLS if tool.name == "etcd")
+    script(tmp_path / "bin" / "etcd", f"#!/bin/sh\necho etcd Version: {etcd.version.removeprefix('v')}\n")
+    script(tmp_path / "bin" / "kubectl", "#!/bin/sh\necho Client Version: v1.20.0\n")
+    log = fake_go(tmp_path)
+    folder = ensure_assets()
+
+    assert (folder / "etcd").samefile(tmp_path / "bin" / "etcd")
+    assert "k8s.io/kubernetes/cmd/kubectl" in log.read_text(encoding="utf-8").split()
+    assert os.access(folder / "kubectl", os.X_OK)
