@@ -1,0 +1,1 @@
+"""Named scenarios with a budget: `make bench`."""

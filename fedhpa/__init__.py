@@ -1,0 +1,1 @@
+"""Federated autoscaling for Kubernetes: what the three processes share (docs/architecture.md)."""

@@ -1,0 +1,1 @@
+"""The embedded control plane; not built yet (docs/decisions/0001)."""

@@ -116,7 +116,7 @@ class MetricIdentifier(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetricValue(msgspec.Struct, frozen=True, gc=False):
-    """custom.metrics.k8s.io MetricValue, v1beta2 (`metric`, `windowSeconds`) or v1beta1 (`metricName`, `window`)."""
+    """custom.metrics.k8s.io MetricValue: v1beta2 has metric, windowSeconds; v1beta1 metricName, window."""
 
     describedObject: ObjectReference = ObjectReference()
     metric: MetricIdentifier | None = None

@@ -1,0 +1,1 @@
+"""The `fedhpa` command: one module a command or group of commands, registered in `main`."""
