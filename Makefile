@@ -34,7 +34,7 @@ crds: venv
 real-plane: venv
 	@$(BIN)/python -m realplane build
 
-# The embedded control plane is not built yet, so the demo runs on real ones (docs/decisions/0002).
+# The embedded control plane is not built yet, so the demo runs on real ones (docs/decisions/0001).
 PLANE ?= real
 demo: venv
 	@$(BIN)/python -m demo --plane=$(PLANE)
