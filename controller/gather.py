@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from controller.unbuilt import unread_metric
-from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject, MemberUnavailable
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure
@@ -187,4 +187,7 @@ async def _usage(
 
 
 def _reason(error: FedHPAError) -> str:
-    return error.reason if isinstance(error, MemberUnavailable) else str(error)
+    """What went wrong, without the cluster's name: it goes behind the name."""
+    if isinstance(error, MemberUnavailable):
+        return error.reason
+    return str(error.__cause__ or error) if isinstance(error, MetricsUnavailable) else str(error)

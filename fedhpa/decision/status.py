@@ -13,7 +13,8 @@ import msgspec
 from fedhpa.decision.draft import api_time, condition_json
 from fedhpa.decision.envelope import compact
 from fedhpa.decision.model import Decision
-from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Snapshot
+from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
+from fedhpa.decision.spec import StoredCluster
 from fedhpa.decision.world import Member, World
 
 JSON = object
@@ -62,7 +63,7 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapp
         scale_time = api_time(decision.now) if scaled else known and known.last_scale_time
         if scale_time:
             entry["lastScaleTime"] = scale_time
-        seen = _last_seen(decision.now, cluster, known.last_seen if known else None, answers=member is not None)
+        seen = _last_seen(decision.now, cluster, known, answers=member is not None)
         if seen:
             entry["lastSeen"] = seen
         message = decision.coverage.missing.get(cluster.name, "")
@@ -72,11 +73,15 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapp
     return entries
 
 
-def _last_seen(now: float, cluster: ClusterSnapshot, stored: str | None, *, answers: bool) -> str | None:
+def _last_seen(
+    now: float, cluster: ClusterSnapshot, known: StoredCluster | None, *, answers: bool
+) -> str | None:
     if answers:
         return api_time(now)
-    if stored is None or cluster.lost_for is None:
-        return stored
+    if known is None or known.last_seen is None:
+        return None
+    if cluster.lost_for is None:
+        return known.last_seen
     # The stored time is that of the last write, and a quiet world writes once a minute: a restart that
     # counted the loss from there would give the cluster up too early.
     return api_time(now - cluster.lost_for)

@@ -1,0 +1,275 @@
+"""What the controller does while a member does not answer, and once it does again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from fedhpa.api.times import format_time, parse_time
+from tests.integration.controller_world import (
+    HPAS,
+    METRICS_PATH,
+    NAMESPACE,
+    PODS_PATH,
+    Plane,
+    World,
+    world,
+)
+from tests.integration.fakeapi import CLUSTERS, eventually, join
+
+Break = Callable[[Plane], Awaitable[None]]
+
+
+async def refuse(member: Plane) -> None:
+    """Stop listening."""
+    await member.stop()
+
+
+async def hang(member: Plane) -> None:
+    """Take requests and never answer."""
+    member.faults.hang.add("/")
+
+
+async def err(member: Plane) -> None:
+    """Answer 500 to everything."""
+    member.faults.status["/"] = 500
+
+
+async def cut_off(member: Plane) -> None:
+    """Break off in the middle of every answer about scales."""
+    member.faults.truncate.add("/apis/apps")
+
+
+async def spoil(member: Plane) -> None:
+    """Answer with JSON that ends too early."""
+    member.faults.body["/apis/apps"] = b'{"kind":"Scale","spec":{"replicas":'
+
+
+async def lose_pods(member: Plane) -> None:
+    """Answer everything but lists and watches of pods."""
+    member.faults.status[PODS_PATH] = 500
+    member.end_watches()
+
+
+async def heal(member: Plane) -> None:
+    """Be well again."""
+    member.faults.clear()
+    await member.stop()
+    await member.start()
+
+
+def incomplete(w: World) -> bool:
+    return w.condition("MetricsComplete")[0] == "False"
+
+
+def complete(w: World) -> bool:
+    return w.condition("MetricsComplete")[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("breaks", "reason"),
+    [
+        (refuse, "cannot connect"),
+        (hang, "no answer within"),
+        (err, "an error on the server"),
+        (cut_off, ""),
+        (spoil, "cannot be read"),
+        (lose_pods, "its pods"),
+    ],
+)
+async def test_nothing_is_scaled_down_while_a_member_is_away(breaks: Break, reason: str) -> None:
+    """An absent member is named with its reason and holds scale-down; back, it counts again."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: complete(w))
+            await breaks(w.members["m2"])
+            await eventually(lambda: incomplete(w), 15)
+            for member in w.members.values():
+                member.use(10)
+            await w.looks(controller)
+            status, why, message = w.condition("MetricsComplete")
+            held = w.replicas
+
+            await heal(w.members["m2"])
+            await eventually(lambda: complete(w), 15)
+            await eventually(lambda: w.replicas == {"m1": 1, "m2": 1})
+
+        assert (status, why) == ("False", "ClustersMissing")
+        assert message.startswith("m2: ")
+        assert reason in message
+        assert held == {"m1": 4, "m2": 4}
+
+
+@pytest.mark.parametrize("breaks", [refuse, hang])
+async def test_scale_up_goes_on_without_an_absent_member(breaks: Break) -> None:
+    """The answering member speaks for both; it takes all that is new, the absent one's share is held."""
+    async with world(m1=4, m2=4) as w:
+        w.scale(maxReplicas=12)
+        async with w.controller():
+            await eventually(lambda: complete(w))
+            await breaks(w.members["m2"])
+            await eventually(lambda: incomplete(w))
+            w.members["m1"].use(100)
+            await eventually(lambda: w.replicas["m1"] == 8)
+
+        assert w.replicas == {"m1": 8, "m2": 4}
+
+
+async def test_failed_metrics_are_named_and_hold_scale_down() -> None:
+    """A member whose metrics API fails still answers; its pods are not taken for idle."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        w.members["m2"].faults.status[METRICS_PATH] = 500
+        w.members["m1"].use(10)
+        async with w.controller() as controller:
+            await eventually(lambda: incomplete(w))
+            await w.looks(controller)
+
+        assert w.condition("MetricsComplete")[2].startswith("m2: an error on the server")
+        assert w.state("m2") == "MetricsMissing"
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_failed_metrics_do_not_stop_scale_up() -> None:
+    """Enough usage in the other member scales up even if these pods use nothing."""
+    async with world(m1=4, m2=4) as w:
+        w.scale(maxReplicas=12)
+        w.members["m2"].faults.status[METRICS_PATH] = 500
+        w.members["m1"].use(400)
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 6, "m2": 6})
+
+
+async def test_no_metrics_at_all_scale_nothing() -> None:
+    """All members answer without metrics: no size is computed, and the condition says why."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        for member in w.members.values():
+            member.faults.status[METRICS_PATH] = 503
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+        assert w.condition("ScalingActive")[:2] == ("False", "FailedGetResourceMetric")
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+@pytest.mark.parametrize(
+    ("partial", "use", "expected"),
+    [
+        ({"policy": "Hold"}, 100, {"m1": 4, "m2": 4}),
+        ({"policy": "Hold"}, 10, {"m1": 4, "m2": 4}),
+        ({"policy": "Fallback", "fallbackReplicas": 9}, 100, {"m1": 5, "m2": 4}),
+        ({"policy": "Fallback", "fallbackReplicas": 6}, 50, {"m1": 2, "m2": 4}),
+        ({"policy": "Fallback"}, 10, {"m1": 4, "m2": 4}),
+        ({"policy": "Proceed"}, 25, {"m1": 0, "m2": 4}),
+        ({"policy": "ScaleUpOnly"}, 25, {"m1": 4, "m2": 4}),
+    ],
+)
+async def test_policy_decides_while_a_member_is_away(
+    partial: dict[str, Any], use: int, expected: dict[str, int]
+) -> None:
+    """Each policy of partialMetrics does what its name says."""
+    async with world(m1=4, m2=4) as w:
+        w.scale(maxReplicas=12, partialMetrics=partial)
+        async with w.controller() as controller:
+            await eventually(lambda: complete(w))
+            await w.members["m2"].stop()
+            await eventually(lambda: incomplete(w))
+            w.members["m1"].use(use)
+            await eventually(lambda: w.replicas == expected)
+            await w.looks(controller)
+
+        assert w.replicas == expected
+
+
+async def test_lost_member_no_longer_holds_scale_down() -> None:
+    """After lostAfterSeconds an event tells so once, and the rest is sized by itself."""
+    async with world(m1=4, m2=4) as w:
+        w.scale(minReplicas=2, partialMetrics={"lostAfterSeconds": 1})
+        async with w.controller() as controller:
+            await eventually(lambda: complete(w))
+            w.members["m1"].use(25)
+            await w.members["m2"].stop()
+            await eventually(lambda: w.state("m2") == "Missing")
+            held = w.replicas
+            await eventually(lambda: w.state("m2") == "Lost")
+            await eventually(lambda: w.replicas["m1"] == 2)
+            await w.looks(controller)
+
+        assert held == {"m1": 4, "m2": 4}
+        assert complete(w)
+        assert len(w.events("ClusterLost")) == 1
+        assert "m2" in w.events("ClusterLost")[0]
+        assert w.status()["currentReplicas"] == 2
+
+
+async def test_lost_member_is_taken_back() -> None:
+    """A lost member that answers again is counted with what it runs."""
+    async with world(m1=4, m2=4) as w:
+        w.scale(partialMetrics={"lostAfterSeconds": 1})
+        async with w.controller():
+            await eventually(lambda: complete(w))
+            await w.members["m2"].stop()
+            await eventually(lambda: w.state("m2") == "Lost")
+            await w.members["m2"].start()
+            await eventually(lambda: w.state("m2") == "Answered")
+            await eventually(lambda: w.status()["currentReplicas"] == 8)
+
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_deregistered_member_is_not_missed() -> None:
+    """A deleted Cluster is no longer a candidate, its workload is left as it is; joined again it counts."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+            w.hub.remove(CLUSTERS, "m2")
+            await eventually(lambda: w.status()["currentReplicas"] == 4)
+            gone = [entry["name"] for entry in w.status()["clusters"]], w.condition("MetricsComplete")[0]
+            join(w.hub, "m2", w.members["m2"])
+            await eventually(lambda: w.status()["currentReplicas"] == 8)
+
+        assert gone == (["m1"], "True")
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_nobody_answers() -> None:
+    """With all members away nothing is written to anybody, and the condition says that no scale was had."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: complete(w))
+            for member in w.members.values():
+                await member.stop()
+            await eventually(lambda: w.condition("AbleToScale")[:2] == ("False", "FailedGetScale"))
+            await w.looks(controller, 2)
+
+        assert w.status()["currentReplicas"] == 8
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_loss_is_counted_from_when_it_happened() -> None:
+    """The time of the last answer in status is that of the loss, however long ago status was last written."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: complete(w))
+            stored = w.hub.find(HPAS, "web", NAMESPACE)
+            assert stored is not None
+            for entry in stored["status"]["clusters"]:
+                entry["lastSeen"] = format_time(time.time() - 50)
+            w.hub.put(HPAS, stored)
+            stopped = time.time()
+            await w.members["m2"].stop()
+            await eventually(lambda: w.state("m2") == "Missing")
+
+        (entry,) = (entry for entry in w.status()["clusters"] if entry["name"] == "m2")
+        seen = parse_time(entry["lastSeen"])
+        assert seen is not None
+        # status has whole seconds.
+        assert seen > stopped - 2
