@@ -14,6 +14,7 @@ from typing import Any, Final
 from fedhpa.api.quantity import Quantity
 
 _NO_VALUE: Final = object()
+_HTML_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"}
 _SHORT_ESCAPES: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -25,6 +26,12 @@ _SHORT_ESCAPES: Final = {
     '"': '\\"',
     "\\": "\\\\",
 }
+
+
+class TypedText(str):
+    """A text of a named type or behind a pointer in Karmada's code: Go prints it as JSON, not with %q."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,8 @@ def aggregate(errors: Sequence[FieldError]) -> str:
 
 def printed(value: Any) -> str:
     """A value as field errors show it: texts quoted, numbers bare, quantities canonical, the rest JSON."""
+    if isinstance(value, TypedText):
+        return _json(value)
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, bool):
@@ -101,9 +110,9 @@ def printed(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Compact JSON with the three characters escaped that Go escapes for HTML."""
+    """Compact JSON with the characters escaped that Go escapes for HTML and JavaScript."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return text.translate(_HTML_ESCAPES)
 
 
 def quoted(text: str) -> str:

@@ -104,7 +104,7 @@ def qualified_name(text: str) -> list[str]:
     if "/" in prefix:
         rule = _rule(_QUALIFIED_RULE, _QUALIFIED_FORMAT, "MyName", "my.name", "123-abc")
         hint = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a qualified name {rule} {hint}"]
+        return [f"a valid label key {rule} {hint}"]
     wrong: list[str] = []
     if slash and not prefix:
         wrong.append("prefix part must be non-empty")

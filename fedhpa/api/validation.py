@@ -13,7 +13,7 @@ from typing import Final
 from fedhpa.api.autoscaling import Behavior, CrossVersionObjectReference, HPAScalingPolicy, HPAScalingRules
 from fedhpa.api.bounds import check_bounds
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
-from fedhpa.api.fielderror import FieldError, invalid, required, unsupported
+from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, unsupported
 from fedhpa.api.model import MAX_METRICS
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity
@@ -96,7 +96,7 @@ def _scaling_rules(rules: HPAScalingRules, path: str) -> Iterator[FieldError]:
         limit = f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}"
         yield invalid(f"{path}.stabilizationWindowSeconds", window, limit)
     if rules.select_policy is not None and rules.select_policy not in _SELECT_POLICIES:
-        yield unsupported(f"{path}.selectPolicy", rules.select_policy, _SELECT_POLICIES)
+        yield unsupported(f"{path}.selectPolicy", TypedText(rules.select_policy), _SELECT_POLICIES)
     if not rules.policies:
         yield required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(rules.policies or ()):
@@ -109,7 +109,7 @@ def _scaling_rules(rules: HPAScalingRules, path: str) -> Iterator[FieldError]:
 
 def _scaling_policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]:
     if policy.type not in _POLICY_TYPES:
-        yield unsupported(f"{path}.type", policy.type, _POLICY_TYPES)
+        yield unsupported(f"{path}.type", TypedText(policy.type), _POLICY_TYPES)
     if policy.value <= 0:
         yield invalid(f"{path}.value", policy.value, "must be greater than zero")
     if policy.period_seconds <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fedhpa.api.fielderror import FieldError, invalid, required, too_long
+from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, too_long
 from fedhpa.api.meta import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from fedhpa.api.names import dns_label, dns_subdomain, label_value, qualified_name
 
@@ -115,15 +115,23 @@ def _managed_fields(entries: tuple[ManagedFieldsEntry, ...], path: str) -> Itera
     for index, entry in enumerate(entries):
         at = f"{path}[{index}]"
         if entry.operation not in ("Apply", "Update"):
-            yield invalid(f"{at}.operation", entry.operation, "must be `Apply` or `Update`")
+            yield invalid(f"{at}.operation", TypedText(entry.operation), "must be `Apply` or `Update`")
         if entry.fields_type not in ("", "FieldsV1"):
             yield invalid(f"{at}.fieldsType", entry.fields_type, "must be `FieldsV1`")
         if _bytes(entry.manager) > _MAX_FIELD_MANAGER:
             yield too_long(f"{at}.manager", _MAX_FIELD_MANAGER)
-        if not entry.manager.isprintable():
-            yield invalid(f"{at}.manager", entry.manager, "should only contain printable characters")
+        yield from _unprintable(entry.manager, f"{at}.manager")
         if _bytes(entry.subresource) > _MAX_SUBRESOURCE:
             yield too_long(f"{at}.subresource", _MAX_SUBRESOURCE)
+
+
+def _unprintable(manager: str, path: str) -> Iterator[FieldError]:
+    position = 0
+    for character in manager:
+        if not character.isprintable():
+            detail = f"invalid character U+{ord(character):04X} (at position {position})"
+            yield invalid(path, manager, detail)
+        position += _bytes(character)
 
 
 def _bytes(text: str) -> int:

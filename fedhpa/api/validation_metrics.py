@@ -20,7 +20,7 @@ from fedhpa.api.autoscaling import (
     PodsMetricSource,
     ResourceMetricSource,
 )
-from fedhpa.api.fielderror import FieldError, forbidden, invalid, required, unsupported
+from fedhpa.api.fielderror import FieldError, TypedText, forbidden, invalid, required, unsupported
 from fedhpa.api.names import container_resource, dns_label, path_segment
 from fedhpa.api.quantity import Quantity
 
@@ -48,7 +48,7 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
     if not metric.type:
         yield required(f"{path}.type", "must specify a metric source type")
     if metric.type not in SOURCE_FIELDS:
-        yield unsupported(f"{path}.type", metric.type, SOURCE_FIELDS)
+        yield unsupported(f"{path}.type", TypedText(metric.type), SOURCE_FIELDS)
     present = [field for field in SOURCE_FIELDS.values() if _body(metric, field) is not None]
     if present:
         body = _body(metric, present[0])
@@ -156,7 +156,8 @@ def _target(target: MetricTarget, path: str) -> Iterator[FieldError]:
     if not target.type:
         yield required(f"{path}.type", "must specify a metric target type")
     if target.type not in TARGET_TYPES:
-        yield invalid(f"{path}.type", target.type, "must be either Utilization, Value, or AverageValue")
+        detail = "must be either Utilization, Value, or AverageValue"
+        yield invalid(f"{path}.type", TypedText(target.type), detail)
     for name, value in (("value", target.value), ("averageValue", target.average_value)):
         if value is None:
             continue

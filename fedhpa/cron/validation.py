@@ -16,7 +16,7 @@ from fedhpa.api.bounds import check_bounds
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPARule
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
-from fedhpa.api.fielderror import FieldError, duplicate, invalid
+from fedhpa.api.fielderror import FieldError, TypedText, duplicate, invalid
 from fedhpa.api.model import MAX_RULES
 from fedhpa.api.times import parse_duration
 from fedhpa.api.validation import validate_reference
@@ -69,7 +69,7 @@ def _schedule(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
     try:
         load_zone(rule.time_zone)
     except UnknownZone as error:
-        yield invalid(f"{path}.timeZone", rule.time_zone, str(error))
+        yield invalid(f"{path}.timeZone", TypedText(rule.time_zone), str(error))
 
 
 def _bounds_of_fhpa(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
