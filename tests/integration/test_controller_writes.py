@@ -1,0 +1,169 @@
+"""What the controller does when its writes meet other writers, refusals and its own end."""
+
+from __future__ import annotations
+
+from controller.flags import KARMADA
+from tests.integration.controller_world import (
+    DEPLOYMENTS,
+    NAMESPACE,
+    SCALE_PATH,
+    Plane,
+    eventually_more,
+    world,
+)
+from tests.integration.fakeapi import eventually
+
+SCALE_WRITE = ("PUT", "/scale")
+
+
+def touch(plane: Plane) -> None:
+    """Change something of the Deployment that is not its size."""
+    stored = plane.find(DEPLOYMENTS, "web", NAMESPACE)
+    assert stored is not None
+    plane.put(DEPLOYMENTS, stored)
+
+
+def at_first_write(plane: Plane, action: object) -> None:
+    """Do something right before the first write of a scale is served."""
+    assert callable(action)
+
+    def before(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith("/scale"):
+            plane.before = lambda method, path: None
+            action()
+
+    plane.before = before
+
+
+async def test_write_is_repeated_when_only_the_version_is_newer() -> None:
+    """A conflict with somebody who did not scale is no obstacle."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        at_first_write(w.members["m1"], lambda: touch(w.members["m1"]))
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.status().get("desiredReplicas") == 8)
+
+        assert w.replicas == {"m1": 4, "m2": 4}
+        assert w.members["m1"].asked(*SCALE_WRITE) == 2
+        assert w.condition("AbleToScale")[:2] == ("True", "SucceededRescale")
+
+
+async def test_template_write_is_repeated_when_only_the_version_is_newer() -> None:
+    """The same for the template on the hub."""
+    async with world(m1=4) as w:
+        w.hub.deploy(4)
+        w.hub.resized = lambda: w.members["m1"].deploy(w.hub.replicas())
+        w.load(400)
+        at_first_write(w.hub, lambda: touch(w.hub))
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.hub.replicas() == 8)
+
+        assert w.hub.asked("PUT", SCALE_PATH) == 2
+
+
+async def test_somebody_elses_size_is_not_overwritten() -> None:
+    """Who is scaled by somebody else in between is looked at again, and decided on anew."""
+    async with world(m1=4) as w:
+        w.load(400)
+        at_first_write(w.members["m1"], lambda: w.members["m1"].deploy(7))
+        w.scale(maxReplicas=20)
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+
+        # 8 from the 7 that somebody chose: one scale-up of one.
+        assert [entry["change"] for entry in w.status()["decision"]["history"]["scaleUps"]] == [1]
+        assert w.condition("AbleToScale")[0] == "True"
+        assert "FailedRescale" not in w.events()
+
+
+async def test_refused_write_is_told_and_not_remembered() -> None:
+    """Without the right to scale: condition and event say so, and history has no scale event."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        for member in w.members.values():
+            member.refused[SCALE_WRITE] = 403
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("AbleToScale")[:2] == ("False", "FailedUpdateScale"))
+            await eventually(lambda: w.events("FailedRescale"))
+            await w.looks(controller)
+            status = w.status()
+            for member in w.members.values():
+                member.refused.clear()
+            await eventually(lambda: w.condition("AbleToScale")[:2] == ("True", "SucceededRescale"))
+
+        (event,) = w.events("FailedRescale")
+        assert event.startswith("New size: 8; reason: cpu resource utilization")
+        assert "cluster 'm1': not for you" in event
+        assert status["decision"]["history"]["scaleUps"] == []
+        assert "lastScaleTime" not in status
+        assert status["currentReplicas"] == 4
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_one_refusing_member_leaves_the_rest_to_the_other() -> None:
+    """What one member does not take is decided on again until the other has it."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.members["m2"].refused[SCALE_WRITE] = 403
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.condition("AbleToScale")[1] == "FailedUpdateScale")
+            await eventually(lambda: w.replicas["m1"] >= 6)
+
+        assert w.replicas["m2"] == 2
+
+
+async def test_nothing_is_scaled_twice_after_an_end_before_the_write() -> None:
+    """Cancelled while the write is under way, the controller leaves the decision to the next one."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        for member in w.members.values():
+            member.held.add(SCALE_WRITE)
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.members["m1"].asked(*SCALE_WRITE) == 1)
+        assert w.replicas == {"m1": 2, "m2": 2}
+
+        for member in w.members.values():
+            member.held.clear()
+        async with w.controller() as controller:
+            await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
+            await w.looks(controller)
+
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_nothing_is_scaled_twice_after_an_end_before_the_status() -> None:
+    """Ended after the write and before its status, the controller is followed by one that sees the new size."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.hub.held.add(("PUT", "/web/status"))
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.status_writes == 1)
+        assert w.replicas == {"m1": 4, "m2": 4}
+        assert w.status() == {}
+
+        w.hub.held.clear()
+        async with w.controller() as controller:
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+            await w.looks(controller)
+
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_status_that_is_refused_does_not_stop_the_scaling() -> None:
+    """A hub that takes no status is written to at every look; the workload is scaled all the same."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.hub.refused[("PUT", "/web/status")] = 403
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
+            await eventually_more(lambda: w.status_writes, 2)
+            assert not controller.task.done()
+
+        assert w.replicas == {"m1": 4, "m2": 4}
