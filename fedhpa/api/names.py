@@ -67,19 +67,20 @@ def _rule(text: str, format_: str, *examples: str) -> str:
     return f"{text} (e.g. {shown}regex used for validation is '{format_}')"
 
 
-def _too_long(limit: int) -> str:
-    return f"must be no more than {limit} characters"
+def _too_long(limit: int, unit: str = "characters") -> str:
+    # Both count bytes: the newer half of Kubernetes' rules says so, the older one does not.
+    return f"must be no more than {limit} {unit}"
 
 
 def _length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def dns_subdomain(text: str) -> list[str]:
-    """RFC 1123 subdomain, at most 253 bytes."""
+def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
+    """RFC 1123 subdomain, at most 253 bytes, which the message calls `unit`."""
     if _length(text) > _MAX_SUBDOMAIN:
         # Nothing this long is matched against an expression that backtracks.
-        wrong = [_too_long(_MAX_SUBDOMAIN)]
+        wrong = [_too_long(_MAX_SUBDOMAIN, unit)]
         if not all(_LABEL.fullmatch(part) for part in text.split(".")):
             wrong.append(_rule(_SUBDOMAIN_RULE, _SUBDOMAIN_FORMAT, "example.com"))
         return wrong
@@ -109,11 +110,11 @@ def qualified_name(text: str) -> list[str]:
     if slash and not prefix:
         wrong.append("prefix part must be non-empty")
     elif slash:
-        wrong += [f"prefix part {message}" for message in dns_subdomain(prefix)]
+        wrong += [f"prefix part {message}" for message in dns_subdomain(prefix, "bytes")]
     if not name:
         wrong.append("name part must be non-empty")
     elif _length(name) > _MAX_LABEL:
-        wrong.append("name part " + _too_long(_MAX_LABEL))
+        wrong.append("name part " + _too_long(_MAX_LABEL, "bytes"))
     if not _QUALIFIED.fullmatch(name):
         wrong.append("name part " + _rule(_QUALIFIED_RULE, _QUALIFIED_FORMAT, "MyName", "my.name", "123-abc"))
     return wrong
@@ -121,7 +122,7 @@ def qualified_name(text: str) -> list[str]:
 
 def label_value(text: str) -> list[str]:
     """The value of a label."""
-    wrong = [_too_long(_MAX_LABEL)] if _length(text) > _MAX_LABEL else []
+    wrong = [_too_long(_MAX_LABEL, "bytes")] if _length(text) > _MAX_LABEL else []
     if text and not _QUALIFIED.fullmatch(text):
         wrong.append(_rule(_LABEL_VALUE_RULE, _LABEL_VALUE_FORMAT, "MyValue", "my_value", "12345"))
     return wrong

@@ -8,7 +8,7 @@ import pytest
 
 from fedhpa.api.fielderror import TypedText, aggregate, duplicate, invalid, printed, required, too_long
 from fedhpa.api.meta import ManagedFieldsEntry, ObjectMeta
-from fedhpa.api.names import container_resource, dns_label, dns_subdomain, qualified_name
+from fedhpa.api.names import container_resource, dns_label, dns_subdomain, label_value, qualified_name
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.validation_metadata import validate_metadata
 
@@ -77,6 +77,14 @@ def test_a_key_with_two_slashes_is_described_whole() -> None:
 def test_keys_have_a_dns_prefix_and_a_short_name(text: str, count: int) -> None:
     """Each part that is wrong has a message of its own."""
     assert len(qualified_name(text)) == count
+
+
+def test_lengths_of_keys_and_values_are_named_in_bytes() -> None:
+    """The newer half of Kubernetes' rules says bytes where the older one says characters."""
+    assert qualified_name("x" * 64) == ["name part must be no more than 63 bytes"]
+    assert qualified_name("x" * 254 + "/a") == ["prefix part must be no more than 253 bytes"]
+    assert label_value("x" * 64) == ["must be no more than 63 bytes"]
+    assert dns_label("x" * 64) == ["must be no more than 63 characters"]
 
 
 def test_names_are_measured_in_bytes_and_matched_whole() -> None:
