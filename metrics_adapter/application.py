@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from fedhpa.serving.authorization import Guard
+from fedhpa.serving.authorization import Guard, audit_log
 from fedhpa.serving.health import Health
 from fedhpa.serving.server import access_log, metrics_route
 from fedhpa.serving.status import status_errors
@@ -14,12 +14,21 @@ from metrics_adapter.telemetry import Telemetry
 
 
 def build_application(
-    source: MembersSource, guard: Guard, health: Health, telemetry: Telemetry
+    source: MembersSource, guard: Guard, health: Health, telemetry: Telemetry, *, audit: bool = False
 ) -> web.Application:
-    """The application of the secure port. Nothing is served before `guard` let the request pass."""
+    """The application of the secure port. Nothing is served before `guard` let the request pass.
+
+    With `audit` each request is logged with its user.
+    """
     # Bodies are never read: all that is served are GETs.
     application = web.Application(
-        middlewares=[access_log, status_errors, guard.middleware, telemetry.middleware],
+        middlewares=[
+            *((audit_log,) if audit else ()),
+            access_log,
+            status_errors,
+            guard.middleware,
+            telemetry.middleware,
+        ],
         client_max_size=64 * 1024,
     )
     application.add_routes(health.routes())

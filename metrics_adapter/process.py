@@ -84,7 +84,9 @@ class Adapter:
             max_age=values[METRICS_MAX_AGE],
             outcome=self.telemetry.members_up.outcome,
         )
-        application = build_application(source, guard, self.health, self.telemetry)
+        application = build_application(
+            source, guard, self.health, self.telemetry, audit=bool(values[flag_sets.AUDIT_LOG_PATH])
+        )
         self.server = TlsServer.of(application, self.tls, values)
 
     @asynccontextmanager

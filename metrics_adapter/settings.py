@@ -43,6 +43,6 @@ FLAGS: Sections = {
     "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.SERVING),
     "Authentication and authorization": flag_sets.DELEGATED_AUTH,
     "Observing": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.OBSERVING),
-    "Logging": flag_sets.LOGGING,
+    "Logging": (*flag_sets.LOGGING, *flag_sets.AUDIT),
     "Accepted for Karmada's manifests": flag_sets.UNBUILT,
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from fedhpa.api.errors import ApiError
@@ -15,6 +16,8 @@ from fedhpa.serving.authentication import REVIEW_DEADLINE, Authenticator, User
 from fedhpa.serving.review_cache import ReviewCache
 from fedhpa.serving.server import Handler
 from fedhpa.serving.status import status_response
+
+logger = structlog.get_logger(__name__)
 
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
@@ -130,12 +133,13 @@ class Guard:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let pass what is allowed; the user is then `request[USER_KEY]`."""
+        """Let pass what is allowed; who asked is then `request[USER_KEY]`, also of a refused request."""
         if self._is_open(request.path):
             return await handler(request)
         user = await self._authenticator.user(request)
         if user is None:
             return status_response(401, "Unauthorized")
+        request[USER_KEY] = user
         attributes = Attributes.of(request)
         try:
             verdict = await self._authorizer.verdict(user, attributes)
@@ -143,7 +147,6 @@ class Guard:
             return status_response(500, f"Internal error occurred: access could not be reviewed: {error}")
         if not verdict.allowed:
             return attributes.refusal(user, verdict.reason)
-        request[USER_KEY] = user
         return await handler(request)
 
     def _is_open(self, path: str) -> bool:
@@ -152,6 +155,21 @@ class Guard:
             path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
             for allowed in self._always
         )
+
+
+@web.middleware
+async def audit_log(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """One line a request: who wanted what, and the status; stands outside the Guard, so refusals too."""
+    response = await handler(request)
+    user, wanted = request.get(USER_KEY), Attributes.of(request)
+    logger.info(
+        "audit",
+        user=user.name if user is not None else None,
+        verb=wanted.verb,
+        path=request.path,
+        status=response.status,
+    )
+    return response
 
 
 def _verb(request: web.Request, named: bool) -> str:

@@ -41,6 +41,12 @@ def _tls_version(text: str) -> ssl.TLSVersion:
     raise ValueError(text)
 
 
+def _audit_target(text: str) -> str:
+    if text not in ("", "-"):
+        raise NotBuilt("not built in this version")
+    return text
+
+
 def _tls_name(version: ssl.TLSVersion) -> str:
     return next(name for name, known in TLS_VERSIONS.items() if known == version)
 
@@ -202,6 +208,18 @@ DELEGATED_AUTH: tuple[Flag[Any], ...] = (
     REQUESTHEADER_GROUP_HEADERS,
     REQUESTHEADER_EXTRA_HEADERS_PREFIX,
 )
+
+# Kubernetes' audit flags, as far as Karmada's manifests use them.
+AUDIT_LOG_PATH = replace(
+    string("audit-log-path", "", "`-` logs who asked for what and what was answered, a line a request."),
+    parse=_audit_target,
+    expected='- or ""',
+)
+AUDIT_LOG_MAXAGE = integer("audit-log-maxage", 0, "There is no audit file; only 0.", minimum=0, maximum=0)
+AUDIT_LOG_MAXBACKUP = integer(
+    "audit-log-maxbackup", 0, "There is no audit file; only 0.", minimum=0, maximum=0
+)
+AUDIT: tuple[Flag[Any], ...] = (AUDIT_LOG_PATH, AUDIT_LOG_MAXAGE, AUDIT_LOG_MAXBACKUP)
 
 LOGGING_FORMAT = choice("logging-format", "text", "The form of the log on stderr.", choices=("text", "json"))
 VERBOSITY = Flag(

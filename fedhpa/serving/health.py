@@ -57,7 +57,7 @@ class Health:
 
     def drain(self) -> None:
         """From now on not ready: the process is about to stop."""
-        self._shutdown.fail("the process is stopping")
+        self._shutdown.ok, self._shutdown.reason = False, "the process is stopping"
 
     def routes(self) -> list[web.RouteDef]:
         """/livez, /healthz and /readyz, each also with a trailing slash and by check."""

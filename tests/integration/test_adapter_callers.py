@@ -69,6 +69,20 @@ async def test_a_user_certificate_is_its_user_whatever_it_says(fleet: World) -> 
         assert fleet.hub.reviews[0]["groups"] == ["ops", "system:authenticated"]
 
 
+async def test_requests_are_audited_on_demand(fleet: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """--audit-log-path=- tells who asked for what, refusals included, and never a token."""
+    fleet.hub.denied.add("jane")
+    async with fleet.adapter("--audit-log-path=-") as adapter, fleet.caller(adapter) as caller:
+        await caller.call("GET", PODS_PATH, {**JANE, "Authorization": "Bearer t0k3n"})
+
+    printed = capsys.readouterr().out
+    (line,) = [line for line in printed.splitlines() if " audit " in line and PODS_PATH in line]
+    assert "user=jane" in line
+    assert "status=403" in line
+    assert "verb=list" in line
+    assert "t0k3n" not in printed
+
+
 async def test_a_token_is_reviewed(fleet: World) -> None:
     """A bearer token that the hub knows; another is refused."""
     fleet.hub.users["good"] = {"username": "system:serviceaccount:a:b", "groups": ["system:serviceaccounts"]}
