@@ -63,12 +63,13 @@ def _usage_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
 
 def _values(usage: Sequence[UsageRecord], spec: MetricSpec) -> dict[str, int]:
     if spec.container:
-        return {
-            record.name: container.milli[spec.name]
+        found = {
+            record.name: container.milli(spec.name)
             for record in usage
             for container in record.containers
-            if container.name == spec.container and spec.name in container.milli
+            if container.name == spec.container
         }
+        return {name: milli for name, milli in found.items() if milli is not None}
     if spec.name == "cpu":
         return {record.name: record.cpu for record in usage if record.cpu is not None}
     if spec.name == "memory":

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from fedhpa.api.selectors import Selector
-from fedhpa.scaling.records import IGNORED, PENDING, PodRecord
+from fedhpa.scaling.records import NORMAL, PENDING, PodRecord
 from fedhpa.scaling.requests import requested_milli
 
 
@@ -78,15 +78,16 @@ class Groups(msgspec.Struct, frozen=True):
 
 def select_pods(pods: Sequence[PodRecord], namespace: str, selector: Selector) -> list[PodRecord]:
     """The pods of a namespace ("" = any; a pod without one is taken) that a selector matches."""
-    verdicts: dict[int, bool] = {}
     selected: list[PodRecord] = []
+    labels: Mapping[str, str] | None = None
+    place: str | None = None
+    taken = False
     for pod in pods:
-        # Label sets are shared between the pods of a workload, so a set is matched once.
-        labels = pod.labels
-        verdict = verdicts.get(id(labels))
-        if verdict is None:
-            verdict = verdicts[id(labels)] = selector.matches(labels)
-        if verdict and (not namespace or pod.namespace == namespace or not pod.namespace):
+        # Label sets and namespaces are shared between the pods of a workload, which come one after the other.
+        if pod.labels is not labels or pod.namespace is not place:
+            labels, place = pod.labels, pod.namespace
+            taken = (not namespace or not place or place == namespace) and selector.matches(labels)
+        if taken:
             selected.append(pod)
     return selected
 
@@ -163,11 +164,12 @@ def _group_cluster(
             last_requests = pod.requests
             asked = requested_milli(last_requests, resource, container, pod.name)
         value = take(pod.name, None)
-        if pod.state == IGNORED:
-            ignored += 1
-        elif pod.state == PENDING:
-            unready += 1
-            unready_asked += asked
+        if pod.state != NORMAL:
+            if pod.state == PENDING:
+                unready += 1
+                unready_asked += asked
+            else:
+                ignored += 1
         elif value is None:
             missing.append(asked)
         elif (

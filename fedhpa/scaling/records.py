@@ -46,10 +46,20 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
-    """One container's usage in milli-units, by resource."""
+    """One container's usage in milli-units; `others` holds what is neither cpu nor memory, if anything."""
 
     name: str
-    milli: Mapping[str, int]
+    cpu: int | None = None
+    memory: int | None = None
+    others: Mapping[str, int] | None = None
+
+    def milli(self, resource: str) -> int | None:
+        """The usage of a resource; None where it was not measured."""
+        if resource == "cpu":
+            return self.cpu
+        if resource == "memory":
+            return self.memory
+        return None if self.others is None else self.others.get(resource)
 
 
 class UsageRecord(msgspec.Struct, frozen=True, gc=False):
@@ -129,10 +139,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
 def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
     """The record of a decoded PodMetrics. Raises InvalidObject naming the field."""
     moment = _time(metrics.timestamp, "timestamp")
-    containers = tuple(
-        ContainerUsage(sys.intern(container.name), amounts(container.usage, "containers.usage"))
-        for container in metrics.containers or ()
-    )
+    containers = tuple([_container(container) for container in metrics.containers or ()])
     return UsageRecord(
         cluster=cluster,
         namespace=sys.intern(metrics.metadata.namespace),
@@ -173,11 +180,17 @@ def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
         return None
     total = 0
     for container in containers:
-        amount = container.milli.get(resource)
+        amount = container.milli(resource)
         if amount is None:
             return None
         total += amount
     return total
+
+
+def _container(container: wire.ContainerMetrics) -> ContainerUsage:
+    found = dict(amounts(container.usage, "containers.usage"))
+    cpu, memory = found.pop("cpu", None), found.pop("memory", None)
+    return ContainerUsage(sys.intern(container.name), cpu, memory, found or None)
 
 
 def _time(text: str | None, field: str) -> float | None:

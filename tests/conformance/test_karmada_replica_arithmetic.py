@@ -119,7 +119,7 @@ def usage_of(metrics: dict[str, Any], resource: str) -> tuple[UsageRecord, ...]:
             metric["windowSeconds"],
             metric["value"] if resource == "cpu" else None,
             metric["value"] if resource == "memory" else None,
-            (ContainerUsage("test-container", {resource: metric["value"]}),),
+            (ContainerUsage("test-container", **{resource: metric["value"]}),),
         )
         for name, metric in metrics.items()
     )
@@ -337,7 +337,7 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
         assert (result.error or "").endswith(case["expectedError"])
     else:
         values = {
-            record.name: {container.name: container.milli["cpu"] for container in record.containers}
+            record.name: {container.name: container.cpu or 0 for container in record.containers}
             for record in records
         }
         expected = {name: value["value"] for name, value in case["expectedResult"].items()}

@@ -333,8 +333,5 @@ def _values_of(usage: tuple[Any, ...], container: str) -> dict[str, int]:
     if not container:
         return {record.name: record.cpu for record in usage if record.cpu is not None}
     return {
-        record.name: found.milli["cpu"]
-        for record in usage
-        for found in record.containers
-        if found.name == container
+        record.name: found.cpu for record in usage for found in record.containers if found.name == container
     }
