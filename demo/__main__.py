@@ -100,12 +100,11 @@ def _summary(story: Story) -> int:
 
 
 def _hints(world: RealWorld) -> list[str]:
-    kubeconfig = f"--kubeconfig {world.plane.hub.kubeconfig}"
-    kubectl = world.plane.assets / "kubectl"
     return [
-        f"  {kubectl} {kubeconfig} top pods -A",
-        f"  {kubectl} {kubeconfig} get fhpa -A --watch",
-        f"  .venv/bin/fedhpa explain fhpa/web -n shop {kubeconfig}",
+        f"  export KUBECONFIG={world.plane.hub.kubeconfig} PATH={world.plane.assets}:$PATH",
+        "  kubectl top pods -A",
+        "  kubectl get fhpa -A --watch",
+        "  .venv/bin/fedhpa explain fhpa/web -n shop",
     ]
 
 
