@@ -98,7 +98,7 @@ def integer(
     """A whole number within bounds."""
 
     def parse(value: str) -> int:
-        number = int(value)
+        number = int(_plain(value))
         if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
             raise ValueError(value)
         return number
@@ -110,7 +110,7 @@ def number(name: str, default: float, text: str, *, minimum: float | None = None
     """A finite number, not below `minimum`."""
 
     def parse(value: str) -> float:
-        result = float(value)
+        result = float(_plain(value))
         if not math.isfinite(result) or (minimum is not None and result < minimum):
             raise ValueError(value)
         return result
@@ -219,7 +219,18 @@ def quoted(text: str) -> str:
     """`text` for a message: one line, of bounded length."""
     # One line whatever was given; a value of megabytes would be no help to anyone.
     shown = text if len(text) <= 120 else text[:117] + "..."
-    return '"' + shown.encode("unicode_escape").decode().replace('"', '\\"') + '"'
+    printable = "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in shown
+    )
+    return f'"{printable}"'
+
+
+def _plain(value: str) -> str:
+    # Python reads digits of all scripts, underscores and blanks; nobody means those in a flag.
+    if not value.isascii() or "_" in value or value != value.strip():
+        raise ValueError(value)
+    return value
 
 
 def _bounds(minimum: float | None, maximum: float | None, unit: str = "") -> str:

@@ -125,7 +125,8 @@ class ServingTls:
             context.minimum_version = self._minimum_version
         context.set_alpn_protocols(["http/1.1"])
         try:
-            context.load_cert_chain(self._files.certificate, self._files.key)
+            # Without a password at hand OpenSSL would ask the terminal for one.
+            context.load_cert_chain(self._files.certificate, self._files.key, password=str)
         except (ssl.SSLError, OSError) as error:
             files = f"{self._files.certificate} with {self._files.key}"
             raise FedHPAError(f"cannot use the serving certificate {files}: {error}") from error

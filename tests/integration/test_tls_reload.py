@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from certs import CertificateAuthority, IssuedCertificate
 from fedhpa.api.errors import FedHPAError
@@ -186,6 +187,21 @@ def test_a_key_of_another_certificate_is_refused_at_start(
     files.key.write_bytes(issue(authority).key_pem)
 
     with pytest.raises(FedHPAError, match=r"tls.crt with .*tls.key"):
+        ServingTls(files)
+
+
+def test_an_encrypted_key_is_refused_without_asking(files: TlsFiles) -> None:
+    """A process has nobody to ask for a password."""
+    key = serialization.load_pem_private_key(files.key.read_bytes(), password=None)
+    files.key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"password"),
+        )
+    )
+
+    with pytest.raises(FedHPAError, match="cannot use the serving certificate"):
         ServingTls(files)
 
 

@@ -1,0 +1,62 @@
+"""Whatever a member sends as metrics comes out as it went in, with the cluster added, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics_adapter.answers import list_json
+from metrics_adapter.items import CLUSTER_ANNOTATION, decode_list, merge
+from metrics_adapter.kinds import PODS
+
+TEXT = st.text(max_size=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+METADATA = st.builds(
+    lambda extra, **known: {**extra, **{key: value for key, value in known.items() if value is not ...}},
+    st.dictionaries(
+        TEXT.filter(lambda key: key not in ("name", "namespace", "annotations")), VALUES, max_size=3
+    ),
+    name=TEXT,
+    namespace=st.just(...) | TEXT,
+    annotations=st.just(...) | st.none() | st.dictionaries(TEXT, TEXT, max_size=2),
+)
+PODS_SENT = st.lists(
+    st.builds(
+        lambda metadata, window, containers: {
+            "metadata": metadata,
+            "window": window,
+            "containers": containers,
+        },
+        METADATA,
+        VALUES,
+        VALUES,
+    ),
+    max_size=4,
+)
+
+
+@given(sent=PODS_SENT, separators=st.sampled_from([(",", ":"), (", ", ": ")]), ascii=st.booleans())
+def test_items_pass_unchanged_but_for_the_cluster(
+    sent: list[dict[str, Any]], separators: tuple[str, str], ascii: bool
+) -> None:
+    """However the member writes its JSON."""
+    body = json.dumps({"items": sent}, separators=separators, ensure_ascii=ascii).encode()
+
+    answered = json.loads(list_json(PODS, merge([decode_list(body, 'm"1')])))["items"]
+
+    expected = []
+    for item in sent:
+        annotations = {**(item["metadata"].get("annotations") or {}), CLUSTER_ANNOTATION: 'm"1'}
+        expected.append({**item, "metadata": {**item["metadata"], "annotations": annotations}})
+    assert sorted(map(canonical, answered)) == sorted(map(canonical, expected))
+
+
+def canonical(item: dict[str, Any]) -> str:
+    return json.dumps(item, sort_keys=True)
