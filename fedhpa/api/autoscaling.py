@@ -16,6 +16,7 @@ from fedhpa.api.model import (
     Checked,
     Crd,
     Int32,
+    Kind,
     LongText,
     Message,
     Name,
@@ -28,6 +29,12 @@ AGGREGATIONS: Final = ("Sum", "Average", "Max", "Min")
 
 ATOMIC: Final = {"x-kubernetes-list-type": "atomic"}
 
+MetricSourceType = Annotated[Text, Kind("v2.MetricSourceType", {"type": "string"})]
+MetricTargetType = Annotated[Text, Kind("v2.MetricTargetType", {"type": "string"})]
+ScalingPolicyType = Annotated[Text, Kind("v2.HPAScalingPolicyType", {"type": "string"})]
+ScalingPolicySelect = Annotated[Text, Kind("v2.ScalingPolicySelect", {"type": "string"})]
+ConditionType = Annotated[Name, Kind("v2.HorizontalPodAutoscalerConditionType", {"type": "string"})]
+ConditionStatus = Annotated[Name, Kind("v1.ConditionStatus", {"type": "string"})]
 Aggregation = Annotated[Text, Checked({"enum": AGGREGATIONS})]
 
 
@@ -63,7 +70,7 @@ class MetricTarget(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: Text = Field("", description="Utilization, Value or AverageValue.")
+    type: MetricTargetType = Field("", description="Utilization, Value or AverageValue.")
     value: RawQuantity | None = Field(None, description="The value to hold the metric at.")
     average_value: RawQuantity | None = Field(None, description="The average over all pods to hold.")
     average_utilization: Int32 | None = Field(
@@ -131,7 +138,7 @@ class MetricSpec(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: Text = Field("", description="Resource, ContainerResource, Pods, Object or External.")
+    type: MetricSourceType = Field("", description="Resource, ContainerResource, Pods, Object or External.")
     object: ObjectMetricSource | None = Field(None, description="A custom metric of one object.")
     external: ExternalMetricSource | None = Field(None, description="A metric of no Kubernetes object.")
     pods: PodsMetricSource | None = Field(None, description="A custom metric of each pod.")
@@ -146,7 +153,7 @@ class HPAScalingPolicy(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("periodSeconds", "type", "value")
 
-    type: Text = Field("", description="Pods or Percent.")
+    type: ScalingPolicyType = Field("", description="Pods or Percent.")
     value: Int32 = Field(0, description="How many pods, or how many percent; greater than zero.")
     period_seconds: Int32 = Field(0, description="The length of the period in seconds, 1 to 1800.")
 
@@ -157,7 +164,7 @@ class HPAScalingRules(V2Model):
     stabilization_window_seconds: Int32 | None = Field(
         None, description="How far back recommendations are remembered, in seconds, 0 to 3600."
     )
-    select_policy: Text | None = Field(None, description="Max, Min or Disabled.")
+    select_policy: ScalingPolicySelect | None = Field(None, description="Max, Min or Disabled.")
     policies: Annotated[tuple[HPAScalingPolicy, ...] | None, Crd({"maxItems": MAX_METRICS, **ATOMIC})] = (
         Field(None, description="What may change within a period; at least one.")
     )
@@ -168,6 +175,8 @@ class HPAScalingRules(V2Model):
 
 class Behavior(V2Model):
     """HorizontalPodAutoscalerBehavior: how fast either direction may go."""
+
+    go_name: ClassVar[str] = "HorizontalPodAutoscalerBehavior"
 
     scale_up: HPAScalingRules | None = Field(None, description="How fast to scale up.")
     scale_down: HPAScalingRules | None = Field(None, description="How fast to scale down.")
@@ -233,7 +242,7 @@ class MetricStatus(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: Text = ""
+    type: MetricSourceType = ""
     object: ObjectMetricStatus | None = None
     external: ExternalMetricStatus | None = None
     pods: PodsMetricStatus | None = None
@@ -244,10 +253,12 @@ class MetricStatus(V2Model):
 class Condition(V2Model):
     """HorizontalPodAutoscalerCondition."""
 
+    go_name: ClassVar[str] = "HorizontalPodAutoscalerCondition"
+
     required: ClassVar[tuple[str, ...]] = ("status", "type")
 
-    type: Name = ""
-    status: Name = ""
+    type: ConditionType = ""
+    status: ConditionStatus = ""
     reason: LongText = ""
     message: Message = ""
     last_transition_time: Time | None = None

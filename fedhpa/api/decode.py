@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.model import ApiModel
+from fedhpa.api.model import ApiModel, go_name
 from fedhpa.api.shape import Shape, properties
 
 Model = TypeVar("Model", bound=ApiModel)
@@ -49,12 +49,14 @@ def decode(model: type[Model], raw: Mapping[str, Any]) -> Model:
 
 def _wrong_type(model: type[ApiModel], location: Sequence[int | str], value: Any, message: str) -> WrongType:
     holder, shape, path, indexed = _locate(model, location)
-    go = shape.go if shape is not None else holder.__name__
+    go = shape.go if shape is not None else go_name(holder)
     remedy = f"{indexed or 'the object'}: write {_expected(shape)}"
     if go in ("resource.Quantity", "v1.Time") and isinstance(value, str):
         # These read their own text in Go, and say what is wrong with it.
         return WrongType(f"{indexed}: {message.removeprefix('Value error, ')}", remedy)
-    where = f"Go struct field {holder.__name__}.{path}" if path else "Go value"
+    if go == "v1.Time":
+        go = "string"
+    where = f"Go struct field {go_name(holder)}.{path}" if path else "Go value"
     return WrongType(f"json: cannot unmarshal {_described(value, go)} into {where} of type {go}", remedy)
 
 
@@ -108,4 +110,4 @@ def _expected(shape: Shape | None) -> str:
         return "a list"
     if shape.form == "map":
         return "a map"
-    return _EXPECTED.get(shape.go, "a value of another type")
+    return _EXPECTED.get(shape.go, _EXPECTED["string"])

@@ -241,6 +241,7 @@ class FederatedHPAStatus(ApiModel):
     """What was seen and decided last."""
 
     go_package: ClassVar[str] = "v2"
+    go_name: ClassVar[str] = "HorizontalPodAutoscalerStatus"
     required: ClassVar[tuple[str, ...]] = ("desiredReplicas",)
 
     observed_generation: Int64 | None = None

@@ -6,7 +6,20 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from fedhpa.api.model import MAX_CLUSTERS, ApiModel, Bool, Crd, Int64, Item, Kind, LongText, Name, Text, Time
+from fedhpa.api.model import (
+    MAX_CLUSTERS,
+    ApiModel,
+    Bool,
+    Crd,
+    Int64,
+    Item,
+    Kind,
+    LongText,
+    Name,
+    Text,
+    Time,
+    Uid,
+)
 
 Plain = Annotated[dict[str, Item], Kind("map[string]string", {"type": "object"})]
 
@@ -19,7 +32,7 @@ class OwnerReference(ApiModel):
     api_version: Text = ""
     kind: Text = ""
     name: Text = ""
-    uid: Text = ""
+    uid: Uid = ""
     controller: Bool | None = None
     block_owner_deletion: Bool | None = None
 
@@ -46,7 +59,7 @@ class ObjectMeta(ApiModel):
     name: Text = ""
     generate_name: Text = ""
     namespace: Text = ""
-    uid: Text = ""
+    uid: Uid = ""
     resource_version: Text = ""
     generation: Int64 = 0
     creation_timestamp: Time | None = None

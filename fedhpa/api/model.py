@@ -76,7 +76,9 @@ class ApiModel(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True)
 
+    # What messages call the type where Go's name is another than the class's.
     go_package: ClassVar[str] = "v1alpha1"
+    go_name: ClassVar[str] = ""
     # Wire names that the schema requires. The models themselves require nothing: absent scalars count as
     # their zero value, and admission has its own messages for them.
     required: ClassVar[tuple[str, ...]] = ()
@@ -91,6 +93,11 @@ class ApiModel(BaseModel):
         if isinstance(data, dict) and None in data.values():
             return {key: value for key, value in data.items() if value is not None}
         return data
+
+
+def go_name(model: type[ApiModel]) -> str:
+    """The name of the model's type in Karmada's code, without its package."""
+    return model.go_name or model.__name__
 
 
 def _quantity(value: Any) -> Any:
@@ -155,6 +162,7 @@ Item = Annotated[
     Kind("string", {"type": "string"}),
     Crd({"maxLength": MAX_TEXT}),
 ]
+Uid = Annotated[Text, Kind("types.UID", {"type": "string"})]
 Name = Annotated[Text, Crd({"maxLength": MAX_NAME})]
 LongText = Annotated[Text, Crd({"maxLength": MAX_TEXT})]
 Message = Annotated[Text, Crd({"maxLength": MAX_MESSAGE})]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union
 
-from fedhpa.api.model import ApiModel, Checked, Crd, Kind
+from fedhpa.api.model import ApiModel, Checked, Crd, Kind, go_name
 
 Form = Literal["scalar", "list", "map", "object", "any"]
 
@@ -68,7 +68,7 @@ def _shape(annotation: Any) -> Shape:
         item = _shape(typing.get_args(annotation)[1])
         return Shape("map", f"map[string]{item.go}", {}, {}, {}, item=item)
     if isinstance(annotation, type) and issubclass(annotation, ApiModel):
-        return Shape("object", f"{annotation.go_package}.{annotation.__name__}", {}, {}, {}, model=annotation)
+        return Shape("object", f"{annotation.go_package}.{go_name(annotation)}", {}, {}, {}, model=annotation)
     return Shape("any", "interface {}", {}, {}, {})
 
 

@@ -187,7 +187,10 @@ def test_an_object_of_another_kind_is_refused_by_name() -> None:
         ),
         (
             {"metrics": [{"type": 1}]},
-            "json: cannot unmarshal number into Go struct field MetricSpec.spec.metrics.type of type string",
+            (
+                "json: cannot unmarshal number into Go struct field MetricSpec.spec.metrics.type of type "
+                "v2.MetricSourceType"
+            ),
         ),
         (
             {"dryRun": "yes"},

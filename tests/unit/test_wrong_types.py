@@ -1,0 +1,90 @@
+"""Values of the wrong JSON type: the texts of Go's decoder (k8s.io/api 0.36), and our remedies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedhpa.api.decode import WrongType, decode
+from fedhpa.api.federatedhpa import FederatedHPA
+
+FIELD = "json: cannot unmarshal {} into Go struct field {} of type {}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "field", "type_"),
+    [
+        ('{"spec":[]}', "array", "FederatedHPA.spec", "v1alpha1.FederatedHPASpec"),
+        ('{"metadata":[]}', "array", "FederatedHPA.metadata", "v1.ObjectMeta"),
+        ('{"metadata":{"labels":{"a":1}}}', "number", "ObjectMeta.metadata.labels", "string"),
+        ('{"metadata":{"labels":[]}}', "array", "ObjectMeta.metadata.labels", "map[string]string"),
+        ('{"metadata":{"name":1.5}}', "number", "ObjectMeta.metadata.name", "string"),
+        ('{"metadata":{"uid":1}}', "number", "ObjectMeta.metadata.uid", "types.UID"),
+        ('{"metadata":{"generation":"1"}}', "string", "ObjectMeta.metadata.generation", "int64"),
+        ('{"metadata":{"finalizers":[1]}}', "number", "ObjectMeta.metadata.finalizers", "string"),
+        ('{"metadata":{"creationTimestamp":5}}', "number", "ObjectMeta.metadata.creationTimestamp", "string"),
+        ('{"spec":{"maxReplicas":true}}', "bool", "FederatedHPASpec.spec.maxReplicas", "int32"),
+        ('{"spec":{"maxReplicas":1.5}}', "number 1.5", "FederatedHPASpec.spec.maxReplicas", "int32"),
+        (
+            '{"spec":{"minReplicas":3000000000}}',
+            "number 3000000000",
+            "FederatedHPASpec.spec.minReplicas",
+            "int32",
+        ),
+        ('{"spec":{"metrics":[1]}}', "number", "FederatedHPASpec.spec.metrics", "v2.MetricSpec"),
+        (
+            '{"spec":{"behavior":[]}}',
+            "array",
+            "FederatedHPASpec.spec.behavior",
+            "v2.HorizontalPodAutoscalerBehavior",
+        ),
+        (
+            '{"spec":{"behavior":{"scaleUp":{"selectPolicy":1}}}}',
+            "number",
+            "HPAScalingRules.spec.behavior.scaleUp.selectPolicy",
+            "v2.ScalingPolicySelect",
+        ),
+        (
+            '{"status":{"desiredReplicas":"x"}}',
+            "string",
+            "HorizontalPodAutoscalerStatus.status.desiredReplicas",
+            "int32",
+        ),
+    ],
+)
+def test_a_wrong_type_is_reported_as_go_reports_it(text: str, value: str, field: str, type_: str) -> None:
+    """The struct that holds the field, its path without indices, and the type it should have."""
+    with pytest.raises(WrongType) as caught:
+        decode(FederatedHPA, json.loads(text))
+
+    assert str(caught.value) == FIELD.format(value, field, type_)
+
+
+def test_the_remedy_names_the_item_and_what_it_takes() -> None:
+    """Where the message has no index, the remedy has."""
+    raw = {
+        "spec": {"metrics": [{"type": "Pods"}, {"type": "Pods", "pods": {"target": {"averageValue": []}}}]}
+    }
+
+    with pytest.raises(WrongType) as caught:
+        decode(FederatedHPA, raw)
+
+    assert caught.value.remedy == (
+        "spec.metrics[1].pods.target.averageValue: write a quantity such as 500m or 2Gi"
+    )
+
+
+def test_null_is_absent_and_an_absent_scalar_is_zero() -> None:
+    """As Go decodes it: null anywhere, also within lists and maps."""
+    raw = {
+        "metadata": {"labels": {"a": None}, "finalizers": [None]},
+        "spec": {"maxReplicas": None, "metrics": [None]},
+    }
+
+    fhpa = decode(FederatedHPA, raw)
+
+    assert fhpa.metadata.labels == {"a": ""}
+    assert fhpa.metadata.finalizers == ("",)
+    assert fhpa.spec.max_replicas is None
+    assert fhpa.spec.metrics[0].type == ""
