@@ -11,11 +11,14 @@ import contextlib
 import os
 import signal
 import sys
+from pathlib import Path
 
 from demo.story import QUIET, Story
 from demo.view import Lines, LiveView
 from demo.world import RealWorld
-from realplane.assets import PlaneUnavailable
+from realplane.assets import PlaneUnavailable, ensure_assets
+from realplane.controlplane import StartFailed
+from realplane.waiting import NotInTime
 
 NEXT_COMMANDS = (
     ".venv/bin/python -m realplane up   # a hub, two members and the processes, for your own objects",
@@ -37,7 +40,13 @@ def main() -> int:
     except ValueError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
-    return asyncio.run(_until_signal(seconds))
+    try:
+        return asyncio.run(_until_signal(ensure_assets(), seconds))
+    except (PlaneUnavailable, StartFailed, NotInTime) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 1  # while the planes' programs were built
 
 
 def _seconds(text: str | None) -> float | None:
@@ -52,9 +61,9 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-async def _until_signal(seconds: float | None) -> int:
+async def _until_signal(assets: Path, seconds: float | None) -> int:
     """Run the demo; a signal ends it in order, as its time does."""
-    task = asyncio.ensure_future(_demo(seconds))
+    task = asyncio.ensure_future(_demo(assets, seconds))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
@@ -62,14 +71,11 @@ async def _until_signal(seconds: float | None) -> int:
         return await task
     except asyncio.CancelledError:
         return 1  # before everything was ready, so nothing was observed
-    except PlaneUnavailable as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
 
 
-async def _demo(seconds: float | None) -> int:
+async def _demo(assets: Path, seconds: float | None) -> int:
     lines = Lines()
-    world = RealWorld(lines.say)
+    world = RealWorld(assets, lines.say)
     story: Story | None = None
     try:
         await world.start(QUIET)

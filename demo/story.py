@@ -4,7 +4,6 @@ The story acts and waits; whether something happened is judged by looking at the
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -59,7 +58,7 @@ class Story:
         self._say = say
         self._show = show
         self._demand = QUIET
-        self._started = time.monotonic()
+        self._started = 0.0
         self._news = asyncio.Condition()
         self._picture: Picture | None = None
         self.observed: list[str] = []
@@ -71,6 +70,7 @@ class Story:
 
     async def run(self, *, once: bool) -> None:
         """Play the story; with `once` return after it, else go on with the load curve until cancelled."""
+        self._started = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch())
             try:
@@ -83,7 +83,7 @@ class Story:
 
     async def _watch(self) -> None:
         while True:
-            picture = await self._world.look(time.monotonic() - self._started)
+            picture = await self._world.look(asyncio.get_running_loop().time() - self._started)
             self._show(picture, self._demand)
             await self._world.play(self._demand)
             async with self._news:

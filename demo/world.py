@@ -15,7 +15,6 @@ from demo.picture import MemberView, Picture
 from fedhpa.api.errors import ApiError
 from fedhpa.api.quantity import parse_milli
 from realplane.api import PlaneApi
-from realplane.assets import ensure_assets
 from realplane.plane import Plane
 from realplane.processes import Processes
 from realplane.waiting import gather
@@ -25,13 +24,14 @@ NAMESPACE, NAME = "shop", "web"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 OBJECT = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{NAMESPACE}/federatedhpas/{NAME}"
 POD_METRICS = f"/apis/metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/pods"
+NO_ANSWER = (ApiError, aiohttp.ClientError, OSError)
 CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
 
 
 class RealWorld:
     """Starts everything, plays the load, looks at the objects. `end` leaves nothing behind."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, assets: Path, say: Callable[[str], None]) -> None:
         self._say = say
         manifests = list(
             yaml.safe_load_all(Path(__file__).with_name("objects.yaml").read_text(encoding="utf-8"))
@@ -42,7 +42,7 @@ class RealWorld:
         self._lost: set[str] = set()
         self._seen: dict[str, int] = dict.fromkeys(MEMBERS, 1)
         self._usage: dict[str, int] = {}
-        self.plane = Plane(ensure_assets(), members=MEMBERS)
+        self.plane = Plane(assets, members=MEMBERS)
         self.processes = Processes(self.plane)
 
     async def start(self, demand_millis: int) -> None:
@@ -87,8 +87,13 @@ class RealWorld:
         each = max(1, demand_millis // sum(self._seen.values()))
         usage = {NAME: {"cpu": f"{each}m", "memory": "48Mi"}}
         changed = [name for name in MEMBERS if name not in self._lost and self._usage.get(name) != each]
-        await gather(*(self.plane.members[name].set_usage(NAMESPACE, usage) for name in changed))
-        self._usage |= dict.fromkeys(changed, each)
+        await gather(*(self._set_usage(name, each, usage) for name in changed))
+
+    async def _set_usage(self, name: str, each: int, usage: dict[str, dict[str, str]]) -> None:
+        # What a busy member does not take is tried again at the next look.
+        with contextlib.suppress(*NO_ANSWER):
+            await self.plane.members[name].set_usage(NAMESPACE, usage)
+            self._usage[name] = each
 
     async def lose(self, name: str) -> None:
         """Kill the member's API server."""
@@ -133,7 +138,7 @@ class RealWorld:
     async def _get(self, api: PlaneApi, path: str) -> Any | None:
         try:
             return await api.find(path)
-        except (ApiError, aiohttp.ClientError, OSError):
+        except NO_ANSWER:
             return None  # away, or not yet there: the picture shows a gap
 
     async def _deploy(self, name: str) -> None:

@@ -3,15 +3,17 @@ together)."""
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from realplane.assets import find_assets
 from realplane.plane import Plane
-from realplane.processes import Processes
+from realplane.processes import CONTROLLER, WEBHOOK, Processes
+from realplane.registrations import ADAPTER
 
+LOG_LINES = 60
 HERE = Path(__file__).parent
 
 
@@ -57,3 +59,16 @@ def processes(plane: Plane) -> Processes:
     processes = Processes(plane)
     asyncio.run(processes.start())
     return processes
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the end of what each process logged: the run's folder is gone when somebody
+    looks."""
+    report = yield
+    processes = getattr(item, "funcargs", {}).get("processes")
+    if report.failed and isinstance(processes, Processes):
+        for name in (WEBHOOK, ADAPTER, CONTROLLER):
+            lines = processes.log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+            report.sections.append((f"log of {name}", "\n".join(lines[-LOG_LINES:])))
+    return report

@@ -1,0 +1,125 @@
+"""The demo's judgement: an observation is made on what the objects show, and on nothing else."""
+
+from typing import Any
+
+import pytest
+
+from demo.picture import OBSERVATIONS, REQUEST_MILLIS, MemberView, Picture, scaled_down, scaled_up
+from demo.story import QUIET, Story
+
+MEMBERS = ("a", "b", "c")
+
+
+class ToyWorld:
+    """Three members that scale in one look, carelessly or not, by what the demand is."""
+
+    def __init__(self, *, careless: bool = False, admits_anything: bool = False, deaf: bool = False) -> None:
+        self.careless, self.admits_anything, self.deaf = careless, admits_anything, deaf
+        self.pods = dict.fromkeys(MEMBERS, 1)
+        self.lost: str | None = None
+        self.demand = QUIET
+        self.created = False
+
+    async def create_scaler(self) -> None:
+        self.created = True
+
+    async def try_the_refused(self) -> str:
+        return "" if self.admits_anything else "denied the request"
+
+    async def play(self, demand_millis: int) -> None:
+        self.demand = demand_millis
+
+    async def lose(self, name: str) -> None:
+        self.lost = name
+
+    async def bring_back(self, name: str) -> None:
+        self.lost = None
+
+    async def look(self, seconds: float) -> Picture:
+        if self.created and not self.deaf and (self.lost is None or self.careless):
+            wanted = 3 if self.demand > QUIET else 1
+            self.pods |= {name: wanted for name in MEMBERS if name != self.lost}
+        each = self.demand // sum(self.pods.values())
+        views = {name: MemberView(count, count, each * count) for name, count in self.pods.items()}
+        if self.lost is not None:
+            views[self.lost] = MemberView(None, None, None)
+        return Picture(seconds=seconds, members=views, object={"status": self.status()})
+
+    def status(self) -> dict[str, Any]:
+        complete = {"type": "MetricsComplete", "status": "True", "message": ""}
+        if self.lost is not None:
+            complete = {"type": "MetricsComplete", "status": "False", "message": f"{self.lost}: away"}
+        return {"desiredReplicas": sum(self.pods.values()), "conditions": [complete]}
+
+
+async def told(world: ToyWorld) -> tuple[list[str], list[str]]:
+    lines: list[str] = []
+    story = Story(world, lines.append, lambda _picture, _demand: None)
+    await story.run(once=True)
+    return story.missing, lines
+
+
+@pytest.mark.looptime
+async def test_every_observation_is_made_on_a_world_that_behaves() -> None:
+    """A careful world shows all six, each printed as a line of its own."""
+    missing, lines = await told(ToyWorld())
+
+    assert missing == []
+    assert set(OBSERVATIONS) == {
+        line.removeprefix("observed: ") for line in lines if line.startswith("observed: ")
+    }
+
+
+@pytest.mark.looptime
+async def test_scaling_on_missing_data_is_not_passed_over() -> None:
+    """A world that scales down while a member is away does not get that observation."""
+    missing, _ = await told(ToyWorld(careless=True))
+
+    assert "nothing-scaled-on-missing-data" in missing
+
+
+@pytest.mark.looptime
+async def test_object_that_was_admitted_is_not_called_refused() -> None:
+    """Without a refusal there is no observation of one."""
+    missing, _ = await told(ToyWorld(admits_anything=True))
+
+    assert missing == ["refused"]
+
+
+@pytest.mark.looptime
+async def test_story_of_a_world_that_does_not_scale_ends() -> None:
+    """What does not show in time ends the story, and the rest counts as missing."""
+    missing, lines = await told(ToyWorld(deaf=True))
+
+    assert [name for name in OBSERVATIONS if name != "refused"] == missing
+    assert any(line.startswith("not seen: more pods") for line in lines)
+
+
+def picture(**pods: int | None) -> Picture:
+    members = {
+        name: MemberView(count, count, None if count is None else count * REQUEST_MILLIS // 2)
+        for name, count in pods.items()
+    }
+    return Picture(seconds=0, members=members, object={})
+
+
+def test_growth_in_one_cluster_is_not_scaled_up() -> None:
+    """Scaled up means more pods in at least two clusters."""
+    before = picture(a=1, b=1, c=1)
+
+    assert not scaled_up(before, picture(a=4, b=1, c=1))
+    assert scaled_up(before, picture(a=2, b=2, c=1))
+
+
+def test_cluster_that_is_away_does_not_count_as_scaled_down() -> None:
+    """A silent cluster has an unknown number of pods, not none."""
+    before = picture(a=3, b=3)
+
+    assert not scaled_down(before, picture(a=3, b=None))
+    assert scaled_down(before, picture(a=3, b=2))
+
+
+def test_utilization_leaves_out_who_is_away() -> None:
+    """Usage in percent of requests is over the clusters that answer."""
+    assert picture(a=2, b=None).utilization() == 50
+    assert picture(a=None).utilization() is None
