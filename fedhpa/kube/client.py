@@ -33,6 +33,7 @@ from fedhpa.kube.transport import (
     TIMEOUT,
     Params,
     Pool,
+    Reading,
     read_body,
     read_lines,
 )
@@ -44,7 +45,6 @@ DEFAULT_DEADLINE = 10.0
 # Pages of this many items: a page of fat pods is some 5 MB and decodes in about 15 ms.
 PAGE_SIZE = 500
 LIST_IDLE_SECONDS = 3.0
-LIST_TOTAL_SECONDS = 300.0
 # How often an expired continue token restarts a list before it is asked for in one piece.
 LIST_RESTARTS = 2
 # client-go repeats an answer with Retry-After at most ten times.
@@ -54,30 +54,6 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-
-
-class Reading:
-    """How long and how much of an answer is read.
-
-    Without `idle` the timer stands; with it each byte moves it `idle` seconds on, within a total.
-    """
-
-    def __init__(self, limit: int, timer: asyncio.Timeout, idle: float | None) -> None:
-        self.limit = limit
-        self._timer = timer
-        self._idle = idle
-        self._loop = asyncio.get_running_loop()
-        self._latest = self._loop.time() + LIST_TOTAL_SECONDS
-
-    def progress(self) -> None:
-        """A chunk arrived."""
-        if self._idle is not None:
-            self._timer.reschedule(min(self._loop.time() + self._idle, self._latest))
-
-    def ends_before(self, delay: float) -> bool:
-        """Whether the deadline passes within `delay` seconds: then waiting that long is no use."""
-        when = self._timer.when()
-        return when is not None and self._loop.time() + delay >= when
 
 
 class ApiClient:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -24,13 +22,13 @@ from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.responses import GONE, Listing, decoder
+from fedhpa.kube.store import Change, Key, Store
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT
 
 log = structlog.get_logger(__name__)
 
 I = TypeVar("I")  # noqa: E741  # an item as decoded
 T = TypeVar("T")  # the record made of it
-Key = tuple[str, str]
 
 # API servers send a bookmark a minute; half a minute of grace. But none is sent while the version does not
 # move (seen with 1.36.3): a collection without changes is watched anew this often, at one small request.
@@ -42,16 +40,6 @@ SHORT_WATCH_SECONDS = 1.0
 FIRST_BACKOFF_SECONDS = 0.5
 MOST_BACKOFF_SECONDS = 30.0
 NOT_LISTED = "not listed yet"
-
-
-@dataclass(frozen=True)
-class Change(Generic[T]):
-    """One difference in the store: `old` is None for ADDED, `new` is None for DELETED."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
-    key: Key
-    old: T | None
-    new: T | None
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -112,8 +100,7 @@ class Reflector(Generic[T]):
         self._on_problem = on_problem
         self._clock = clock
         self._log = log.bind(api=client.config.name, collection=name or path)
-        self._store: dict[Key, T] = {}
-        self._listeners: list[Callable[[Change[T]], None]] = []
+        self._store: Store[T] = Store(self._log)
         self._version = ""
         self._generation = -1
         self._problem: str | None = NOT_LISTED
@@ -125,7 +112,7 @@ class Reflector(Generic[T]):
     @property
     def store(self) -> Mapping[Key, T]:
         """The records, by (namespace, name); a live view."""
-        return MappingProxyType(self._store)
+        return self._store.view
 
     @property
     def problem(self) -> str | None:
@@ -162,8 +149,7 @@ class Reflector(Generic[T]):
 
         Listeners run between two awaits of the reflector: they put into a queue or set an event.
         """
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._store.subscribe(listener)
 
     async def run(self) -> None:
         """Keep the store up to date until cancelled; no answer of the server ends it."""
@@ -200,7 +186,7 @@ class Reflector(Generic[T]):
             listing = await self._fetch(msgspec.Raw)
         if generation != self._client.generation:
             return  # pages of two servers are no list
-        self._replace(listing.items)
+        self._store.replace(self._keyed(item) for item in listing.items)
         self._generation = generation
         self._version = listing.resource_version
         self._lists += 1
@@ -261,9 +247,9 @@ class Reflector(Generic[T]):
         if not meta.name:
             pass  # a bookmark, which has nothing but a version
         elif event.type == "DELETED":
-            self._put(key, None)
+            self._store.put(key, None)
         elif event.type in ("ADDED", "MODIFIED"):
-            self._put(key, self._decode(key, event.object))
+            self._store.put(key, self._decode(key, event.object))
         self._version = meta.resourceVersion or self._version
 
     def _refused(self, status: _Status) -> None:
@@ -295,19 +281,12 @@ class Reflector(Generic[T]):
             )
             return None
 
-    def _replace(self, items: Iterable[Any]) -> None:
-        gone = set(self._store)
-        for item in items:
-            if isinstance(item, msgspec.Raw):
-                key = self._raw_key(item)
-                record = self._decode(key, item) if key[1] else None
-            else:
-                key = _key(item)
-                record = self._record(key, item)
-            gone.discard(key)
-            self._put(key, record)
-        for key in gone:
-            self._put(key, None)
+    def _keyed(self, item: Any) -> tuple[Key, T | None]:
+        if not isinstance(item, msgspec.Raw):
+            key = _key(item)
+            return key, self._record(key, item)
+        key = self._raw_key(item)
+        return key, self._decode(key, item) if key[1] else None
 
     def _raw_key(self, raw: msgspec.Raw) -> Key:
         try:
@@ -316,31 +295,9 @@ class Reflector(Generic[T]):
             self._log.warning("object without readable metadata left out", error=str(error))
             return ("", "")
 
-    def _put(self, key: Key, new: T | None) -> None:
-        old = self._store.get(key)
-        if new is None:
-            if old is None:
-                return
-            del self._store[key]
-            self._tell(Change("DELETED", key, old, None))
-        elif old is None:
-            self._store[key] = new
-            self._tell(Change("ADDED", key, None, new))
-        elif old != new:
-            self._store[key] = new
-            self._tell(Change("MODIFIED", key, old, new))
-
-    def _tell(self, change: Change[T]) -> None:
-        for listener in tuple(self._listeners):
-            try:
-                listener(change)
-            # A listener's fault is not the store's: the others still hear of the change.
-            except Exception:
-                self._log.exception("listener failed", namespace=change.key[0], name=change.key[1])
-
     def _works(self) -> None:
         if self._problem is not None:
-            self._log.info("list and watch work", objects=len(self._store))
+            self._log.info("list and watch work", objects=len(self._store.view))
             self._problem = None
             if self._on_problem is not None:
                 self._on_problem(None)
@@ -362,3 +319,6 @@ def _key(item: Any) -> Key:
         metadata = item.get("metadata") or {}
         return metadata.get("namespace", ""), metadata.get("name", "")
     return item.metadata.namespace, item.metadata.name
+
+
+__all__ = ["Change", "Key", "Reflector"]

@@ -35,6 +35,8 @@ MAX_LINE = 16 * 2**20
 # next, and well below the three minutes after which an API server closes an idle one.
 KEEPALIVE_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
+# However steadily its bytes drip, an answer ends by then.
+LIST_TOTAL_SECONDS = 300.0
 
 Params = Mapping[str, str | int | bool] | None
 
@@ -139,6 +141,30 @@ def target(server: str, path: str, params: Params) -> URL:
 
 def _text(value: str | int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Reading:
+    """How long and how much of an answer is read.
+
+    Without `idle` the timer stands; with it each byte moves it `idle` seconds on, within a total.
+    """
+
+    def __init__(self, limit: int, timer: asyncio.Timeout, idle: float | None) -> None:
+        self.limit = limit
+        self._timer = timer
+        self._idle = idle
+        self._loop = asyncio.get_running_loop()
+        self._latest = self._loop.time() + LIST_TOTAL_SECONDS
+
+    def progress(self) -> None:
+        """A chunk arrived."""
+        if self._idle is not None:
+            self._timer.reschedule(min(self._loop.time() + self._idle, self._latest))
+
+    def ends_before(self, delay: float) -> bool:
+        """Whether the deadline passes within `delay` seconds: then waiting that long is no use."""
+        when = self._timer.when()
+        return when is not None and self._loop.time() + delay >= when
 
 
 async def read_body(

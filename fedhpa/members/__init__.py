@@ -3,3 +3,10 @@
 Every member has one pool of connections, a deadline for each call, and a breaker, so that a member that
 hangs costs its deadline once and nobody else anything.
 """
+
+from fedhpa.members.lists import Fetched, SharedLists, pod_metrics
+from fedhpa.members.member import Member, MemberState
+from fedhpa.members.pods import PodCache
+from fedhpa.members.registry import MemberRegistry
+
+__all__ = ["Fetched", "Member", "MemberRegistry", "MemberState", "PodCache", "SharedLists", "pod_metrics"]
