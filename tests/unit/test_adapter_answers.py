@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import ssl
 from typing import Any
 
 import pytest
 
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.selectors import parse_selector
+from fedhpa.serving import flag_sets
+from fedhpa.serving.flags import parse_flags
 from metrics_adapter import discovery, openapi
 from metrics_adapter.answers import Bodies, item_json, list_json
 from metrics_adapter.items import CLUSTER_ANNOTATION, MemberItems, decode_list, decode_one, merge
 from metrics_adapter.kinds import KINDS, NODES, PODS
 from metrics_adapter.negotiation import Form, choose_form, discovery_version, warnings_header
+from metrics_adapter.settings import FLAGS
 from metrics_adapter.tables import table
 
 
@@ -237,3 +241,25 @@ def test_discovery_names_both_resources() -> None:
 def test_an_answer_without_items_has_no_labels() -> None:
     """An empty namespace is not asked about again."""
     assert not MemberItems("m1", ()).labelled
+
+
+def test_the_flags_of_karmadas_manifest_are_accepted() -> None:
+    """Its Deployment starts our adapter unchanged."""
+    argv = [
+        "--kubeconfig=/etc/karmada/config/karmada.config",
+        "--authentication-kubeconfig=/etc/karmada/config/karmada.config",
+        "--authorization-kubeconfig=/etc/karmada/config/karmada.config",
+        "--client-ca-file=/etc/karmada/pki/server/ca.crt",
+        "--tls-cert-file=/etc/karmada/pki/server/tls.crt",
+        "--tls-private-key-file=/etc/karmada/pki/server/tls.key",
+        "--tls-min-version=VersionTLS13",
+        "--audit-log-path=-",
+        "--audit-log-maxage=0",
+        "--audit-log-maxbackup=0",
+        "--bind-address=10.0.0.7",
+    ]
+
+    values = parse_flags(FLAGS, argv, {})
+
+    assert values[flag_sets.TLS_MIN_VERSION] == ssl.TLSVersion.TLSv1_3
+    assert values[flag_sets.SECURE_PORT] == 443
