@@ -1,0 +1,279 @@
+"""Many clusters are one workload, and missing ones are policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fedhpa.decision import decide, decode_scenario
+from tests.scenarios import answered, cluster, condition, external, scenario
+
+AWAY: dict[str, Any] = {
+    "name": "member2",
+    "ready": False,
+    "error": "unreachable",
+    "scale": {"error": "unreachable"},
+}
+QUEUE = {
+    "type": "External",
+    "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"}},
+}
+
+
+def test_same_names_in_two_clusters_are_two_pods() -> None:
+    """Pods that share their names across clusters all count."""
+    answer = answered(scenario([cluster("member1", [80, 80]), cluster("member2", [20, 20])]))
+
+    assert answer["metrics"][0]["pods"]["ready"] == 4
+    assert answer["metrics"][0]["current"]["averageUtilization"] == 50
+    assert answer["metrics"][0]["clusters"] == {
+        "member1": {"pods": 2, "value": "160m"},
+        "member2": {"pods": 2, "value": "40m"},
+    }
+
+
+def test_the_clusters_that_answer_speak_for_the_others() -> None:
+    """Three of six replicas at twice the target want twelve, not six."""
+    given = scenario([cluster("member1", [100] * 3), AWAY], target={"replicas": 6})
+
+    answer = answered(given)
+
+    assert answer["desiredReplicas"] == 12
+    assert answer["coverage"] == {
+        "expected": ["member1", "member2"],
+        "answered": ["member1"],
+        "missing": {"member2": "unreachable"},
+        "policy": "ScaleUpOnly",
+        "applied": True,
+    }
+    assert condition(answer, "MetricsComplete") == ("False", "ClustersMissing", "member2: unreachable")
+
+
+@pytest.mark.parametrize(
+    ("partial", "load", "expected"),
+    [
+        ({}, 10, 6),
+        ({}, 100, 12),
+        ({"policy": "ScaleUpOnly"}, 10, 6),
+        ({"policy": "Hold"}, 10, 6),
+        ({"policy": "Hold"}, 100, 6),
+        ({"policy": "Proceed"}, 10, 2),
+        ({"policy": "Fallback", "fallbackReplicas": 9}, 10, 9),
+        ({"policy": "Fallback", "fallbackReplicas": 9}, 100, 9),
+        ({"policy": "Fallback", "fallbackReplicas": 500}, 100, 12),
+        ({"policy": "Fallback"}, 100, 6),
+    ],
+)
+def test_policy_of_a_missing_cluster(partial: dict[str, Any], load: int, expected: int) -> None:
+    """What happens while a cluster is missing is what partialMetrics says."""
+    given = scenario(
+        [cluster("member1", [load] * 3), AWAY], target={"replicas": 6}, spec={"partialMetrics": partial}
+    )
+
+    assert answered(given)["desiredReplicas"] == expected
+
+
+def test_hold_is_not_moved_by_older_recommendations() -> None:
+    """Held is held, though a recommendation of a minute ago was higher."""
+    given = scenario(
+        [cluster("member1", [50] * 3), AWAY],
+        target={"replicas": 6},
+        spec={"partialMetrics": {"policy": "Hold"}},
+        history={"recommendations": [{"time": "2026-03-11T13:22:17Z", "replicas": 11}]},
+    )
+
+    assert answered(given)["desiredReplicas"] == 6
+
+
+def test_failed_metrics_of_a_cluster_count_its_pods_as_missing() -> None:
+    """Its pods are taken as idle going up, and at target going down; the cluster is named."""
+    failed = cluster("member2", [0, 0], podMetrics={"error": "metrics-server is down"})
+
+    up = answered(scenario([cluster("member1", [100, 100]), failed]))
+    down = answered(scenario([cluster("member1", [10, 10]), failed]))
+
+    assert up["coverage"]["answered"] == ["member1", "member2"]
+    assert up["coverage"]["missing"] == {"member2": "metrics-server is down"}
+    assert up["metrics"][0]["pods"] == {"ready": 2, "unready": 0, "missing": 2, "ignored": 0}
+    # 200 m used of 400 m requested is the target: with the silent pods idle there is nothing to do.
+    assert up["desiredReplicas"] == 4
+    assert down["desiredReplicas"] == 4
+
+
+def test_fallback_needs_no_metrics() -> None:
+    """Where every metric failed, Fallback still has its number."""
+    failed = cluster("member1", [10, 10], podMetrics={"error": "down"})
+    policy = {"policy": "Fallback", "fallbackReplicas": 4}
+
+    answer = answered(scenario([failed], spec={"partialMetrics": policy}))
+
+    assert (answer["error"], answer["desiredReplicas"]) == (None, 4)
+    assert answer["reason"] == "Fallback while missing member1: down"
+    assert condition(answer, "ScalingActive")[0] == "False"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ready": False},
+        {"error": "listing pods failed"},
+        {"scale": {"error": "not found"}},
+        {"scale": {"specReplicas": 3, "statusReplicas": 3, "selector": ""}},
+    ],
+)
+def test_a_cluster_that_does_not_answer_contributes_nothing(change: dict[str, Any]) -> None:
+    """Whatever else it carries."""
+    silent = cluster("member2", [100] * 3, **change)
+
+    answer = answered(scenario([cluster("member1", [50] * 3), silent], target={"replicas": 6}))
+
+    assert answer["coverage"]["answered"] == ["member1"]
+    assert list(answer["coverage"]["missing"]) == ["member2"]
+    assert list(answer["metrics"][0]["clusters"]) == ["member1"]
+
+
+def test_nobody_answers() -> None:
+    """Without any cluster there is no scale to decide on."""
+    answer = answered(scenario([AWAY], target={"replicas": 6}))
+
+    assert condition(answer, "AbleToScale")[:2] == ("False", "FailedGetScale")
+    assert answer["desiredReplicas"] == 0
+    assert answer["rescale"] is False
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"),
+    [(None, "30"), ("Sum", "30"), ("Average", "15"), ("Max", "20"), ("Min", "10")],
+)
+def test_values_are_aggregated_over_clusters(aggregation: str | None, expected: str) -> None:
+    """Sum is the default; the others are what they are called."""
+    metric = {"type": "External", "external": {**QUEUE["external"], "aggregation": aggregation}}  # type: ignore[dict-item]  # a dict
+    clusters = [
+        cluster("member1", [1], externalMetrics=[external("queue", "10")]),
+        cluster("member2", [1], externalMetrics=[external("queue", "20")]),
+    ]
+
+    answer = answered(scenario(clusters, spec={"metrics": [metric]}))
+
+    assert answer["metrics"][0]["current"] == {"value": expected}
+
+
+def test_the_hub_serves_what_no_cluster_serves() -> None:
+    """A store on the hub fills in for a metric that no cluster has, and only for that."""
+    hub = {"externalMetrics": [external("queue", "40")]}
+    own = [cluster("member1", [1, 1], externalMetrics=[external("queue", "10")])]
+
+    from_hub = answered(scenario([cluster("member1", [1, 1])], spec={"metrics": [QUEUE]}, hubMetrics=hub))
+    from_cluster = answered(scenario(own, spec={"metrics": [QUEUE]}, hubMetrics=hub))
+
+    assert from_hub["metrics"][0]["current"] == {"value": "40"}
+    assert from_hub["desiredReplicas"] == 4
+    assert from_cluster["metrics"][0]["current"] == {"value": "10"}
+
+
+def test_object_average_is_calibrated_once() -> None:
+    """One answering replica of two: 40 at 10 each want 8 of the template, not 16."""
+    metric = {
+        "type": "Object",
+        "object": {
+            "describedObject": {"kind": "Service", "name": "web"},
+            "metric": {"name": "rps"},
+            "target": {"type": "AverageValue", "averageValue": "10"},
+        },
+    }
+    sample = {
+        "describedObject": {"kind": "Service", "namespace": "shop", "name": "web"},
+        "metric": {"name": "rps"},
+        "timestamp": "2026-03-11T13:23:00Z",
+        "value": "40",
+    }
+    given = scenario(
+        [cluster("member1", [1], customMetrics=[sample]), AWAY],
+        target={"replicas": 2},
+        spec={"metrics": [metric]},
+        controller={"scaleUpLimitMinimum": 100},
+    )
+
+    assert answered(given)["desiredReplicas"] == 8
+
+
+def test_direct_counts_and_splits_over_the_members() -> None:
+    """Without a template the members' sizes are the workload's, and only the difference is handed out."""
+    given = scenario(
+        [
+            cluster("member1", [100] * 3),
+            cluster("member2", [100]),
+            {**AWAY, "name": "member3", "lastReplicas": 2},
+        ],
+        target=None,
+    )
+
+    answer = answered(given)
+
+    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (6, 12)
+    assert [(share["cluster"], share["replicas"]) for share in answer["assignment"]] == [
+        ("member1", 6),
+        ("member2", 4),
+        ("member3", 2),
+    ]
+
+
+def test_with_a_template_nothing_is_assigned() -> None:
+    """Karmada splits what the template has."""
+    assert answered(scenario([cluster("member1", [100] * 3)]))["assignment"] == []
+
+
+def test_a_lost_cluster_is_no_longer_waited_for() -> None:
+    """After the lost time-out a cluster blocks no scale-down, and is told of once."""
+    decoded = decode_scenario(
+        msgspec.json.encode(scenario([cluster("member1", [10] * 3), AWAY], target={"replicas": 6}))
+    )
+    present, away = decoded.snapshot.clusters
+    lost = msgspec.structs.replace(away, lost_for=301.0)
+    snapshot = msgspec.structs.replace(decoded.snapshot, clusters=(present, lost))
+
+    decision = decide(snapshot, decoded.history, decoded.now, decoded.settings)
+
+    assert decision.desired_replicas == 2
+    assert (decision.coverage.expected, decision.coverage.lost) == (("member1",), ("member2",))
+    assert "ClusterLost" in [event.reason for event in decision.events]
+
+
+def test_two_autoscalers_of_the_same_pods_stop_both() -> None:
+    """Ambiguous selectors are an error that names both."""
+    decoded = decode_scenario(msgspec.json.encode(scenario([cluster("member1", [80])])))
+    snapshot = msgspec.structs.replace(decoded.snapshot, ambiguous_with=("shop/web", "shop/other"))
+
+    decision = decide(snapshot, decoded.history, decoded.now, decoded.settings)
+
+    assert decision.error == "pods by selector app=web are controlled by multiple HPAs: [shop/web shop/other]"
+    assert [event.reason for event in decision.events] == [
+        "AmbiguousSelector",
+        "FailedComputeMetricsReplicas",
+    ]
+
+
+def test_what_is_not_built_writes_nothing() -> None:
+    """Mode Distributed is named and nothing is decided."""
+    answer = answered(scenario([cluster("member1", [80])], spec={"mode": "Distributed"}))
+
+    assert answer["rescale"] is False
+    assert condition(answer, "ScalingActive")[:2] == ("False", "NotBuilt")
+    assert "spec.mode" in answer["error"]
+
+
+def test_a_failed_write_counts_as_nothing_scaled() -> None:
+    """The same input with a write error: no event of success, no scale remembered."""
+    decoded = decode_scenario(
+        msgspec.json.encode(scenario([cluster("member1", [80, 80])], spec={"behavior": {}}))
+    )
+
+    decision = decide(
+        decoded.snapshot, decoded.history, decoded.now, decoded.settings, write_error="conflict"
+    )
+
+    assert decision.rescale is False
+    assert decision.history.scale_ups == ()
+    assert [event.reason for event in decision.events] == ["FailedRescale"]

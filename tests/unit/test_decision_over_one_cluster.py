@@ -1,0 +1,331 @@
+"""Over one cluster a decision is the in-tree controller's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.scenarios import CPU, answered, cluster, condition, external, scenario
+
+QUEUE = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "queue", "selector": {"matchLabels": {"q": "a"}}},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    },
+}
+UNREADABLE = (
+    "couldn't convert selector into a corresponding internal selector object: unable to parse "
+    "requirement: found 'cheese', expected: in, notin, =, ==, !=, gt, lt"
+)
+SCALED_TO_ZERO = {"conditions": [{"type": "ScaledToZero", "status": "True"}]}
+
+
+def with_status(given: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    given["federatedHPA"]["status"] = status
+    return given
+
+
+def test_load_above_target_scales_up() -> None:
+    """Usage at 160 % of the target scales 2 replicas to 4, and everything says so."""
+    answer = answered(scenario([cluster("member1", [80, 80])]))
+
+    assert (answer["currentReplicas"], answer["desiredReplicas"], answer["rescale"]) == (2, 4, True)
+    assert answer["reason"] == "cpu resource utilization (percentage of request) above target"
+    assert answer["events"] == [
+        {
+            "type": "Normal",
+            "reason": "SuccessfulRescale",
+            "message": "New size: 4; reason: cpu resource utilization (percentage of request) above target",
+        }
+    ]
+    assert condition(answer, "AbleToScale") == (
+        "True",
+        "SucceededRescale",
+        "the HPA controller was able to update the target scale to 4",
+    )
+    assert condition(answer, "ScalingActive")[1] == "ValidMetricFound"
+    assert condition(answer, "ScaledToZero") == (
+        "False",
+        "NotScaledToZero",
+        "the HPA controller did not scale the workload to zero",
+    )
+    status = answer["status"]
+    assert (status["currentReplicas"], status["desiredReplicas"]) == (2, 4)
+    assert status["lastScaleTime"] == "2026-03-11T13:23:17Z"
+    assert status["observedGeneration"] == 2
+    assert status["currentMetrics"] == [
+        {
+            "type": "Resource",
+            "resource": {"name": "cpu", "current": {"averageUtilization": 80, "averageValue": "80m"}},
+        }
+    ]
+
+
+def test_a_fresh_start_holds_the_present_size() -> None:
+    """Without history the present size is the first recommendation, so nothing is scaled down yet."""
+    given = scenario([cluster("member1", [10, 10])], history=None)
+
+    answer = answered(given)
+
+    assert answer["desiredReplicas"] == 2
+    assert condition(answer, "AbleToScale")[1] == "ScaleDownStabilized"
+    assert answer["history"]["recommendations"] == [
+        {"time": "2026-03-11T13:23:17Z", "replicas": 2},
+        {"time": "2026-03-11T13:23:17Z", "replicas": 1},
+    ]
+
+
+def test_an_empty_history_is_taken_as_it_is() -> None:
+    """History that is given, though empty, holds nothing back."""
+    assert answered(scenario([cluster("member1", [10, 10])]))["desiredReplicas"] == 1
+
+
+def test_bounds_need_no_metrics() -> None:
+    """Above the maximum the size is corrected without a look at metrics."""
+    answer = answered(scenario([cluster("member1", [80] * 5)], spec={"maxReplicas": 3}))
+
+    assert (answer["desiredReplicas"], answer["metrics"]) == (3, [])
+    assert answer["reason"] == "Current number of replicas above Spec.MaxReplicas"
+    assert answer["status"]["currentMetrics"] is None
+    assert [c["type"] for c in answer["conditions"]] == ["AbleToScale", "ScaledToZero", "MetricsComplete"]
+
+
+def test_a_correction_by_bounds_is_a_scale_event() -> None:
+    """With behavior, a raise to the minimum enters the history."""
+    answer = answered(scenario([cluster("member1", [80])], spec={"minReplicas": 3, "behavior": {}}))
+
+    assert answer["desiredReplicas"] == 3
+    assert answer["history"]["scaleUps"] == [{"time": "2026-03-11T13:23:17Z", "change": 2}]
+
+
+def test_a_workload_at_zero_stays_there() -> None:
+    """Zero that was not ours is left alone."""
+    answer = answered(scenario([cluster("member1", [])], target={"replicas": 0}))
+
+    assert (answer["desiredReplicas"], answer["rescale"]) == (0, False)
+    assert condition(answer, "ScalingActive") == (
+        "False",
+        "ScalingDisabled",
+        "scaling is disabled since the replica count of the target is zero",
+    )
+
+
+def test_scales_to_zero_and_says_so() -> None:
+    """An empty queue with minReplicas 0 ends at zero, and the condition allows to wake it."""
+    given = scenario(
+        [cluster("member1", [1], externalMetrics=[external("queue", "0", q="a")])],
+        spec={"minReplicas": 0, "metrics": [QUEUE]},
+    )
+
+    answer = answered(given)
+
+    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (1, 0)
+    assert condition(answer, "ScaledToZero") == (
+        "True",
+        "ScaledToZero",
+        "the HPA controller scaled the workload to zero",
+    )
+
+
+def test_wakes_what_it_put_to_zero() -> None:
+    """A queue of 25 with 10 for each pod wakes three, and then the workload is no longer at zero by us."""
+    given = scenario(
+        [cluster("member1", [], externalMetrics=[external("queue", "25", q="a")])],
+        spec={"minReplicas": 0, "metrics": [QUEUE]},
+    )
+
+    answer = answered(with_status(given, SCALED_TO_ZERO))
+
+    assert answer["desiredReplicas"] == 3
+    name = (
+        "external metric queue(&LabelSelector{MatchLabels:map[string]string{q: a,},"
+        "MatchExpressions:[]LabelSelectorRequirement{},})"
+    )
+    assert answer["reason"] == f"{name} above target"
+    assert condition(answer, "ScaledToZero")[0] == "False"
+
+
+def test_waking_reaches_the_minimum() -> None:
+    """From zero the minimum is reached at once, whatever the rate limit."""
+    given = scenario(
+        [cluster("member1", [], externalMetrics=[external("queue", "0", q="a")])],
+        spec={"minReplicas": 6, "metrics": [QUEUE], "behavior": {}},
+    )
+
+    answer = answered(with_status(given, SCALED_TO_ZERO))
+
+    assert answer["desiredReplicas"] == 6
+    assert answer["reason"] == "Current number of replicas below Spec.MinReplicas"
+
+
+def test_failed_metrics_keep_the_stored_size() -> None:
+    """When every metric failed nothing is decided: the stored size stays, and events say why."""
+    given = scenario([cluster("member1", [80, 80], podMetrics=[])])
+
+    answer = answered(with_status(given, {"desiredReplicas": 7}))
+
+    text = (
+        "failed to get cpu utilization: unable to get metrics for resource cpu: "
+        "no metrics returned from resource metrics API"
+    )
+    assert (answer["desiredReplicas"], answer["rescale"]) == (7, False)
+    assert answer["error"] == f"invalid metrics (1 invalid out of 1), first error is: {text}"
+    assert answer["events"] == [
+        {"type": "Warning", "reason": "FailedGetResourceMetric", "message": text},
+        {"type": "Warning", "reason": "FailedComputeMetricsReplicas", "message": answer["error"]},
+    ]
+    assert condition(answer, "ScalingActive") == (
+        "False",
+        "FailedGetResourceMetric",
+        f"the HPA was unable to compute the replica count: {text}",
+    )
+    assert answer["status"]["currentMetrics"] == [{"type": ""}]
+    assert (answer["metrics"][0]["proposal"], answer["metrics"][0]["error"]) == (None, text)
+
+
+def test_a_failed_metric_leaves_room_for_growth() -> None:
+    """With one metric of two failed the other may scale up but not down."""
+    up = answered(scenario([cluster("member1", [80, 80])], spec={"metrics": [QUEUE, CPU]}))
+    down = answered(scenario([cluster("member1", [10, 10])], spec={"metrics": [QUEUE, CPU]}))
+
+    assert (up["desiredReplicas"], up["error"]) == (4, None)
+    assert [event["reason"] for event in up["events"]] == ["FailedGetExternalMetric", "SuccessfulRescale"]
+    assert down["error"].startswith("invalid metrics (1 invalid out of 2), first error is: ")
+    assert down["rescale"] is False
+
+
+def test_an_unknown_metric_type_is_named() -> None:
+    """A type nobody knows fails with its own reason."""
+    answer = answered(scenario([cluster("member1", [80])], spec={"metrics": [{"type": "CheddarCheese"}]}))
+
+    assert condition(answer, "ScalingActive") == (
+        "False",
+        "InvalidMetricSourceType",
+        'the HPA was unable to compute the replica count: unknown metric source type "CheddarCheese"',
+    )
+
+
+def test_a_target_without_scale_is_no_decision() -> None:
+    """When the scale cannot be read the stored status stays."""
+    given = scenario([cluster("member1", [80])], target={"error": "not found"})
+
+    answer = answered(with_status(given, {"currentReplicas": 3, "desiredReplicas": 4}))
+
+    assert (answer["error"], answer["currentReplicas"], answer["desiredReplicas"]) == ("not found", 3, 4)
+    assert condition(answer, "AbleToScale") == (
+        "False",
+        "FailedGetScale",
+        "the HPA controller was unable to get the target's current scale: not found",
+    )
+    assert answer["history"]["recommendations"] == []
+
+
+def test_a_missing_selector_is_named() -> None:
+    """Without any selector the pods are unknown: ScalingActive=False, InvalidSelector."""
+    scale = {"specReplicas": 2, "statusReplicas": 2, "selector": ""}
+
+    answer = answered(scenario([cluster("member1", [80, 80], scale=scale)]))
+
+    assert condition(answer, "ScalingActive") == (
+        "False",
+        "InvalidSelector",
+        "the HPA target's scale is missing a selector",
+    )
+    assert [(e["reason"], e["message"]) for e in answer["events"]] == [
+        ("SelectorRequired", "selector is required"),
+        ("FailedComputeMetricsReplicas", "selector is required"),
+    ]
+
+
+def test_an_unreadable_selector_is_quoted() -> None:
+    """An unparsable selector is refused in Go's words."""
+    scale = {"specReplicas": 2, "statusReplicas": 2, "selector": "cheddar cheese"}
+
+    answer = answered(scenario([cluster("member1", [80, 80], scale=scale)]))
+
+    assert condition(answer, "ScalingActive") == (
+        "False",
+        "InvalidSelector",
+        UNREADABLE,
+    )
+
+
+def test_conditions_keep_their_place_and_time() -> None:
+    """A condition that stays True keeps its transition time; one that turns gets the present."""
+    given = scenario([cluster("member1", [50, 50])])
+    stored = [
+        {
+            "type": "ScalingActive",
+            "status": "True",
+            "reason": "old",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        },
+        {"type": "AbleToScale", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]
+
+    answer = answered(with_status(given, {"conditions": stored}))
+
+    times = {c["type"]: c["lastTransitionTime"] for c in answer["status"]["conditions"]}
+    assert list(times)[:2] == ["ScalingActive", "AbleToScale"]
+    assert times["ScalingActive"] == "2026-01-01T00:00:00Z"
+    assert times["AbleToScale"] == "2026-03-11T13:23:17Z"
+
+
+def test_dry_run_decides_and_writes_nothing() -> None:
+    """A dry run shows the size it would set, and neither scales nor remembers a scale."""
+    answer = answered(scenario([cluster("member1", [80, 80])], spec={"dryRun": True, "behavior": {}}))
+
+    assert (answer["desiredReplicas"], answer["rescale"], answer["events"]) == (4, False, [])
+    assert answer["steps"][-1]["step"] == "dryRun"
+    assert answer["history"]["scaleUps"] == []
+    assert "lastScaleTime" not in answer["status"]
+
+
+def test_tolerance_of_the_object_replaces_the_flag() -> None:
+    """behavior.scaleUp.tolerance 0 acts on 2 % where the controller's 10 % would not."""
+    exact = {"scaleUp": {"tolerance": "0"}}
+
+    assert answered(scenario([cluster("member1", [51, 51])]))["desiredReplicas"] == 2
+    assert (
+        answered(scenario([cluster("member1", [51, 51])], spec={"behavior": exact}))["desiredReplicas"] == 3
+    )
+
+
+def test_negative_values_count_as_nothing() -> None:
+    """A negative external sum wants the minimum, not the largest number there is."""
+    given = scenario(
+        [cluster("member1", [1, 1], externalMetrics=[external("queue", "-5", q="a")])],
+        spec={"metrics": [QUEUE]},
+    )
+
+    assert answered(given)["desiredReplicas"] == 1
+
+
+def test_pods_of_another_namespace_or_selector_do_not_count() -> None:
+    """Only the target's namespace and selector are looked at, in pods and in usage."""
+    mine = cluster("member1", [80, 80])
+    stranger = {"metadata": {"name": "db-0", "namespace": "shop", "labels": {"app": "db"}}}
+    elsewhere = {"metadata": {"name": "web-9", "namespace": "other", "labels": {"app": "web"}}}
+    for foreign in (stranger, elsewhere):
+        mine["pods"].append({**mine["pods"][0], **foreign})
+        mine["podMetrics"].append({**mine["podMetrics"][0], **foreign})
+
+    answer = answered(scenario([mine]))
+
+    assert answer["metrics"][0]["clusters"] == {"member1": {"pods": 2, "value": "160m"}}
+
+
+def test_the_labels_of_a_series_are_its_selector() -> None:
+    """Of several series of one name the metric's selector takes its own."""
+    given = scenario(
+        [
+            cluster(
+                "member1",
+                [1],
+                externalMetrics=[external("queue", "20", q="a"), external("queue", "99", q="b")],
+            )
+        ],
+        spec={"metrics": [QUEUE]},
+    )
+
+    assert answered(given)["desiredReplicas"] == 2

@@ -1,0 +1,151 @@
+"""A decision is rendered as JSON, as text, and as a compact status that survives a restart."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.decision import (
+    History,
+    Recommendation,
+    ScaleEvent,
+    bounded,
+    decode_history,
+    encode_history,
+    history_of,
+    to_text,
+)
+from tests.scenarios import answered, cluster, decided, scenario
+
+KEYS = [
+    "name",
+    "now",
+    "currentReplicas",
+    "desiredReplicas",
+    "rescale",
+    "reason",
+    "error",
+    "coverage",
+    "metrics",
+    "steps",
+    "conditions",
+    "events",
+    "status",
+    "history",
+    "assignment",
+]
+
+
+def test_json_has_the_keys_in_order() -> None:
+    """The keys of a decision, of a metric and of a step are those of the contract, in its order."""
+    answer = answered(scenario([cluster("member1", [80, 80])]))
+
+    assert list(answer) == KEYS
+    assert list(answer["metrics"][0]) == [
+        "index",
+        "type",
+        "name",
+        "current",
+        "target",
+        "usageRatio",
+        "proposal",
+        "error",
+        "pods",
+        "clusters",
+    ]
+    assert [step["step"] for step in answer["steps"]] == [
+        "metrics",
+        "coverage",
+        "stabilization",
+        "rateLimit",
+        "bounds",
+    ]
+    assert list(answer["steps"][0]) == ["step", "from", "to", "reason"]
+
+
+def test_steps_lead_from_the_present_size_to_the_decided_one() -> None:
+    """Each step begins where the one before ended."""
+    answer = answered(scenario([cluster("member1", [500] * 3)], spec={"maxReplicas": 5}))
+
+    sizes = [(step["from"], step["to"]) for step in answer["steps"]]
+    assert sizes[0][0] == 3
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(sizes))
+    assert sizes[-1][1] == answer["desiredReplicas"] == 5
+
+
+def test_text_says_what_why_and_what_would_change_it() -> None:
+    """The explanation names sizes, reason, metric, share, coverage, steps and the way out."""
+    text = to_text(decided(scenario([cluster("member1", [80, 80])])), "web")
+
+    for part in (
+        "web: scale 2 -> 4 replicas",
+        "reason: cpu resource utilization (percentage of request) above target",
+        "averageUtilization 80, averageValue 80m (target averageUtilization 50, 1.6 of the target)",
+        "member1: 160m from 2 pods",
+        "1 of 1 expected clusters answered",
+        "stabilization: 4 -> 4",
+        "to move it:",
+    ):
+        assert part in text
+
+
+def test_text_of_a_held_size_names_what_holds_it() -> None:
+    """A size that the stabilization holds is released by time."""
+    given = scenario(
+        [cluster("member1", [10, 10])],
+        history={"recommendations": [{"time": "2026-03-11T13:22:17Z", "replicas": 2}]},
+    )
+
+    assert "older recommendations must leave the stabilization window" in to_text(decided(given))
+
+
+def test_the_status_carries_the_history_over_a_restart() -> None:
+    """What a later decision needs is in status.decision."""
+    decision = decided(scenario([cluster("member1", [80, 80])], spec={"behavior": {}}))
+    stored = msgspec.json.decode(msgspec.json.encode(decision.status))
+
+    restored = history_of(stored["decision"])
+
+    assert restored == decision.history
+    assert restored.scale_ups == (ScaleEvent(decision.now, 2),)
+
+
+def test_another_version_is_a_fresh_start() -> None:
+    """An envelope of another version is not guessed at."""
+    assert history_of({"version": 99, "history": {"recommendations": []}}) == History()
+    assert history_of(None) == History()
+
+
+def test_history_that_cannot_be_read_is_named() -> None:
+    """The field of a bad entry is in the error."""
+    with pytest.raises(InvalidObject, match=r"history.scaleUps\[0\]"):
+        decode_history({"scaleUps": [{"time": "2026-03-11T13:22:17Z"}]})
+
+
+def test_history_round_trips() -> None:
+    """Encoding and decoding keep order, times with fractions, and the difference between none and empty."""
+    history = History((Recommendation(1_773_235_397.25, 5), Recommendation(1_773_235_300.0, 4)), (), ())
+
+    assert decode_history(encode_history(history)) == history
+    assert decode_history(encode_history(History())) == History()
+    assert decode_history(encode_history(History(()))) == History(())
+
+
+def test_the_envelope_is_bounded_and_keeps_what_counts() -> None:
+    """Of thousands of recommendations the extremes stay; of thousands of events the sum stays."""
+    many = tuple(Recommendation(float(i), (i * 7919) % 997) for i in range(5000))
+    events = tuple(ScaleEvent(float(i), 1) for i in range(5000))
+
+    kept = bounded(History(many, events, ()))
+
+    assert kept.recommendations is not None
+    assert len(kept.recommendations) <= 120
+    for since in (0.0, 2500.0, 4990.0):
+        later = [r.replicas for r in many if r.time >= since]
+        kept_later = [r.replicas for r in kept.recommendations if r.time >= since]
+        assert (max(kept_later), min(kept_later)) == (max(later), min(later))
+    assert sum(event.change for event in kept.scale_ups) == 5000
+    assert len(kept.scale_ups) <= 120

@@ -1,0 +1,144 @@
+"""`fedhpa replay` answers every scenario in order and names what it cannot read."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedhpa.cli.main import run
+from tests.scenarios import cluster, scenario
+
+
+def replayed(capsysbinary: pytest.CaptureFixture[bytes], path: Path, *options: str) -> tuple[int, list[Any]]:
+    code = run(["replay", str(path), *options])
+    out = capsysbinary.readouterr().out
+    return code, [json.loads(line) for line in out.splitlines()]
+
+
+def named(name: str, **changes: Any) -> dict[str, Any]:
+    return {**scenario([cluster("member1", [80, 80])]), "name": name, **changes}
+
+
+@pytest.mark.parametrize("form", ["object", "pretty", "array", "lines"])
+def test_reads_every_form(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, form: str) -> None:
+    """An object, also over many lines, an array, and JSON lines."""
+    given = [named("a")] if form in ("object", "pretty") else [named("a"), named("b")]
+    text = {
+        "object": json.dumps(given[0]),
+        "pretty": json.dumps(given[0], indent=2),
+        "array": json.dumps(given, indent=2),
+        "lines": "\n".join(json.dumps(one) for one in given) + "\n",
+    }[form]
+    path = tmp_path / "scenarios.json"
+    path.write_text(text)
+
+    code, answers = replayed(capsysbinary, path)
+
+    assert code == 0
+    assert [answer["name"] for answer in answers] == [one["name"] for one in given]
+    assert {answer["desiredReplicas"] for answer in answers} == {4}
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"oops": 1}, "oops"),
+        ({"controller": {"tolerence": 0.2}}, "controller.tolerence"),
+        ({"controller": {"downscaleStabilization": "soon"}}, "controller.downscaleStabilization"),
+        ({"now": "noon"}, "now"),
+        ({"target": {"replicas": "5"}}, "target.replicas"),
+        ({"history": {"scaleUps": [{"time": "x", "change": 1}]}}, "history.scaleUps[0].time"),
+        ({"hubMetrics": {"podMetrics": []}}, "hubMetrics.podMetrics"),
+        ({"clusters": [{"name": "m", "ready": True}]}, "clusters[0].scale"),
+        ({"clusters": [{"name": "m", "ready": True, "scale": {}, "pod": []}]}, "clusters[0].pod"),
+        (
+            {
+                "clusters": [
+                    {"name": "m", "ready": True, "scale": {}, "pods": [{"status": {"startTime": "x"}}]}
+                ]
+            },
+            "clusters[0].pods[0].status.startTime",
+        ),
+        ({"federatedHPA": {"spec": {}}}, "federatedHPA.spec.maxReplicas"),
+    ],
+)
+def test_names_the_field_that_cannot_be_read(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, change: dict[str, Any], path: str
+) -> None:
+    """The line of a bad scenario has its name and the path; the others are answered; the exit code is 2."""
+    file = tmp_path / "scenarios.json"
+    file.write_text(json.dumps([named("good"), named("bad", **change), named("also good")]))
+
+    code, answers = replayed(capsysbinary, file)
+
+    assert code == 2
+    assert [answer["name"] for answer in answers] == ["good", "bad", "also good"]
+    assert list(answers[1]) == ["name", "error"]
+    assert answers[1]["error"].startswith(f"{path}: ")
+    assert answers[2]["desiredReplicas"] == 4
+
+
+def test_a_broken_line_spoils_only_itself(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    """A line that is no JSON gives an error line in its place."""
+    file = tmp_path / "scenarios.json"
+    file.write_text('{"name": "bro\n' + json.dumps(named("good")) + "\n")
+
+    code, answers = replayed(capsysbinary, file)
+
+    assert code == 2
+    assert answers[0]["error"].startswith("not a JSON object")
+    assert answers[1]["name"] == "good"
+
+
+def test_unknown_fields_of_kubernetes_objects_are_skipped(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    """Embedded objects are decoded leniently, and no admission rule is applied to them."""
+    given = named("a")
+    given["federatedHPA"]["spec"]["whatever"] = {"x": 1}
+    given["federatedHPA"]["spec"]["scaleTargetRef"] = {}
+    given["clusters"][0]["pods"][0]["spec"]["hostNetwork"] = True
+    path = tmp_path / "scenarios.json"
+    path.write_text(json.dumps(given))
+
+    code, answers = replayed(capsysbinary, path)
+
+    assert (code, answers[0]["desiredReplicas"]) == (0, 4)
+
+
+def test_text_on_request(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    """-o text prints an explanation."""
+    path = tmp_path / "scenarios.json"
+    path.write_text(json.dumps(named("a")))
+
+    code = run(["replay", str(path), "-o", "text"])
+
+    assert code == 0
+    assert capsysbinary.readouterr().out.startswith(b"a: scale 2 -> 4 replicas\n")
+
+
+def test_a_missing_file_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file that is not there is exit code 2."""
+    code = run(["replay", str(tmp_path / "nothing.json")])
+
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert captured.err == f"fedhpa: cannot read {tmp_path / 'nothing.json'}: No such file or directory\n"
+
+
+def test_a_thousand_scenarios_take_seconds(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    """A thousand scenarios of a few pods stay under five seconds of CPU."""
+    path = tmp_path / "scenarios.json"
+    path.write_text("\n".join(json.dumps(named(str(i))) for i in range(1000)))
+    start = time.process_time()
+
+    code, answers = replayed(capsysbinary, path)
+
+    assert (code, len(answers)) == (0, 1000)
+    assert time.process_time() - start < 5
