@@ -63,6 +63,12 @@ class _Binding(msgspec.Struct, frozen=True):
     spec: _BindingSpec = _BindingSpec()
 
 
+class _Affinity(msgspec.Struct, frozen=True):
+    clusterNames: list[str] | None = None
+    exclude: list[str] | None = None
+    labelSelector: dict[str, Any] | None = None
+
+
 class _Labelled(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
@@ -70,22 +76,25 @@ class _Labelled(msgspec.Struct, frozen=True):
 def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member]) -> Candidates:
     """The clusters that a Karmada ClusterAffinity selects: names, labels, exclusions. None selects all.
 
-    A cluster that is named but not registered stays a candidate, and so is missed. InvalidObject for a
-    selector that cannot be read.
+    A cluster that is named but not registered stays a candidate, and so is missed. InvalidObject for an
+    affinity or a selector that cannot be read.
     """
     if affinity is None:
         return Candidates(tuple(sorted(members)))
-    named = {str(name) for name in affinity.get("clusterNames") or ()}
-    excluded = {str(name) for name in affinity.get("exclude") or ()}
+    try:
+        wanted = msgspec.convert(affinity, _Affinity)
+    except msgspec.ValidationError as error:
+        raise InvalidObject(f"spec.clusterAffinity cannot be read: {error}") from error
+    named = set(wanted.clusterNames or ())
     chosen = set(named) or set(members)
-    if affinity.get("labelSelector") is not None:
-        selector = selector_of(affinity["labelSelector"])
+    if wanted.labelSelector is not None:
+        selector = selector_of(wanted.labelSelector)
         chosen = {
             name
             for name in chosen
             if name in members and selector.matches(members[name].cluster.metadata.labels or {})
         }
-    chosen -= excluded
+    chosen -= set(wanted.exclude or ())
     return Candidates(tuple(sorted(chosen)), frozenset(named & chosen))
 
 

@@ -114,6 +114,8 @@ async def _read(
     except ApiError as error:
         failure = Failure(str(error))
         return Reading(ClusterSnapshot(name=name, scale=failure), absent=error.status == NOT_FOUND)
+    except InvalidObject as error:  # a kind that this cluster does not serve has no object there either
+        return Reading(ClusterSnapshot(name=name, scale=Failure(str(error))), absent=True)
     except FedHPAError as error:
         return Reading(ClusterSnapshot(name=name, error=_reason(error)))
     return await _with_pods(readers, member, workload, path, scale, max_age)

@@ -94,7 +94,7 @@ class Loop:
         again = False
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                again = await self._reconciler.reconcile(key, raw)
+                again = await self._reconciler.reconcile(key, raw, self.objects.store)
         except FedHPAError as error:
             log.warning("status not written", namespace=key[0], name=key[1], error=str(error))
         except TimeoutError:

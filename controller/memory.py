@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import structlog
 
 from fedhpa.api.errors import InvalidObject
@@ -26,12 +27,26 @@ ANSWERED = frozenset(("Answered", "MetricsMissing"))
 log = structlog.get_logger(__name__)
 
 
+class _Cluster(msgspec.Struct, frozen=True):
+    name: str = ""
+    state: str = ""
+    currentReplicas: int | None = None
+    desiredReplicas: int | None = None
+    lastSeen: str | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    decision: dict[str, Any] | None = None
+    clusters: list[_Cluster] | None = None
+
+
 @dataclass
 class ObjectMemory:
     """One FederatedHPA; times are POSIX seconds.
 
     `selectors` are the workload's, by cluster; `lost_since` says since when each missing cluster has been
-    missing, counted from the first loss.
+    missing, counted from the first loss. `looked` says that it was looked at since this leader leads, and
+    `complaint` why it could not be read then.
     """
 
     uid: str
@@ -40,25 +55,39 @@ class ObjectMemory:
     last_replicas: dict[str, int] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
     status_written_at: float = float("-inf")
+    looked: bool = False
+    complaint: str = ""
 
     @classmethod
     def restore(cls, raw: Mapping[str, Any]) -> ObjectMemory:
-        """The memory that the object's own status holds; an empty one if it holds none."""
-        memory = cls(uid=str(raw["metadata"].get("uid", "")))
-        status = raw.get("status") or {}
+        """The memory that the object's own status holds; an empty one if it holds none that can be read."""
+        metadata = raw["metadata"]
+        memory = cls(uid=str(metadata.get("uid", "")))
         try:
-            memory.history = history_of(status.get("decision"))
-        except InvalidObject as error:
+            status = msgspec.convert(raw.get("status") or {}, _Status)
+            memory.history = history_of(status.decision)
+            memory._recall(status)
+        except (InvalidObject, msgspec.ValidationError) as error:
             # Somebody wrote into our status: the present size becomes the first recommendation.
-            log.warning("history lost", name=raw["metadata"].get("name"), error=str(error))
-        for cluster in status.get("clusters") or ():
-            name = str(cluster.get("name", ""))
-            if cluster.get("currentReplicas") is not None:
-                memory.last_replicas[name] = int(cluster["currentReplicas"])
-            seen = parse_time(cluster.get("lastSeen"))
-            if cluster.get("state") not in ANSWERED and seen is not None:
-                memory.lost_since[name] = seen
+            log.warning(
+                "memory lost",
+                namespace=metadata.get("namespace"),
+                name=metadata.get("name"),
+                error=str(error),
+            )
         return memory
+
+    def _recall(self, status: _Status) -> None:
+        rescaled = bool(status.decision and status.decision.get("rescale"))
+        for cluster in status.clusters or ():
+            # A status that tells of a rescale shows what was read before it beside what was written by it.
+            written = cluster.desiredReplicas if rescaled else None
+            last = cluster.currentReplicas if written is None else written
+            if last is not None:
+                self.last_replicas[cluster.name] = last
+            seen = parse_time(cluster.lastSeen)
+            if cluster.state not in ANSWERED and seen is not None:
+                self.lost_since[cluster.name] = seen
 
     def lost_for(self, cluster: str, now: float) -> float:
         """For how many seconds the cluster has been missing; 0 while it answers."""

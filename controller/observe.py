@@ -26,6 +26,9 @@ from fedhpa.kube.writes import get_scale
 from fedhpa.members.member import Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
+# What admission allows an object to ask for; one that got past it must not become a storm of looks.
+LEAST_PERIOD_SECONDS: Final = 1.0
+MOST_PERIOD_SECONDS: Final = 300.0
 # Usage may be this much of a sync period old: one list serves all objects of a namespace, none is seen twice.
 USAGE_AGE: Final = 0.5
 
@@ -58,8 +61,11 @@ class Observer:
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """How many seconds after one look the next is due."""
-        own = (raw.get("spec") or {}).get("syncPeriodSeconds")
-        return float(own) if own else self._settings.sync_period
+        spec = raw.get("spec")
+        own = spec.get("syncPeriodSeconds") if isinstance(spec, Mapping) else None
+        if not own or isinstance(own, bool) or not isinstance(own, int | float):
+            return self._settings.sync_period
+        return min(max(float(own), LEAST_PERIOD_SECONDS), MOST_PERIOD_SECONDS)
 
     async def observe(
         self, key: Key, raw: Mapping[str, Any], memories: Mapping[Key, ObjectMemory], now: float
@@ -69,6 +75,7 @@ class Observer:
         Trouble with the hub or the members is part of the snapshot. InvalidObject if the object cannot be
         read at all.
         """
+        memory = memories[key]
         hpa = self._decode(raw)
         spec = raw.get("spec") or {}
         unbuilt = unbuilt_field(spec)
@@ -93,7 +100,6 @@ class Observer:
             for name, reading in readings.items()
             if not reading.absent or template is not None or name in candidates.named
         }
-        memory = memories[key]
         memory.selectors = _selectors(expected)
         clusters = tuple(
             msgspec.structs.replace(
@@ -124,7 +130,8 @@ class Observer:
         return {
             name: MemberWrite(members[name].client, reading.path, reading.scale)
             for name, reading in readings.items()
-            if reading.scale is not None and name in members
+            # Without a selector it does not answer: its share is held, whatever its scale says.
+            if reading.scale is not None and reading.selector is not None and name in members
         }
 
     async def _workload(self, spec: Mapping[str, Any], namespace: str) -> Workload:

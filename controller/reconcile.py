@@ -6,7 +6,7 @@ Everything that is shown of the outcome (status, events, series, log) is read of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -20,7 +20,7 @@ from controller.scaling import Superseded, write_assignment, write_scale
 from controller.series import Series
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.decision.decide import decide
-from fedhpa.decision.model import Decision
+from fedhpa.decision.model import Decision, Event
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder
 
@@ -55,10 +55,12 @@ class Reconciler:
         if self._memories.pop(key, None) is not None:
             self._series.forget(*key)
 
-    async def reconcile(self, key: Key, raw: Mapping[str, Any]) -> bool:
+    async def reconcile(self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = ()) -> bool:
         """Look at the object read as `raw` and act. True if it should be looked at again at once.
 
-        Raises ApiError only if the hub did not take the status; a member's trouble is in the decision.
+        `known` are all objects there are: as long as one of the same namespace was never looked at, its pods
+        may be this one's, and nothing is scaled. Raises ApiError only if the hub did not take the status; a
+        member's trouble is in the decision.
         """
         began = self._clock()
         memory = self._memory(key, raw)
@@ -66,10 +68,17 @@ class Reconciler:
             seen = await self._observer.observe(key, raw, self._memories, self._wall())
         except InvalidObject as error:
             self._series.failed(self._clock() - began)
-            log.warning("object cannot be decided on", namespace=key[0], name=key[1], error=str(error))
+            self._complain(key, raw, memory, str(error))
             return False
+        finally:
+            memory.looked = True
+        if self._memories.get(key) is not memory:
+            return False  # deleted meanwhile
+        memory.complaint = ""
         now, rules = self._wall(), self._settings.decision
         decision = decide(seen.snapshot, memory.history, now, rules)
+        if decision.rescale and self._has_strangers(key, known):
+            return True
         written = decision.rescale
         if decision.rescale:
             try:
@@ -84,11 +93,28 @@ class Reconciler:
         if written and seen.template is None:
             memory.wrote(decision.assignment)
         memory.history = decision.history
-        self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
+        if self._memories.get(key) is memory:  # or its series would stay for ever
+            self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
         self._log(key, decision, written)
         if not self._settings.paused:
             await self._publish(key, raw, memory, decision)
         return False
+
+    def _has_strangers(self, key: Key, known: Iterable[Key]) -> bool:
+        """Whether an object of the same namespace was never looked at."""
+        return any(
+            other[0] == key[0] and (other not in self._memories or not self._memories[other].looked)
+            for other in known
+        )
+
+    def _complain(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, error: str) -> None:
+        """Say once that an object cannot be read; its status is part of what cannot be."""
+        if memory.complaint == error:
+            return
+        memory.complaint = error
+        log.warning("object cannot be decided on", namespace=key[0], name=key[1], error=error)
+        if not self._settings.paused:
+            record_events(self._events, raw, [Event("Warning", "InvalidObject", error)])
 
     def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         memory = self._memories.get(key)

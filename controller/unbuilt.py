@@ -22,6 +22,12 @@ def unbuilt_field(spec: Mapping[str, Any]) -> str | None:
         )
     if spec.get("clusterHPAPreference"):
         return "spec.clusterHPAPreference is not built in this version of the controller: leave it out"
+    affinity = spec.get("clusterAffinity")
+    if isinstance(affinity, Mapping) and affinity.get("fieldSelector"):
+        return (
+            "spec.clusterAffinity.fieldSelector is not built in this version of the controller: select by "
+            "clusterNames or labelSelector"
+        )
     return None
 
 

@@ -137,7 +137,7 @@ async def test_nothing_is_scaled_twice_after_an_end_before_the_write() -> None:
 
 
 async def test_nothing_is_scaled_twice_after_an_end_before_the_status() -> None:
-    """Ended after the write and before its status, the controller is followed by one that sees the new size."""
+    """Ended between write and status, the controller is followed by one that sees the new size."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.hub.held.add(("PUT", "/web/status"))

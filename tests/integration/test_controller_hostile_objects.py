@@ -1,0 +1,188 @@
+"""Objects that nobody can act on: the others go on, and where there is a field to name, it is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.flags import KARMADA
+from tests.integration.controller_world import HPAS, NAMESPACE, federated_hpa, world
+from tests.integration.fakeapi import eventually
+
+# What a schema would refuse, had there been one when the object was written.
+SPEC = federated_hpa(target="odd")["spec"]
+MALFORMED: list[dict[str, Any]] = [
+    {"spec": "nothing of the kind"},
+    {"spec": ["a", "list"]},
+    {"spec": None},
+    {"spec": {"maxReplicas": "many"}},
+    {"spec": {**SPEC, "syncPeriodSeconds": "often"}},
+    {"spec": {**SPEC, "syncPeriodSeconds": {"seconds": 1}}},
+    {"spec": {**SPEC, "clusterAffinity": "everywhere"}},
+    {"spec": {**SPEC, "clusterAffinity": {"clusterNames": 7}}},
+    {"spec": {**SPEC, "scaleTargetRef": ["web"]}},
+    {"spec": {**SPEC, "scaleTargetRef": {"kind": "Deployment", "apiVersion": "a/b/c"}}},
+    {"spec": {**SPEC, "metrics": {"type": "Resource"}}},
+    {"spec": {**SPEC, "federatedHPAAssignment": "Duplicated"}},
+    {"status": "fine"},
+    {"status": {"clusters": {"m1": "fine"}}},
+    {"status": {"clusters": [{"name": "m1", "currentReplicas": "four"}]}},
+]
+
+
+@pytest.mark.parametrize("malformed", MALFORMED, ids=lambda part: str(part)[-60:])
+async def test_malformed_object_does_not_stop_the_others(malformed: dict[str, Any]) -> None:
+    """Whatever is in one object, the next one is scaled, again and again."""
+    async with world(m1=2) as w:
+        w.load(200)
+        odd = {**federated_hpa("odd", target="odd"), **malformed}
+        w.hub.put(HPAS, odd)
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.replicas == {"m1": 4})
+            await w.looks(controller, 6)
+            assert not controller.task.done()
+            w.load(100)
+            await eventually(lambda: w.replicas == {"m1": 2})
+
+            assert not controller.task.done()
+
+
+async def test_object_that_cannot_be_read_gets_an_event() -> None:
+    """Somebody who looks at the object is told once which field cannot be read."""
+    async with world(m1=2) as w:
+        w.hub.put(HPAS, {**federated_hpa(), "spec": {"maxReplicas": "many"}})
+        async with w.controller() as controller:
+            await eventually(lambda: w.events("InvalidObject"))
+            await w.looks(controller)
+
+        (message,) = w.events("InvalidObject")
+        assert "$.spec.maxReplicas" in message
+        assert w.replicas == {"m1": 2}
+
+
+@pytest.mark.parametrize("seconds", [-5, 0, 0.001, 10**9, True])
+async def test_period_stays_within_its_bounds(seconds: Any) -> None:
+    """A period that no schema admits is neither a storm nor an eternity."""
+    async with world(m1=2) as w:
+        w.scale(syncPeriodSeconds=seconds)
+        async with w.controller(sync_period=1.0) as controller:
+            await w.looks(controller, 1)
+            asked = w.members["m1"].asked("GET", "/scale")
+
+        assert asked <= 2
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"decision": "scale"},
+        {"decision": {"version": 1, "history": {"recommendations": [{"time": "noon", "replicas": 3}]}}},
+        {"decision": {"version": 1, "history": {"recommendations": [7]}}},
+        {"decision": {"version": 99, "history": "none"}},
+        {"clusters": [{"name": "m1", "state": "Missing", "lastSeen": "noon"}]},
+    ],
+)
+async def test_spoiled_memory_is_forgotten(status: dict[str, Any]) -> None:
+    """What cannot be read of the own status is forgotten; the object is scaled, its status made anew."""
+    async with world(m1=2) as w:
+        w.load(200)
+        w.hub.put(HPAS, {**federated_hpa(), "status": status})
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 4})
+            await eventually(lambda: w.status().get("desiredReplicas") == 4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"mode": "Distributed"}, "spec.mode"),
+        (
+            {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Duplicated"}},
+            "spec.federatedHPAAssignment.federatedHPAAssignmentType",
+        ),
+        (
+            {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0.5}},
+            "spec.clusterHPAPreference",
+        ),
+        (
+            {"clusterAffinity": {"fieldSelector": {"matchExpressions": [{"key": "region"}]}}},
+            "spec.clusterAffinity.fieldSelector",
+        ),
+    ],
+)
+@pytest.mark.parametrize("propagation", ["direct", KARMADA])
+async def test_what_is_not_built_is_named_and_not_done(
+    spec: dict[str, Any], named: str, propagation: str
+) -> None:
+    """Nothing is written to any workload, and a condition names the field."""
+    async with world(m1=2) as w:
+        w.hub.deploy(2)
+        w.load(400)
+        w.scale(**spec)
+        async with w.controller(propagation=propagation) as controller:
+            await eventually(lambda: w.condition("AbleToScale")[:2] == ("False", "NotBuilt"))
+            await w.looks(controller)
+
+        assert named in w.condition("AbleToScale")[2]
+        assert w.replicas == {"m1": 2}
+        assert w.hub.replicas() == 2
+
+
+async def test_unread_metric_fails_with_its_type() -> None:
+    """A metric that this version does not read scales nothing, and the condition names its type."""
+    async with world(m1=2) as w:
+        metric = {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+        w.scale(metrics=[{"type": "Pods", "pods": metric}])
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+        assert w.condition("ScalingActive")[:2] == ("False", "FailedGetPodsMetric")
+        assert w.replicas == {"m1": 2}
+
+
+@pytest.mark.parametrize("target", ["web", "twin"])
+async def test_two_autoscalers_of_the_same_pods_scale_nothing(target: str) -> None:
+    """Both are told of each other from the first look on, be it one Deployment or two of equal labels."""
+    async with world(m1=2, m2=2) as w:
+        for member in w.members.values():
+            member.use(100)
+            if target == "twin":
+                member.deploy(2, name="twin")
+        w.scale()
+        w.scale("rival", target=target)
+        async with w.controller() as controller:
+            for name in ("web", "rival"):
+                await eventually(lambda name=name: w.condition("ScalingActive", name)[1])  # type: ignore[misc]
+            await w.looks(controller, 4)
+
+        for name in ("web", "rival"):
+            status, reason, message = w.condition("ScalingActive", name)
+            assert (status, reason) == ("False", "AmbiguousSelector")
+            assert "[shop/rival shop/web]" in message
+        assert [member.asked("PUT", "/scale") for member in w.members.values()] == [0, 0]
+
+
+async def test_ambiguity_ends_with_the_rival() -> None:
+    """Once the other autoscaler is deleted, this one scales."""
+    async with world(m1=2) as w:
+        w.load(200)
+        w.scale()
+        w.scale("rival")
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "AmbiguousSelector")
+            w.hub.remove(HPAS, "rival", NAMESPACE)
+            await eventually(lambda: w.replicas == {"m1": 4})
+
+
+async def test_rival_of_another_namespace_is_none() -> None:
+    """The same labels in another namespace are other pods."""
+    async with world(m1=2) as w:
+        w.load(200)
+        w.scale()
+        other = federated_hpa("other")
+        other["metadata"]["namespace"] = "elsewhere"
+        w.hub.put(HPAS, other)
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 4})
