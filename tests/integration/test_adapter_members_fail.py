@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -237,8 +238,8 @@ async def test_an_answer_is_shared_while_it_is_young(fleet: Fleet) -> None:
 
 async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fleet, caller: Caller) -> None:
     """The selector is passed on where items do not repeat their pods' labels."""
-    fleet.second.remove(METRICS, "db", "shop")
-    fleet.second.put(METRICS, pod_metrics("web"))
+    unlabelled = {"items": [pod_metrics("web")]}
+    fleet.second.faults.body[PODS_PATH] = json.dumps(unlabelled).encode()
 
     answer = await caller.call("GET", f"{PODS_PATH}?labelSelector=app%3Dweb", JANE)
 

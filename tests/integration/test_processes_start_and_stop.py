@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from fedhpa.api.errors import ConfigError, FedHPAError
@@ -24,6 +26,17 @@ from fedhpa.serving.server import side_doors
 from tests.integration.adapter_world import world
 
 SECTIONS = {"Observing": flag_sets.OBSERVING, "Logging": flag_sets.LOGGING}
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """A process sets up the logs of the whole interpreter; the next test wants its own."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 async def run_adapter(*arguments: str, cwd: Path) -> tuple[int, str]:
@@ -179,20 +192,12 @@ async def test_side_doors_can_be_closed_or_taken() -> None:
 
 def test_debug_lines_come_with_verbosity_4() -> None:
     """The libraries' logs have the same form as ours."""
-    import logging
+    for verbosity, events in ((0, ["ours", "theirs"]), (4, ["ours", "detail", "theirs"])):
+        stream = io.StringIO()
+        configure_logs("json", verbosity, stream)
+        log = structlog.get_logger("test")
+        log.info("ours", cluster="m1")
+        log.debug("detail")
+        logging.getLogger("library").warning("theirs")
 
-    import structlog
-
-    try:
-        for verbosity, events in ((0, ["ours", "theirs"]), (4, ["ours", "detail", "theirs"])):
-            stream = io.StringIO()
-            configure_logs("json", verbosity, stream)
-            log = structlog.get_logger("test")
-            log.info("ours", cluster="m1")
-            log.debug("detail")
-            logging.getLogger("library").warning("theirs")
-
-            assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == events
-    finally:
-        structlog.reset_defaults()
-        logging.getLogger().handlers.clear()
+        assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == events
