@@ -1,14 +1,16 @@
-"""What a decision costs, and what turning lists into records costs. CPU seconds, best of several runs."""
+"""What a decision costs, and what turning lists into records costs: CPU time, the best of several runs."""
 
 from __future__ import annotations
 
 import gc
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import msgspec
 
 from fedhpa.api import wire
+from fedhpa.cli.replay import answer, split
 from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
@@ -26,12 +28,16 @@ NOW = 1_773_235_397.0
 
 
 def run() -> dict[str, float]:
-    """Scenario name -> CPU seconds of one run."""
+    """Figure -> measured value, in the unit that its name ends with."""
     return {
-        "decision: 10 clusters x 100 pods, cpu utilization": _decision(10, 100),
-        "decision: 100 clusters x 100 pods, cpu utilization": _decision(100, 100),
-        "decode: list of 10,000 fat pods to records": _decode_pods(10_000),
-        "decode: list of 10,000 PodMetrics to records": _decode_usage(10_000),
+        "decision over 10 clusters x 100 pods, CPU ms": _decision(10, 100) * 1000,
+        "decision over 100 clusters x 100 pods, CPU ms": _decision(100, 100) * 1000,
+        "list of 10,000 fat pods to records, CPU ms": _decode_pods(10_000) * 1000,
+        "list of 10,000 PodMetrics to records, CPU ms": _decode_usage(10_000) * 1000,
+        "replay of 1,000 scenarios of 10 pods, CPU ms": _replay(1_000) * 1000,
+        "resident record of a pod, bytes": _resident(lambda: pod_records(pod_bytes(2_000))) / 2_000,
+        "resident record of a pod's usage, bytes": _resident(lambda: usage_records(usage_bytes(2_000)))
+        / 2_000,
     }
 
 
@@ -135,6 +141,39 @@ def _decision(clusters: int, pods: int) -> float:
     return best(lambda: decide(snapshot, history, NOW, settings))
 
 
+def _replay(count: int) -> float:
+    items = [_pod(i) for i in range(10)]
+    given = {
+        "now": "2026-03-11T13:23:17Z",
+        "federatedHPA": {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"maxReplicas": 100}},
+        "target": {"replicas": 10},
+        "clusters": [
+            {
+                "name": "member1",
+                "ready": True,
+                "scale": {"specReplicas": 10, "statusReplicas": 10, "selector": "app=web"},
+                "pods": items,
+                "podMetrics": msgspec.json.decode(usage_bytes(10))["items"],
+            }
+        ],
+    }
+    data = msgspec.json.encode([given] * count)
+    return best(lambda: [answer(scenario) for scenario in split(data)], times=3)
+
+
+def _resident(work: Callable[[], object]) -> int:
+    """Bytes that a result holds on to, what it shares with results before it left out."""
+    work()
+    gc.collect()
+    tracemalloc.start()
+    kept = work()
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del kept
+    return held
+
+
 def _decode_pods(count: int) -> float:
     data = pod_bytes(count)
     return best(lambda: pod_records(data), times=3)
@@ -161,5 +200,5 @@ def best(work: Callable[[], object], *, times: int = 20) -> float:
 
 
 if __name__ == "__main__":
-    for scenario, seconds in run().items():
-        print(f"{scenario}: {seconds * 1000:.3f} ms")
+    for figure, value in run().items():
+        print(f"{figure}: {value:.3f}")
