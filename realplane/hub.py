@@ -28,12 +28,8 @@ class Hub(ControlPlane):
 
     async def register(self, member: Member) -> None:
         """Make the member known: a Secret with token and caBundle, and a Cluster that names it."""
-        await self.register_at(member.name, member.server, await member.credentials())
-
-    async def register_at(self, name: str, server: str, credentials: Credentials) -> None:
-        """The same for any endpoint and credentials."""
         async with self.api() as api:
-            await api.apply_all(cluster_objects(name, server, credentials))
+            await api.apply_all(cluster_objects(member.name, member.server, await member.credentials()))
 
     def audit_events(self) -> Iterator[dict[str, Any]]:
         """What the API server wrote down so far; which requests those are: data/audit-policy.yaml."""

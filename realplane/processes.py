@@ -106,9 +106,10 @@ class Processes:
 
             await eventually(look, what=f"{name} is ready", seconds=READY_SECONDS)
 
-    async def stop(self, name: str, *, grace: float = 10.0) -> None:
-        """SIGTERM, and wait until it has drained."""
-        await asyncio.to_thread(self._plane.run.stop, [name], grace=grace)
+    async def stop(self, name: str, *, grace: float = 10.0) -> int:
+        """SIGTERM, and wait until it has drained; its exit code, or minus the signal that had to end it."""
+        codes = await asyncio.to_thread(self._plane.run.stop, [name], grace=grace)
+        return codes[name]
 
     async def kill(self, name: str) -> None:
         """End it as a crash would."""

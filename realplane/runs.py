@@ -136,20 +136,24 @@ class Run:
         child = self._children.get(name)
         return None if child is None else child.poll()
 
-    def stop(self, names: Iterable[str], *, grace: float = 10.0) -> None:
-        """End programs: asked first, after `grace` seconds forced; returns when none of them is left."""
+    def stop(self, names: Iterable[str], *, grace: float = 10.0) -> dict[str, int]:
+        """End programs: asked first, after `grace` seconds forced. Returns how each ended, when none is
+        left.
+        """
         children = {name: child for name in names if (child := self._children.get(name)) is not None}
         for child in children.values():
             child.terminate()  # Popen sends nothing to a child that it has waited for
         deadline = time.monotonic() + grace
+        codes: dict[str, int] = {}
         for name, child in children.items():
             try:
-                child.wait(max(0.0, deadline - time.monotonic()))
+                codes[name] = child.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 child.kill()
-                child.wait()
+                codes[name] = child.wait()
             del self._children[name]
             (self.folder / "pids" / name).unlink(missing_ok=True)
+        return codes
 
     def kill(self, name: str) -> None:
         """End a program as a crash would; returns when it is gone."""

@@ -1,0 +1,40 @@
+"""The three processes as programs: how they end and begin again on a real hub."""
+
+import pytest
+
+from realplane.plane import Plane
+from realplane.processes import CONTROLLER, WEBHOOK, Processes
+from realplane.registrations import ADAPTER
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa-controller-0-of-1"
+
+
+@pytest.mark.parametrize("name", [WEBHOOK, ADAPTER, CONTROLLER])
+async def test_process_drains_at_sigterm_and_comes_back(processes: Processes, name: str) -> None:
+    """SIGTERM ends it with exit code 0 within seconds; started again, it is ready on the same port."""
+    try:
+        code = await processes.stop(name)
+    finally:
+        await processes.start_one(name)
+
+    assert code == 0
+
+
+async def test_controller_that_follows_takes_the_lease_at_once(plane: Plane, processes: Processes) -> None:
+    """A controller that is stopped in order gives its Lease back, so the next one does not wait it out."""
+    async with plane.hub.api() as api:
+        before = await api.get(LEASE)
+        await processes.stop(CONTROLLER)
+        try:
+            released = await api.get(LEASE)
+        finally:
+            await processes.start_one(CONTROLLER)
+        after = await api.wait(
+            LEASE,
+            lambda lease: bool(lease["spec"].get("holderIdentity")),
+            what="somebody leads again",
+            seconds=10,
+        )
+
+    assert not released["spec"].get("holderIdentity")
+    assert before["spec"]["holderIdentity"] != after["spec"]["holderIdentity"]
