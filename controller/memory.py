@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from controller.gather import Reading
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector
 from fedhpa.api.times import parse_time
@@ -45,15 +46,18 @@ class ObjectMemory:
     """One FederatedHPA; times are POSIX seconds.
 
     `selectors` are the workload's, by cluster; `lost_since` says since when each missing cluster has been
-    missing, counted from the first loss. `looked` says that it was looked at since this leader leads, and
+    missing, counted from the first loss. `without_workload` are the clusters that, when last they answered,
+    said that they have no such workload. `looked` says that it was looked at since this leader leads, and
     `complaint` why it could not be read then.
     """
 
     uid: str
+    target: str = ""
     history: History = field(default_factory=History)
     lost_since: dict[str, float] = field(default_factory=dict)
     last_replicas: dict[str, int] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
+    without_workload: set[str] = field(default_factory=set)
     status_written_at: float = float("-inf")
     looked: bool = False
     complaint: str = ""
@@ -93,6 +97,22 @@ class ObjectMemory:
         """For how many seconds the cluster has been missing; 0 while it answers."""
         since = self.lost_since.get(cluster)
         return 0.0 if since is None else max(now - since, 0.0)
+
+    def aim_at(self, path: str) -> None:
+        """Forget what was known of another workload; `path` is the target's."""
+        if self.target not in ("", path):
+            self.last_replicas.clear()
+            self.without_workload.clear()
+        self.target = path
+
+    def note_absences(self, readings: Mapping[str, Reading]) -> None:
+        """Take over which clusters have no such workload; the word of one that went away still counts."""
+        self.without_workload &= set(readings)
+        for name, reading in readings.items():
+            if reading.absent:
+                self.without_workload.add(name)
+            elif reading.scale is not None:
+                self.without_workload.discard(name)
 
     def observe(self, snapshot: Snapshot, decision: Decision) -> None:
         """Take over what a decision learned about the clusters (not the history: that needs the write)."""

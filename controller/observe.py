@@ -94,11 +94,13 @@ class Observer:
         readings = await read_clusters(
             self._readers, self._members(), workload, candidates.names, self.period(raw) * USAGE_AGE
         )
+        memory.aim_at(workload.path)
+        memory.note_absences(readings)
         # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.
         expected = {
             name: reading
             for name, reading in readings.items()
-            if not reading.absent or template is not None or name in candidates.named
+            if name not in memory.without_workload or template is not None or name in candidates.named
         }
         memory.selectors = _selectors(expected)
         clusters = tuple(

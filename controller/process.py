@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import socket
 import sys
@@ -25,6 +26,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import SERVICE_ACCOUNT, load_config
 from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
+from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.serving import flag_sets
@@ -71,12 +73,23 @@ async def run(values: Values, signals: Signals) -> None:
     if settings.paused:
         log.warning("paused: decisions are computed and shown, nothing is written anywhere")
     health = Health()
-    config = await load_config(values[flag_sets.KUBECONFIG] or None)
+    kubeconfig = values[flag_sets.KUBECONFIG] or None
+    config = dataclasses.replace(
+        await load_config(kubeconfig),
+        qps=values[flag_sets.KUBE_API_QPS],
+        burst=values[flag_sets.KUBE_API_BURST],
+    )
     async with ApiClient(config) as hub, side_doors(values, health, registry):
-        members = MemberRegistry(hub, deadline=settings.member_deadline)
+        members = MemberRegistry(
+            hub,
+            deadline=settings.member_deadline,
+            qps=values[flag_sets.CLUSTER_API_QPS],
+            burst=values[flag_sets.CLUSTER_API_BURST],
+        )
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(members.run()),
+                group.create_task(follow_config(hub, kubeconfig)),
                 group.create_task(_watch_readiness(health, members, settings.paused)),
                 group.create_task(_lead(values, settings, hub, members, series)),
             ]

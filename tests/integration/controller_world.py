@@ -41,6 +41,7 @@ PERIOD = 0.15
 DISCOVERY = {
     "apps/v1": [("Deployment", "deployments"), ("StatefulSet", "statefulsets")],
     "work.karmada.io/v1alpha2": [("ResourceBinding", "resourcebindings")],
+    "argoproj.io/v1alpha1": [("Rollout", "rollouts")],
 }
 
 
@@ -208,10 +209,10 @@ class World:
         self._spread()
 
     def _spread(self) -> None:
-        count = sum(self.replicas.values())
-        if self._load and count:
+        if self._load:
+            count = sum(self.replicas.values())
             for member in self.members.values():
-                member.use(self._load // count)
+                member.use(self._load // max(count, 1))
 
     @property
     def replicas(self) -> dict[str, int]:

@@ -1,0 +1,239 @@
+"""Which clusters count for an autoscaler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.flags import KARMADA
+from tests.integration.controller_world import (
+    BINDINGS,
+    DEPLOYMENTS,
+    HPAS,
+    NAMESPACE,
+    SCALE_PATH,
+    World,
+    cluster_object,
+    world,
+)
+from tests.integration.fakeapi import CLUSTERS, Object, eventually
+
+LABEL = "propagationpolicy.karmada.io/permanent-id"
+CLUSTER_LABEL = "clusterpropagationpolicy.karmada.io/permanent-id"
+
+
+def binding(label: str, *clusters: str, name: str = "web", namespace: str = NAMESPACE) -> Object:
+    """The ResourceBinding of a Deployment."""
+    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": name}
+    return {
+        "metadata": {"name": f"{name}-deployment", "namespace": namespace, "labels": {label: "p1"}},
+        "spec": {"resource": resource, "clusters": [{"name": cluster} for cluster in clusters]},
+    }
+
+
+def counted(w: World) -> list[str]:
+    """The clusters in status."""
+    return [entry["name"] for entry in w.status().get("clusters") or ()]
+
+
+@pytest.mark.parametrize("label", [LABEL, CLUSTER_LABEL])
+async def test_bound_clusters_count(label: str) -> None:
+    """On Karmada's hub the clusters of the workload's ResourceBinding count, and no others."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        w.hub.served.add(BINDINGS[0])
+        w.hub.deploy(4, **{label: "p1"})
+        w.hub.put(BINDINGS, binding(label, "m1", "m3"))
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.status().get("currentReplicas") == 4)
+
+        assert counted(w) == ["m1", "m3"]
+        assert w.members["m2"].asked("GET", SCALE_PATH) == 0
+
+
+async def test_without_bindings_all_clusters_count() -> None:
+    """A hub that does not serve ResourceBindings has nobody who chose."""
+    async with world(m1=2, m2=2) as w:
+        w.hub.deploy(4)
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.status().get("currentReplicas") == 4)
+
+        assert counted(w) == ["m1", "m2"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "bindings"),
+    [
+        ({}, [binding(LABEL, "m1")]),
+        ({LABEL: "p1"}, []),
+        ({LABEL: "other"}, [binding(LABEL, "m1")]),
+        ({LABEL: "p1"}, [binding(LABEL, "m1", name="api")]),
+        ({LABEL: "p1"}, [binding(LABEL, "m1", namespace="elsewhere")]),
+        ({LABEL: "p1"}, [binding(LABEL)]),
+    ],
+    ids=["no label", "no binding", "other label", "other workload", "other namespace", "no cluster"],
+)
+async def test_no_binding_is_told(labels: dict[str, str], bindings: list[Object]) -> None:
+    """Where bindings are served and none tells where the workload runs, nothing is scaled."""
+    async with world(m1=2) as w:
+        w.hub.served.add(BINDINGS[0])
+        w.hub.deploy(2, **labels)
+        for obj in bindings:
+            w.hub.put(BINDINGS, obj)
+        w.load(400)
+        w.scale()
+        async with w.controller(propagation=KARMADA) as controller:
+            await w.looks(controller)
+            await eventually(lambda: w.events("FailedGetBindings"))
+
+        assert w.condition("AbleToScale")[:2] == ("False", "FailedGetBinding")
+        assert w.hub.asked("PUT", SCALE_PATH) == 0
+
+
+async def test_absent_template_is_told() -> None:
+    """A target that the hub does not have is named as Karmada names it."""
+    async with world(m1=2) as w:
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.condition("AbleToScale")[1] == "FailedGetScaleTargetRef")
+            await eventually(lambda: w.events("FailedGetScaleTargetRef"))
+
+        assert '"web" not found' in w.condition("AbleToScale")[2]
+
+
+async def test_unknown_kind_is_told() -> None:
+    """A kind that the hub does not serve is no target."""
+    async with world(m1=2) as w:
+        w.scale(scaleTargetRef={"apiVersion": "apps/v1", "kind": "Wardrobe", "name": "web"})
+        async with w.controller():
+            await eventually(lambda: w.condition("AbleToScale")[1] == "FailedGetScale")
+
+        assert 'no matches for kind "Wardrobe"' in w.condition("AbleToScale")[2]
+
+
+async def test_bound_cluster_that_is_not_registered_is_missed() -> None:
+    """Karmada's word counts: a bound cluster without a Cluster is missing, and holds scale-down."""
+    async with world(m1=2) as w:
+        w.hub.served.add(BINDINGS[0])
+        w.hub.deploy(4, **{LABEL: "p1"})
+        w.hub.put(BINDINGS, binding(LABEL, "m1", "ghost"))
+        w.members["m1"].use(10)
+        w.scale()
+        async with w.controller(propagation=KARMADA) as controller:
+            await w.looks(controller)
+
+        assert w.condition("MetricsComplete")[2] == "ghost: no Cluster of this name is registered"
+        assert w.hub.asked("PUT", SCALE_PATH) == 0
+
+
+@pytest.mark.parametrize(
+    ("affinity", "expected"),
+    [
+        (None, ["m1", "m2", "m3"]),
+        ({}, ["m1", "m2", "m3"]),
+        ({"clusterNames": ["m3", "m1"]}, ["m1", "m3"]),
+        ({"exclude": ["m2"]}, ["m1", "m3"]),
+        ({"clusterNames": ["m1", "m2"], "exclude": ["m2"]}, ["m1"]),
+        ({"labelSelector": {"matchLabels": {"zone": "east"}}}, ["m1", "m2"]),
+        ({"labelSelector": {"matchLabels": {"zone": "east"}}, "exclude": ["m1"]}, ["m2"]),
+        ({"labelSelector": {"matchLabels": {"zone": "east"}}, "clusterNames": ["m2", "m3"]}, ["m2"]),
+    ],
+)
+async def test_affinity_selects(affinity: Any, expected: list[str]) -> None:
+    """spec.clusterAffinity selects by name, label and exclusion, as Karmada's ClusterAffinity does."""
+    async with world(m1=1, m2=1, m3=1) as w:
+        for name, zone in {"m1": "east", "m2": "east", "m3": "west"}.items():
+            obj = cluster_object(w, name)
+            w.hub.put(CLUSTERS, {**obj, "metadata": {**obj["metadata"], "labels": {"zone": zone}}})
+        w.scale(clusterAffinity=affinity)
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == len(expected))
+
+        assert counted(w) == expected
+
+
+async def test_bad_affinity_is_told() -> None:
+    """A selector that cannot be read is named, and nothing is scaled."""
+    async with world(m1=1) as w:
+        requirement = {"key": "zone", "operator": "Near", "values": ["east"]}
+        w.scale(clusterAffinity={"labelSelector": {"matchExpressions": [requirement]}})
+        async with w.controller():
+            await eventually(lambda: w.condition("AbleToScale")[1] == "FailedGetScale")
+
+        assert "Near" in w.condition("AbleToScale")[2]
+
+
+async def test_cluster_without_the_workload_is_no_candidate() -> None:
+    """Where the workload was never sent, it is not missed, unless the object names the cluster."""
+    async with world(m1=2, m2=2) as w:
+        w.members["m2"].remove(DEPLOYMENTS, "web", NAMESPACE)
+        w.members["m2"].resized = lambda: None
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 2)
+            unnamed = counted(w), w.condition("MetricsComplete")[0]
+            w.scale(clusterAffinity={"clusterNames": ["m1", "m2", "ghost"]})
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+
+        assert unnamed == (["m1"], "True")
+        assert counted(w) == ["ghost", "m1", "m2"]
+        assert w.condition("MetricsComplete")[2].startswith(
+            "ghost: no Cluster of this name is registered; m2: "
+        )
+
+
+async def test_cluster_without_the_kind_has_no_workload() -> None:
+    """A member that does not serve the target's kind has no object of it, and is not missed."""
+    async with world(m1=2, m2=2) as w:
+        for api in (w.hub, w.members["m1"]):
+            api.served.add("argoproj.io/v1alpha1")
+        rollout = {"metadata": {"name": "web", "namespace": NAMESPACE}, "spec": {"replicas": 2}}
+        w.members["m1"].put(("argoproj.io/v1alpha1", "rollouts"), rollout)
+        w.scale(scaleTargetRef={"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"})
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 2)
+
+        assert counted(w) == ["m1"]
+        assert w.condition("MetricsComplete")[0] == "True"
+
+
+async def test_unreachable_cluster_that_had_no_workload_is_not_missed() -> None:
+    """A cluster that said it has no such workload and then goes away holds nothing back."""
+    async with world(m1=4, m2=2) as w:
+        w.members["m2"].remove(DEPLOYMENTS, "web", NAMESPACE)
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.status().get("currentReplicas") == 4)
+            await w.members["m2"].stop()
+            await eventually(lambda: not controller.members.members["m2"].state.ready)
+            w.members["m1"].use(10)
+            await eventually(lambda: w.members["m1"].replicas() == 1)
+
+        assert counted(w) == ["m1"]
+
+
+async def test_autoscaler_without_any_cluster_says_so() -> None:
+    """A hub without members: nothing to scale, and the condition says that no scale was had."""
+    async with world() as w:
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.condition("AbleToScale")[1] == "FailedGetScale")
+
+        assert w.hub.find(HPAS, "web", NAMESPACE) is not None
+
+
+async def test_new_target_starts_without_the_old_ones_shares() -> None:
+    """A member that is away when the target changes is not believed to run the old target's replicas."""
+    async with world(m1=2, m2=6) as w:
+        w.members["m1"].deploy(3, name="api", app="api")
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+            await w.members["m2"].stop()
+            await eventually(lambda: w.state("m2") == "Missing")
+            w.scale(target="api")
+            await eventually(lambda: w.status().get("currentReplicas") == 3)
+
+        assert w.state("m2") == "Missing"

@@ -1,0 +1,231 @@
+"""Restarts and changes of leader: nothing is forgotten that matters, and only one writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controller.flags import SECTIONS
+from controller.process import run
+from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.process import Signals
+from tests.integration.controller_world import LEASES, World, world
+from tests.integration.fakeapi import eventually
+
+LEASE = "fedhpa-controller-0-of-1"
+WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 300}}
+
+
+@pytest.fixture(autouse=True)
+def _no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
+
+
+@asynccontextmanager
+async def process(w: World, folder: Path, name: str, *flags: str) -> AsyncIterator[Signals]:
+    """A whole controller process but for its signals; the hub knows it by its token; ended as by SIGTERM."""
+    authority, kubeconfig = folder / "ca.crt", folder / f"{name}.yaml"
+    authority.write_text(w.hub.ca_pem)
+    cluster = {"server": w.hub.url, "certificate-authority": str(authority)}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "hub", "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": name}}],
+        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": name}}],
+        "current-context": "hub",
+    }
+    kubeconfig.write_text(yaml.safe_dump(content))
+    arguments = [
+        f"--kubeconfig={kubeconfig}",
+        "--propagation=direct",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+        "--horizontal-pod-autoscaler-sync-period=1s",
+        "--member-deadline=400ms",
+        "--leader-elect-lease-duration=1s",
+        "--leader-elect-renew-deadline=600ms",
+        "--leader-elect-retry-period=100ms",
+        *flags,
+    ]
+    signals = Signals()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run(parse_flags(SECTIONS, arguments, {}), signals))
+        try:
+            yield signals
+        finally:
+            signals.stop.set()
+
+
+def writers(w: World, since: int = 0) -> set[str | None]:
+    """Who wrote to the hub, but for Leases."""
+    return {
+        seen.authorization
+        for seen in w.hub.seen[since:]
+        if seen.method != "GET" and "/leases" not in seen.path
+    }
+
+
+def holder(w: World) -> str:
+    lease = w.hub.find(LEASES, LEASE, "kube-system")
+    return str(lease["spec"]["holderIdentity"]) if lease else ""
+
+
+async def test_only_the_leader_writes(tmp_path: Path) -> None:
+    """The second of two processes only waits; a later one goes on with what there is."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale()
+        async with process(w, tmp_path, "first"):
+            await eventually(lambda: holder(w))
+            first = holder(w)
+            async with process(w, tmp_path, "second") as second:
+                await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
+                await eventually(lambda: w.status().get("currentReplicas") == 8)
+                alone = writers(w)
+                assert holder(w) == first
+                second.stop.set()
+        since = len(w.hub.seen)
+        w.load(200)
+        async with process(w, tmp_path, "third"):
+            await eventually(lambda: w.replicas == {"m1": 2, "m2": 2})
+            await eventually(lambda: w.status().get("currentReplicas") == 4)
+
+        assert alone == {"Bearer first"}
+        assert writers(w, since) == {"Bearer third"}
+        assert holder(w) == ""
+
+
+async def test_follower_takes_over_at_once_after_a_clean_end(tmp_path: Path) -> None:
+    """The Lease is given back, so the follower that waits need not wait for its end."""
+    async with world(m1=2) as w:
+        w.scale()
+        async with process(w, tmp_path, "first") as first:
+            await eventually(lambda: w.status())
+            leading = holder(w)
+            async with process(w, tmp_path, "second"):
+                await eventually(lambda: w.hub.asked("GET", LEASE) >= 3)
+                first.stop.set()
+                await eventually(lambda: holder(w) not in ("", leading))
+                since = len(w.hub.seen)
+                w.load(200)
+                await eventually(lambda: w.replicas == {"m1": 4})
+                await eventually(lambda: w.status()["desiredReplicas"] == 4)
+
+        assert writers(w, since) == {"Bearer second"}
+
+
+async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
+    """A process whose Lease the hub no longer takes does no more work."""
+    async with world(m1=2) as w:
+        w.scale()
+        async with process(w, tmp_path, "first"):
+            await eventually(lambda: w.status())
+            w.hub.refused[("PUT", LEASE)] = 500
+            await eventually(lambda: w.members["m1"].watching == 0)
+            since = len(w.hub.seen)
+            w.load(400)
+            await eventually(lambda: len(w.hub.queries(LEASE)) > 20)
+            idle = writers(w, since), w.replicas
+            w.hub.refused.clear()
+            await eventually(lambda: w.replicas == {"m1": 6})
+
+        assert idle == (set(), {"m1": 2})
+
+
+async def test_pause_takes_no_lease(tmp_path: Path) -> None:
+    """With --pause not even the Lease is written, at the hub or at any member."""
+    async with world(m1=2) as w:
+        w.load(400)
+        w.scale()
+        async with process(w, tmp_path, "first", "--pause"):
+            await eventually(lambda: w.members["m1"].asked("GET", "/scale") >= 2)
+
+        assert w.hub.writes == []
+        assert w.members["m1"].writes == []
+
+
+async def test_window_survives_a_restart() -> None:
+    """What was recommended before the restart still holds scale-down back after it."""
+    async with world(m1=4, m2=4) as w:
+        w.scale(behavior=WINDOW)
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+        w.load(200)
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("AbleToScale")[1] == "ScaleDownStabilized")
+            await w.looks(controller)
+
+        recommended = [entry["replicas"] for entry in w.status()["decision"]["history"]["recommendations"]]
+        assert recommended[0] == 8
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_recommendation_of_the_former_leader_counts() -> None:
+    """The window holds what was recommended before the restart, not what somebody made of it since."""
+    async with world(m1=2, m2=2) as w:
+        w.scale(behavior=WINDOW)
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 4)
+        # Without the window's memory the size now, 6, would be its first entry and hold for five minutes.
+        for member in w.members.values():
+            member.deploy(3)
+            member.use(10)
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("AbleToScale")[1] == "SucceededRescale")
+            await w.looks(controller)
+
+        assert w.replicas == {"m1": 2, "m2": 2}
+
+
+async def test_rate_survives_a_restart() -> None:
+    """The pods added before the restart count towards the limit of the period after it."""
+    rate = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}}
+    async with world(m1=2, m2=2) as w:
+        w.load(800)
+        w.scale(behavior=rate)
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 6)
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+        assert w.condition("ScalingLimited")[:2] == ("True", "ScaleUpLimit")
+        assert w.replicas == {"m1": 3, "m2": 3}
+
+
+async def test_absence_survives_a_restart() -> None:
+    """A member that was lost before the restart is lost after it, with no second event."""
+    async with world(m1=4, m2=4) as w:
+        w.scale(partialMetrics={"lostAfterSeconds": 1})
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+            await w.members["m2"].stop()
+            await eventually(lambda: w.state("m2") == "Lost")
+            await eventually(lambda: w.events("ClusterLost"))
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+        assert w.state("m2") == "Lost"
+        assert w.condition("MetricsComplete")[0] == "True"
+        assert len(w.events("ClusterLost")) == 1
+
+
+async def test_share_of_an_absent_member_survives_a_restart() -> None:
+    """What was written to a member right before it was lost is its share after a restart, too."""
+    async with world(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale(maxReplicas=8)
+        async with w.controller(sync_period=60.0):
+            await eventually(lambda: w.status().get("desiredReplicas") == 8)
+        await w.members["m2"].stop()
+        async with w.controller() as controller:
+            await eventually(lambda: w.state("m2") == "Missing")
+            await w.looks(controller)
+
+        assert w.status()["currentReplicas"] == 8
+        assert w.replicas == {"m1": 4, "m2": 4}
