@@ -49,16 +49,28 @@ def measure_resource(world: World, scale: Scale, readiness: Readiness, spec: Met
 
 
 def _usage_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
-    if not any(member.usage for member in world.members):
+    parts = [
+        ClusterSamples(
+            member.name,
+            member.pods,
+            _values(member.usage, spec),
+            _finder(member.usage),
+            member.usage_belongs,
+        )
+        for member in world.members
+    ]
+    # Mostly the first pod has usage; only where none has any must the whole answer be looked through.
+    if not any(_names_a_pod(part) for part in parts) and not any(m.has_usage for m in world.members):
         failures = [
             (m.name, m.snapshot.usage) for m in world.members if isinstance(m.snapshot.usage, Failure)
         ]
         cause = causes(failures, "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
-    return [
-        ClusterSamples(member.name, member.pods, _values(member.usage, spec), _finder(member.usage))
-        for member in world.members
-    ]
+    return parts
+
+
+def _names_a_pod(part: ClusterSamples) -> bool:
+    return any(pod.name in part.values for pod in part.pods)
 
 
 def _values(usage: Sequence[UsageRecord], spec: MetricSpec) -> dict[str, int]:

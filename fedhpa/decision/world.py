@@ -5,7 +5,7 @@ Prepared once a decision and read by every metric. Source: docs/contracts.md sec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedhpa.api.errors import InvalidObject
@@ -37,8 +37,9 @@ class Member:
         self.selector = selector
         self._namespace = namespace
         self._pods: list[PodRecord] | None = None
-        self._usage: list[UsageRecord] | None = None
+        self._usage: Sequence[UsageRecord] | None = None
         self._others: set[str] | None = None
+        self._labels: dict[str, Mapping[str, str] | None] | None = None
 
     @property
     def pods(self) -> list[PodRecord]:
@@ -48,12 +49,17 @@ class Member:
         return self._pods
 
     @property
-    def usage(self) -> list[UsageRecord]:
-        """The workload's usage: what the metrics API answers to the selector; none where it failed."""
+    def usage(self) -> Sequence[UsageRecord]:
+        """The usage of the namespace's pods; none where it could not be had."""
         if self._usage is None:
             records = self.snapshot.usage
-            self._usage = [] if isinstance(records, Failure) else self._select_usage(records)
+            self._usage = () if isinstance(records, Failure) else self._of_namespace(records)
         return self._usage
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether the metrics API would answer to the workload's selector with anything."""
+        return any(self.usage_belongs(record.name) for record in self.usage)
 
     @property
     def ready_pods(self) -> int:
@@ -61,27 +67,32 @@ class Member:
         return running_and_ready(self.pods)
 
     def is_foreign(self, pod: str) -> bool:
-        """Whether a name is that of a listed pod that is not the workload's."""
+        """Whether a name is that of a listed pod of the namespace that is not the workload's."""
         if self._others is None:
-            own = {pod.name for pod in self.pods}
-            self._others = {other.name for other in self.snapshot.pods if other.name not in own}
+            own = {listed.name for listed in self.pods}
+            places = ("", self._namespace) if self._namespace else None
+            self._others = {
+                other.name
+                for other in self.snapshot.pods
+                if other.name not in own and (places is None or other.namespace in places)
+            }
         return pod in self._others
 
-    def _select_usage(self, records: Sequence[UsageRecord]) -> list[UsageRecord]:
-        own = {pod.name for pod in self.pods}
-        namespace = self._namespace
-        return [
-            record
-            for record in records
-            if (not namespace or record.namespace == namespace or not record.namespace)
-            and (record.name in own or self._belongs(record))
-        ]
-
-    def _belongs(self, record: UsageRecord) -> bool:
-        # Usage of a pod that is not listed: the metrics API selects by the labels it was given.
-        if self.is_foreign(record.name):
+    def usage_belongs(self, pod: str) -> bool:
+        """Whether usage under that name is the workload's: the metrics API selects by the labels it has."""
+        if self._labels is None:
+            own = {listed.name: listed.labels for listed in self.pods}
+            self._labels = {record.name: own.get(record.name, record.labels) for record in self.usage}
+        if self.is_foreign(pod):
             return False
-        return record.labels is None or self.selector.matches(record.labels)
+        labels = self._labels[pod]
+        return labels is None or self.selector.matches(labels)
+
+    def _of_namespace(self, records: Sequence[UsageRecord]) -> Sequence[UsageRecord]:
+        known = ("", self._namespace)
+        if not self._namespace or {record.namespace for record in records} <= set(known):
+            return records
+        return [record for record in records if record.namespace in known]
 
 
 class World:

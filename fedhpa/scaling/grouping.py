@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from fedhpa.api.selectors import Selector
-from fedhpa.scaling.records import NORMAL, PENDING, PodRecord
+from fedhpa.scaling.records import IGNORED, PENDING, PodRecord
 from fedhpa.scaling.requests import requested_milli
 
 
@@ -28,16 +28,22 @@ class Sampled(Protocol):
         """Over how long."""
 
 
+def _always(_: str) -> bool:
+    return True
+
+
 class ClusterSamples(msgspec.Struct, frozen=True):
     """One cluster's part of a metric: its selected pods and the values by pod name, in milli-units.
 
     `sample` finds the record behind a value; it is asked only for pods young enough for it to matter.
+    `belongs` says whether a value of a pod that is not among `pods` is the workload's all the same.
     """
 
     cluster: str
     pods: Sequence[PodRecord]
     values: dict[str, int]
     sample: Callable[[str], Sampled]
+    belongs: Callable[[str], bool] = _always
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -151,9 +157,10 @@ class _Total:
 def _group_cluster(
     part: ClusterSamples, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, total: _Total
 ) -> tuple[int, int]:
-    # The one loop over all pods of a decision: everything it needs is local.
+    # The one loop over all pods of a decision: what it needs is local, and the usual pod leaves it early.
     take = part.values.pop
-    period, now = readiness.cpu_initialization_period, readiness.now
+    # A pod that started before this is past its initialization, whatever the rounding of the sum below.
+    long_ago = readiness.now - readiness.cpu_initialization_period - 1.0
     resource, container = request or ("", "")
     last_requests, asked = None, 0
     ready = unready = ignored = ready_sum = ready_asked = unready_asked = 0
@@ -164,19 +171,18 @@ def _group_cluster(
             last_requests = pod.requests
             asked = requested_milli(last_requests, resource, container, pod.name)
         value = take(pod.name, None)
-        if pod.state != NORMAL:
-            if pod.state == PENDING:
-                unready += 1
-                unready_asked += asked
-            else:
-                ignored += 1
+        if value is not None and pod.settled and (not cpu or pod.start < long_ago):  # type: ignore[operator]  # settled pods have started
+            ready += 1
+            ready_sum += value
+            ready_asked += asked
+        elif pod.state == IGNORED:
+            ignored += 1
+        elif pod.state == PENDING:
+            unready += 1
+            unready_asked += asked
         elif value is None:
             missing.append(asked)
-        elif (
-            cpu
-            and not (pod.settled and pod.start + period <= now)  # type: ignore[operator]  # settled pods have started
-            and _is_unready(pod, part.sample(pod.name), readiness)
-        ):
+        elif cpu and _is_unready(pod, part.sample(pod.name), readiness):
             unready += 1
             unready_asked += asked
         else:
@@ -191,8 +197,8 @@ def _group_cluster(
     total.known_requests += ready_asked
     total.unready_requests += unready_asked
     # Values of pods that no list shows stay in (Kubernetes counts them in averages and in the last step).
-    unlisted = part.values
-    return ready + len(unlisted), ready_sum + sum(unlisted.values())
+    unlisted = [milli for name, milli in part.values.items() if part.belongs(name)]
+    return ready + len(unlisted), ready_sum + sum(unlisted)
 
 
 def _is_unready(pod: PodRecord, sample: Sampled, readiness: Readiness) -> bool:

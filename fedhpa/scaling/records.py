@@ -29,7 +29,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """One pod of one cluster. Times are POSIX seconds; `start` is None for a pod that was never started.
 
     `ready` is the status of the Ready condition ("True", "False", "Unknown", "" where there is none) and
-    `ready_since` its last transition. `settled` says that only the pod's age can still make it unready.
+    `ready_since` its last transition. `settled` says that the pod counts, has started and is not unready:
+    only its age can still speak against it.
     """
 
     cluster: str
@@ -132,7 +133,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
         ready=ready,
         ready_since=ready_since,
         start=start,
-        settled=bool(ready) and ready != "False" and start is not None,
+        settled=state == NORMAL and bool(ready) and ready != "False" and start is not None,
     )
 
 

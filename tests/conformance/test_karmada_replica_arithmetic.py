@@ -52,6 +52,8 @@ from fedhpa.scaling.limits import (
     up_limit,
 )
 from fedhpa.scaling.records import (
+    IGNORED,
+    NORMAL,
     ContainerUsage,
     CustomSample,
     ExternalSample,
@@ -105,7 +107,10 @@ def record_of(pod: dict[str, Any]) -> PodRecord:
         record,
         start=start,
         ready_since=ZERO_TIME if since is None else since,
-        settled=bool(record.ready) and record.ready != "False" and start is not None,
+        settled=record.state == NORMAL
+        and bool(record.ready)
+        and record.ready != "False"
+        and start is not None,
     )
 
 
@@ -293,7 +298,7 @@ def test_metrics_of_pods_that_do_not_count_are_removed() -> None:
     """Of three values the two of terminating pods are dropped."""
     case = next(c for c in TABLE["upstreamCalculatorTests"] if c["fn"] == "removeMetrics")["input"]
     pods = [
-        msgspec.structs.replace(OWN_POD, name=name, state=2 if name in case["remove"] else 0)
+        msgspec.structs.replace(OWN_POD, name=name, state=IGNORED if name in case["remove"] else NORMAL)
         for name in case["metricsMilli"]
     ]
 

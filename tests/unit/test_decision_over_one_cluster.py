@@ -329,3 +329,24 @@ def test_the_labels_of_a_series_are_its_selector() -> None:
     )
 
     assert answered(given)["desiredReplicas"] == 2
+
+
+def test_usage_of_unlisted_pods_counts_if_it_is_the_workloads() -> None:
+    """Usage of a pod that no list shows counts in averages, unless its labels are another workload's."""
+    spec = {
+        "metrics": [
+            {
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}},
+            }
+        ]
+    }
+    mine = cluster("member1", [100, 100])
+    gone = {**mine["podMetrics"][0], "metadata": {"name": "web-7", "namespace": "shop"}}
+    other = {"name": "db-1", "namespace": "shop", "labels": {"app": "db"}}
+    mine["podMetrics"] += [gone, {**gone, "metadata": other}]
+
+    answer = answered(scenario([mine], spec=spec))
+
+    assert answer["metrics"][0]["clusters"] == {"member1": {"pods": 3, "value": "300m"}}
+    assert answer["metrics"][0]["pods"]["ready"] == 2
