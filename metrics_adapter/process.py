@@ -13,6 +13,7 @@ import structlog
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
+from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.serving import flag_sets
@@ -96,6 +97,7 @@ class Adapter:
             self._lists,
             _background(
                 self._registry.run,
+                self._follow_config,
                 self.trust.follow_files,
                 self._follow_trust,
                 self._watch_hub,
@@ -108,6 +110,9 @@ class Adapter:
                 yield
             finally:
                 self.health.drain()
+
+    async def _follow_config(self) -> None:
+        await follow_config(self._hub, self._values[flag_sets.KUBECONFIG] or None)
 
     async def _follow_trust(self) -> None:
         if self._values[flag_sets.AUTHENTICATION_SKIP_LOOKUP]:

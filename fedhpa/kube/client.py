@@ -1,7 +1,7 @@
 """One API server: requests with a deadline, bounded bytes back, errors as `ApiError`.
 
 Compression is off unless the configuration asks for it: near a server it only adds waiting (28 MB of pods
-in 0.66 s instead of 0.60 s), far from it it saves nine tenths of the bytes.
+in 0.66 s instead of 0.60 s), far from it it saves most of the bytes.
 """
 
 from __future__ import annotations

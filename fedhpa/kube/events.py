@@ -83,7 +83,11 @@ class _Group:
 
 @dataclass
 class _Bucket:
-    """The flood bound of one object: each event takes a token."""
+    """The flood bound of one object and reason: each event takes a token.
+
+    client-go has one for each object; there, a metric that fails at every look would drown the news that the
+    object was scaled at last.
+    """
 
     tokens: float
     at: float
@@ -109,7 +113,7 @@ class EventRecorder:
         self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(QUEUE_SIZE)
         self._written: OrderedDict[_EventKey, _Written] = OrderedDict()
         self._groups: OrderedDict[tuple[_Identity, str, str], _Group] = OrderedDict()
-        self._buckets: OrderedDict[_Identity, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[_Identity, str], _Bucket] = OrderedDict()
         self._stamp = 0
         self._dropped = 0
 
@@ -181,7 +185,9 @@ class EventRecorder:
 
     def _has_token(self, occurrence: _Occurrence) -> bool:
         bucket = _touch(
-            self._buckets, _identity(occurrence.about), lambda: _Bucket(SPAM_BURST, occurrence.at)
+            self._buckets,
+            (_identity(occurrence.about), occurrence.reason),
+            lambda: _Bucket(SPAM_BURST, occurrence.at),
         )
         gained = max(occurrence.at - bucket.at, 0.0) / SPAM_REFILL_SECONDS
         bucket.tokens = min(bucket.tokens + gained, SPAM_BURST)

@@ -101,6 +101,18 @@ async def test_a_flood_about_one_object_is_cut() -> None:
     assert written(api) == [(26, "not found"), (1, "fine")]
 
 
+async def test_a_flood_of_one_reason_does_not_drown_another() -> None:
+    """A metric that fails at every look does not hide that the object was scaled in the end."""
+    api = MemoryApi()
+    async with recording(api) as recorder:
+        for _ in range(40):
+            recorder.event(WEB, "Warning", "FailedGetResourceMetric", "no metrics")
+        recorder.event(WEB, "Normal", "SuccessfulRescale", "New size: 5")
+        await recorder.flush(5)
+
+    assert written(api) == [(25, "no metrics"), (1, "New size: 5")]
+
+
 async def test_an_event_that_the_server_forgot_is_written_anew() -> None:
     """Events live an hour; the next repetition starts a new one."""
     api = MemoryApi()
