@@ -67,8 +67,8 @@ async def write_assignment(
 ) -> None:
     """Write each cluster's share where it differs from what runs there, all clusters at once.
 
-    A cluster without a target does not answer: its share is held. Raises the first error, naming its cluster,
-    after every write was tried.
+    A cluster without a target does not answer: its share is held. After every write was tried, raises the
+    first error, naming its cluster; Superseded only if nothing else went wrong, for it asks for no help.
     """
     changes = [
         (share, targets[share.cluster])
@@ -85,9 +85,9 @@ async def write_assignment(
 
     async with asyncio.TaskGroup() as group:
         tasks = [(share.cluster, group.create_task(write(share, target))) for share, target in changes]
-    for cluster, task in tasks:
-        error = task.result()
-        if isinstance(error, Superseded):
-            raise error
-        if error is not None:
+    failures = [(cluster, error) for cluster, task in tasks if (error := task.result()) is not None]
+    for cluster, error in failures:
+        if not isinstance(error, Superseded):
             raise FedHPAError(f"cluster {cluster!r}: {error}") from error
+    for _, error in failures:
+        raise error

@@ -1,0 +1,64 @@
+"""Which autoscalers select the same pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from controller.ambiguity import Key, rivals
+from fedhpa.api.selectors import Selector, parse_selector
+from fedhpa.api.wire import PodSpec
+from fedhpa.scaling.records import PodRecord
+from fedhpa.scaling.requests import PodRequests, shared_requests
+
+WEB: Key = ("shop", "web")
+NO_REQUESTS: PodRequests = shared_requests(PodSpec())
+Selectors = Mapping[Key, Mapping[str, Selector]]
+
+
+def pods(cluster: str, *apps: str) -> dict[str, list[PodRecord]]:
+    return {
+        cluster: [
+            PodRecord(cluster, "shop", f"{app}-{number}", {"app": app, "tier": "front"}, NO_REQUESTS)
+            for number, app in enumerate(apps)
+        ]
+    }
+
+
+def selectors(**named: tuple[str, str]) -> Selectors:
+    """Autoscalers of the namespace by name: the cluster and the selector of their workloads."""
+    return {
+        ("shop", name): {cluster: parse_selector(selector)} for name, (cluster, selector) in named.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ({}, ()),
+        ({"api": ("m1", "app=api")}, ()),
+        ({"twin": ("m1", "app=web")}, ("shop/twin", "shop/web")),
+        ({"all": ("m1", "tier=front"), "a": ("m1", "app in (web,api)")}, ("shop/a", "shop/all", "shop/web")),
+        ({"elsewhere": ("m2", "app=web")}, ()),
+    ],
+)
+def test_who_selects_the_pods_is_named(others: dict[str, tuple[str, str]], expected: tuple[str, ...]) -> None:
+    """Rivals are those whose selector matches in the same cluster; they are named with this one, sorted."""
+    everybody = selectors(web=("m1", "app=web"), **others)
+
+    assert rivals(WEB, pods("m1", "web", "web"), everybody) == expected
+
+
+def test_other_namespaces_are_other_pods() -> None:
+    """An autoscaler of another namespace is no rival, whatever it selects."""
+    everybody = {WEB: {"m1": parse_selector("app=web")}, ("bank", "web"): {"m1": parse_selector("app=web")}}
+
+    assert rivals(WEB, pods("m1", "web"), everybody) == ()
+
+
+def test_without_pods_nobody_fights() -> None:
+    """Equal selectors that match no pod are no ambiguity yet, as in Kubernetes."""
+    everybody = selectors(web=("m1", "app=web"), twin=("m1", "app=web"))
+
+    assert rivals(WEB, {"m1": []}, everybody) == ()

@@ -1,0 +1,160 @@
+"""What the controller remembers of an object, and what of it a restart finds again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.gather import Reading
+from controller.memory import ObjectMemory
+from fedhpa.api.wire import Scale
+from fedhpa.decision.decide import decide
+from fedhpa.decision.history import History, Recommendation, ScaleEvent
+from fedhpa.decision.model import Assignment, Decision
+from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, ControllerSettings, Snapshot
+from fedhpa.decision.spec import decode_object
+
+NOW = 1_800_000_000.0
+HPA: dict[str, Any] = {
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+    "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 10},
+}
+
+
+def answering(name: str, replicas: int) -> ClusterSnapshot:
+    return ClusterSnapshot(name=name, scale=ClusterScale(replicas, replicas, "app=web"))
+
+
+def away(name: str) -> ClusterSnapshot:
+    return ClusterSnapshot(name=name, ready=False, error="connection refused")
+
+
+def look(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decision:
+    """Decide on these clusters, and remember it."""
+    snapshot = Snapshot(hpa=decode_object(HPA), clusters=clusters)
+    decision = decide(snapshot, memory.history, now, ControllerSettings())
+    memory.observe(snapshot, decision)
+    return decision
+
+
+def restored(**status: Any) -> ObjectMemory:
+    return ObjectMemory.restore({**HPA, "status": status})
+
+
+def test_loss_counts_from_the_first() -> None:
+    """A cluster is lost since the first look that missed it, and no longer once it answers."""
+    memory = ObjectMemory("u1")
+    look(memory, NOW, answering("m1", 2), answering("m2", 3))
+    before = memory.lost_for("m2", NOW)
+    look(memory, NOW + 10, answering("m1", 2), away("m2"))
+    look(memory, NOW + 20, answering("m1", 2), away("m2"))
+    away_for = memory.lost_for("m2", NOW + 25)
+    look(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
+
+    assert (before, away_for, memory.lost_for("m2", NOW + 30)) == (0.0, 15.0, 0.0)
+
+
+def test_share_outlives_the_answer() -> None:
+    """The last share stays known while a cluster is away, and goes with its candidacy."""
+    memory = ObjectMemory("u1")
+    look(memory, NOW, answering("m1", 2), answering("m2", 3))
+    look(memory, NOW + 10, answering("m1", 4), away("m2"))
+    kept = dict(memory.last_replicas)
+    look(memory, NOW + 20, answering("m1", 4))
+
+    assert kept == {"m1": 4, "m2": 3}
+    assert memory.last_replicas == {"m1": 4}
+
+
+def test_hub_in_the_way_teaches_nothing() -> None:
+    """A look that saw no cluster changes nothing of what is known."""
+    memory = ObjectMemory("u1")
+    look(memory, NOW, answering("m1", 2))
+    look(memory, NOW + 10)
+
+    assert memory.last_replicas == {"m1": 2}
+    assert memory.lost_since == {}
+
+
+def test_what_was_written_is_known() -> None:
+    """A write counts as the share at once."""
+    memory = ObjectMemory("u1", last_replicas={"m1": 2, "m2": 3})
+    memory.wrote([Assignment("m1", 6)])
+
+    assert memory.last_replicas == {"m1": 6, "m2": 3}
+
+
+def test_status_restores_history_and_clusters() -> None:
+    """History, shares, and since when a cluster is away are read back from the status."""
+    history = {
+        "recommendations": [{"time": "2027-01-15T08:00:00Z", "replicas": 7}],
+        "scaleUps": [{"time": "2027-01-15T07:59:00Z", "change": 2}],
+    }
+    memory = restored(
+        decision={"version": 1, "history": history},
+        clusters=[
+            {"name": "m1", "state": "Answered", "currentReplicas": 4, "lastSeen": "2027-01-15T08:00:00Z"},
+            {"name": "m2", "state": "Missing", "currentReplicas": 3, "lastSeen": "2027-01-15T07:58:00Z"},
+            {"name": "m3", "state": "MetricsMissing", "lastSeen": "2027-01-15T08:00:00Z"},
+            {"name": "m4", "state": "Lost"},
+        ],
+    )
+
+    assert memory.history == History((Recommendation(NOW, 7),), (ScaleEvent(NOW - 60, 2),))
+    assert memory.last_replicas == {"m1": 4, "m2": 3}
+    assert memory.lost_since == {"m2": NOW - 120}
+
+
+@pytest.mark.parametrize(("rescale", "share"), [(True, 6), (False, 4)])
+def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
+    """A status that tells of a rescale tells the shares after it; one of a dry run tells what runs."""
+    memory = restored(
+        decision={"version": 1, "rescale": rescale},
+        clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 4, "desiredReplicas": 6}],
+    )
+
+    assert memory.last_replicas == {"m1": share}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "fine",
+        {"decision": "scale"},
+        {"decision": {"version": 1, "history": {"recommendations": [{"time": "noon", "replicas": 3}]}}},
+        {"decision": {"version": 1, "history": {"scaleUps": [{"time": "2027-01-15T08:00:00Z"}]}}},
+        {"clusters": {"m1": 3}},
+        {"clusters": [{"name": "m1", "currentReplicas": "three"}]},
+        {"clusters": [{"name": "m1", "state": "Missing", "lastSeen": "noon"}]},
+    ],
+)
+def test_spoiled_status_is_a_fresh_start(status: Any) -> None:
+    """What somebody else wrote into the status never stops the object from being looked at."""
+    memory = ObjectMemory.restore({**HPA, "status": status})
+
+    assert memory.history == History()
+    assert memory.lost_since == {}
+
+
+def test_word_of_a_cluster_that_went_away_counts() -> None:
+    """A cluster that said it has no such workload is without until it answers with one."""
+    memory = ObjectMemory("u1")
+    absent = Reading(away("m1"), absent=True)
+    gone, back = Reading(away("m1")), Reading(answering("m1", 1), scale=Scale())
+    states = []
+    for reading in (gone, absent, gone, back, gone):
+        memory.note_absences({"m1": reading})
+        states.append("m1" in memory.without_workload)
+
+    assert states == [False, True, True, False, False]
+
+
+def test_other_target_is_another_workload() -> None:
+    """Shares of one workload are not those of the next; the first target after a restart keeps them."""
+    memory = ObjectMemory("u1", last_replicas={"m1": 3})
+    memory.aim_at("/deployments/web")
+    first = dict(memory.last_replicas)
+    memory.aim_at("/deployments/api")
+
+    assert (first, memory.last_replicas) == ({"m1": 3}, {})
