@@ -156,7 +156,7 @@ def _calibrated(replicas: float, calibration: float) -> int:
         return _ceil(replicas)
     exact = replicas / calibration
     # Calibration is a quotient of small numbers; what only its rounding lifted above a whole number is that
-    # number (6 replicas of 7 at twice the target are 14, not 15).
+    # number (3 of 5 replicas at 1.6 times the target are 8, not 9).
     nearest = round(exact) if math.isfinite(exact) else exact
     return _ceil(nearest if math.isclose(exact, nearest, rel_tol=1e-12) else exact)
 

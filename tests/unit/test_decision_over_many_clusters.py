@@ -51,6 +51,13 @@ def test_the_clusters_that_answer_speak_for_the_others() -> None:
     assert condition(answer, "MetricsComplete") == ("False", "ClustersMissing", "member2: unreachable")
 
 
+def test_calibration_does_not_round_up_its_own_rounding() -> None:
+    """Three of five replicas at 1.6 times the target want eight, not nine."""
+    given = scenario([cluster("member1", [80] * 3), AWAY], target={"replicas": 5})
+
+    assert answered(given)["desiredReplicas"] == 8
+
+
 @pytest.mark.parametrize(
     ("partial", "load", "expected"),
     [
