@@ -230,17 +230,25 @@ class LeaderElector:
         """Give the lease back, so that the next leader need not wait for its end; best effort."""
         if self._lease is None or self.holder != self._identity:
             return
-        now = _micro_time(self._wall())
-        freed = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
-        spec = {**(self._lease.get("spec") or {}), **freed}
         try:
-            # The resourceVersion is our own last write's: if another leads already, this is a Conflict.
-            await self._client.put(
-                self._path, {**self._lease, "spec": spec}, deadline=RELEASE_DEADLINE_SECONDS
-            )
-        except FedHPAError as error:
+            async with asyncio.timeout(RELEASE_DEADLINE_SECONDS):
+                try:
+                    # Its resourceVersion is our own last write's: a Conflict if another leads already.
+                    await self._free(self._lease)
+                except Conflict:
+                    # Or a renewal of ours was cut short and taken by the server all the same.
+                    lease = await self._read()
+                    if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._identity:
+                        await self._free(lease)
+        except (FedHPAError, TimeoutError) as error:
             self._log.debug("lease not released", error=str(error))
         self._lease = None
+
+    async def _free(self, lease: dict[str, Any]) -> None:
+        now = _micro_time(self._wall())
+        freed = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
+        spec = {**(lease.get("spec") or {}), **freed}
+        await self._client.put(self._path, {**lease, "spec": spec}, deadline=RELEASE_DEADLINE_SECONDS)
 
 
 def _micro_time(seconds: float) -> str:

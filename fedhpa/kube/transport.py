@@ -109,6 +109,15 @@ class Pool:
             raise ApiError(
                 f"{self.config.name}: {method} {path}: {describe(error)}", status=0, reason=UNREACHABLE
             ) from error
+        except RuntimeError as error:
+            # How aiohttp says that we closed the connection, or the session, under a reader.
+            if not self._retired:
+                raise
+            raise ApiError(
+                f"{self.config.name}: {method} {path}: the connection was closed",
+                status=0,
+                reason=UNREACHABLE,
+            ) from error
         finally:
             self._users -= 1
             await self._close_when_idle()

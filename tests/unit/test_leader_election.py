@@ -245,3 +245,14 @@ async def test_timing_that_cannot_work(timing: tuple[float, float, float]) -> No
     """Durations that would let two lead at once are refused."""
     with pytest.raises(ValueError, match="lease duration > renew deadline"):
         LeaseTiming(*timing)
+
+
+async def test_renewal_that_was_cut_short_is_released_too() -> None:
+    """A renewal that the server took, though its answer never came, does not keep the lease from the next."""
+    api = MemoryApi()
+    candidate = Candidate(api, "one")
+    await asyncio.sleep(5)
+    api._store(PATH, api.objects[PATH])
+    await candidate.stop()
+
+    assert api.objects[PATH]["spec"]["holderIdentity"] == ""

@@ -1,0 +1,32 @@
+"""A client that is closed or reconfigured while somebody reads from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedhpa.api.errors import ApiError
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.transport import UNREACHABLE
+from tests.integration.fakeapi import PODS, fake_api, pod
+
+WATCH = "/api/v1/pods"
+PARAMS: dict[str, str | int | bool] = {"watch": True, "resourceVersion": "0"}
+
+
+@pytest.mark.parametrize("reconfigured", [False, True])
+async def test_watch_that_is_closed_between_two_lines_is_unreachable(reconfigured: bool) -> None:
+    """The reader that comes back for the next line is told so, as it is of any broken connection."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("web-0"))
+        lines = client.watch(WATCH, params=PARAMS, idle=5.0)
+        while not await anext(lines):  # the answer's head
+            pass
+        if reconfigured:
+            await client.use(api.config(name="other"))
+        else:
+            await client.close()
+
+        with pytest.raises(ApiError) as broken:
+            await anext(lines)
+
+    assert broken.value.reason == UNREACHABLE
