@@ -82,7 +82,10 @@ class ObjectMemory:
         return memory
 
     def _recall(self, status: _Status) -> None:
-        rescaled = bool(status.decision and status.decision.get("rescale"))
+        decision = status.decision or {}
+        if isinstance(time := decision.get("time"), str):
+            self.status_written_at = parse_time(time) or self.status_written_at
+        rescaled = decision.get("rescale") is True
         for cluster in status.clusters or ():
             # A status that tells of a rescale shows what was read before it beside what was written by it.
             written = cluster.desiredReplicas if rescaled else None

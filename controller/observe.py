@@ -31,6 +31,8 @@ LEAST_PERIOD_SECONDS: Final = 1.0
 MOST_PERIOD_SECONDS: Final = 300.0
 # Usage may be this much of a sync period old: one list serves all objects of a namespace, none is seen twice.
 USAGE_AGE: Final = 0.5
+# A long period is no reason to decide on old usage; this is half the default period.
+MOST_USAGE_AGE_SECONDS: Final = 7.5
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,8 @@ class Observer:
             return _blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
-        readings = await read_clusters(
-            self._readers, self._members(), workload, candidates.names, self.period(raw) * USAGE_AGE
-        )
+        usage_age = min(self.period(raw) * USAGE_AGE, MOST_USAGE_AGE_SECONDS)
+        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, usage_age)
         memory.aim_at(workload.path)
         memory.note_absences(readings)
         # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.

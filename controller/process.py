@@ -44,6 +44,8 @@ ABOUT: Final = (
 # Karmada's name of this controller: who filters events by source keeps finding them.
 COMPONENT: Final = "federatedHPA-controller"
 HUB_CHECK_SECONDS: Final = 2.0
+# Giving the Lease back has two seconds (fedhpa.kube.leases); the rest ends at once.
+STEP_DOWN_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -87,15 +89,18 @@ async def run(values: Values, signals: Signals) -> None:
             burst=values[flag_sets.CLUSTER_API_BURST],
         )
         async with asyncio.TaskGroup() as group:
-            tasks = [
+            following = [
                 group.create_task(members.run()),
                 group.create_task(follow_config(hub, kubeconfig)),
                 group.create_task(_watch_readiness(health, members, settings.paused)),
-                group.create_task(_lead(values, settings, hub, members, series)),
             ]
+            leading = group.create_task(_lead(values, settings, hub, members, series))
             await signals.stop.wait()
             health.drain()
-            for task in tasks:
+            leading.cancel()
+            # What it reads from the members ends before their connections do.
+            await asyncio.wait([leading], timeout=STEP_DOWN_SECONDS)
+            for task in following:
                 task.cancel()
 
 

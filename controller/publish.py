@@ -34,7 +34,8 @@ def worth_writing(
     """Whether `wanted` should replace the `stored` status; `written_at` is our last write, POSIX seconds."""
     if stored is None or _essence(stored) != _essence(wanted):
         return True
-    return stored != wanted and now - written_at >= QUIET_SECONDS
+    # Another leader's clock may have been ahead of ours.
+    return stored != wanted and abs(now - written_at) >= QUIET_SECONDS
 
 
 def _essence(status: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -198,6 +198,34 @@ async def test_rate_survives_a_restart() -> None:
         assert w.replicas == {"m1": 3, "m2": 3}
 
 
+async def test_new_leader_writes_no_status_that_says_nothing_new() -> None:
+    """Within the minute, a restart in a quiet world costs the hub no write."""
+    async with world(m1=2, m2=2) as w:
+        w.scale()
+        async with w.controller():
+            await eventually(lambda: w.status())
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+        assert w.status_writes == 1
+
+
+async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
+    """The process outlives its hub, scales nothing meanwhile, and goes on when the hub is back."""
+    async with world(m1=2) as w:
+        w.scale()
+        async with process(w, tmp_path, "first"):
+            await eventually(lambda: w.status())
+            await w.hub.stop()
+            await eventually(lambda: w.members["m1"].watching == 0)
+            w.load(200)
+            idle = w.replicas
+            await w.hub.start()
+            await eventually(lambda: w.replicas == {"m1": 4}, 15)
+
+        assert idle == {"m1": 2}
+
+
 async def test_absence_survives_a_restart() -> None:
     """A member that was lost before the restart is lost after it, with no second event."""
     async with world(m1=4, m2=4) as w:

@@ -106,6 +106,13 @@ def test_status_restores_history_and_clusters() -> None:
     assert memory.lost_since == {"m2": NOW - 120}
 
 
+def test_last_write_outlives_a_restart() -> None:
+    """A new leader does not write the status of every object anew."""
+    memory = restored(decision={"version": 1, "time": "2027-01-15T08:00:00Z"})
+
+    assert memory.status_written_at == NOW
+
+
 @pytest.mark.parametrize(("rescale", "share"), [(True, 6), (False, 4)])
 def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
     """A status that tells of a rescale tells the shares after it; one of a dry run tells what runs."""
@@ -124,6 +131,7 @@ def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
         {"decision": "scale"},
         {"decision": {"version": 1, "history": {"recommendations": [{"time": "noon", "replicas": 3}]}}},
         {"decision": {"version": 1, "history": {"scaleUps": [{"time": "2027-01-15T08:00:00Z"}]}}},
+        {"decision": {"version": 1, "time": "noon"}},
         {"clusters": {"m1": 3}},
         {"clusters": [{"name": "m1", "currentReplicas": "three"}]},
         {"clusters": [{"name": "m1", "state": "Missing", "lastSeen": "noon"}]},
