@@ -52,6 +52,12 @@ class Picture:
         return int(value) if value else None
 
     @property
+    def most(self) -> int | None:
+        """The FederatedHPA's maxReplicas; None before it exists."""
+        value = (self.object.get("spec") or {}).get("maxReplicas")
+        return int(value) if value else None
+
+    @property
     def reason(self) -> str:
         """Why the last decision is what it is."""
         decision = self._status.get("decision") or {}

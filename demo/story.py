@@ -9,17 +9,16 @@ from typing import Protocol
 
 from demo.picture import OBSERVATIONS, Picture, scaled_down, scaled_up
 
-QUIET, PEAK = (
-    120,
-    850,
-)  # milli-CPU that the world demands: 3 pods at 20 %, and what 9 pods serve at 47 % of 200m
+# milli-CPU that the world demands: 3 pods at 20 % of what they request, and more than the most pods can serve
+# at target. So much that the first member whose usage is scraped is reason enough to scale up all the way.
+QUIET, PEAK = 120, 2700
 LOOK_EVERY = 0.5  # seconds
 STEP_SECONDS = 90.0
 # How long nothing may change after the low usage is visible on the hub: several looks of the controller
-# (one a second, objects.yaml), each of which would scale down if it believed that two members are all there
-# is.
-HOLD_SECONDS = 6.0
-LOW = 25.0  # percent of the request; the target is 50
+# (one a second, objects.yaml), each of which would scale down if it took the two members for all there is.
+HOLD_SECONDS = 4.0
+# Percent of the request. The target is 50 with a tolerance of a tenth, so this alone would take pods away.
+LOW = 35.0
 
 
 class World(Protocol):
@@ -104,15 +103,16 @@ class Story:
         up = await self._until(lambda p: scaled_up(start, p), "more pods in at least two clusters")
         self._observe("scaled-up")
         lost = sorted(up.members)[-1]
-        up = await self._until(lambda p: p.total == p.desired, "as many pods as desired")
+        up = await self._until(lambda p: p.total == p.most, "as many pods as allowed")
         await self._lose_and_find(lost, up)
         down = await self._until(lambda p: scaled_down(up, p), "fewer pods")
         self._observe("scaled-down")
         self._say(f"the load is served by {down.total} pods again")
 
     async def _lose_and_find(self, lost: str, up: Picture) -> None:
-        self._say(f"{lost} is lost (its API server is killed), and the load falls")
+        self._say(f"the load falls, and in the same moment {lost} is lost (its API server is killed)")
         self._demand = QUIET
+        await self._world.play(QUIET)
         await self._world.lose(lost)
         gone = await self._until(lambda p: lost in p.missing, f"{lost} is named as missing")
         self._say(gone.missing)

@@ -43,7 +43,8 @@ class RealWorld:
         self._seen: dict[str, int] = dict.fromkeys(MEMBERS, 1)
         self._usage: dict[str, int] = {}
         self.plane = Plane(assets, members=MEMBERS)
-        self.processes = Processes(self.plane)
+        # Somebody watches: an answer may not be as old as production allows (10 s).
+        self.processes = Processes(self.plane, adapter_flags=["--metrics-max-age=1s"])
 
     async def start(self, demand_millis: int) -> None:
         """Hub and members, the workload under a first load, then the processes; returns when all are

@@ -41,7 +41,9 @@ class Processes:
     run.
     """
 
-    def __init__(self, plane: Plane, *, controller_flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, plane: Plane, *, adapter_flags: Sequence[str] = (), controller_flags: Sequence[str] = ()
+    ) -> None:
         self._plane = plane
         self._hub = plane.hub
         self.folder = plane.run.folder / "fedhpa"
@@ -53,7 +55,7 @@ class Processes:
         self.issue(ADAPTER, dns=["localhost", f"{ADAPTER_SERVICE}.{NAMESPACE}.svc"])
         self._commands = {
             WEBHOOK: self._webhook(),
-            ADAPTER: self._adapter(),
+            ADAPTER: [*self._adapter(), *adapter_flags],
             CONTROLLER: [*self._controller(), *controller_flags],
         }
 

@@ -43,7 +43,9 @@ class ToyWorld:
         views = {name: MemberView(count, count, each * count) for name, count in self.pods.items()}
         if self.lost is not None:
             views[self.lost] = MemberView(None, None, None)
-        return Picture(seconds=seconds, members=views, object={"status": self.status()})
+        return Picture(
+            seconds=seconds, members=views, object={"spec": {"maxReplicas": 9}, "status": self.status()}
+        )
 
     def status(self) -> dict[str, Any]:
         complete = {"type": "MetricsComplete", "status": "True", "message": ""}
