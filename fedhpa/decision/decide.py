@@ -48,7 +48,7 @@ def _check_blocked(context: Context) -> None:
     blocked = context.snapshot.blocked
     if blocked is not None:
         context.draft.warn(blocked.event or blocked.reason, blocked.message)
-        context.draft.condition(ABLE_TO_SCALE, False, blocked.reason, blocked.message)
+        context.draft.condition(blocked.condition, False, blocked.reason, blocked.message)
         raise NoDecision(blocked.message)
 
 

@@ -21,7 +21,7 @@ from fedhpa.decision.spec import (
     MetricSpec,
 )
 from fedhpa.decision.value_metrics import measure_external, measure_object
-from fedhpa.decision.wording import FAILURE_REASONS, UNKNOWN_TYPE_REASON
+from fedhpa.decision.wording import FAILURE_REASONS, UNKNOWN_TYPE_REASON, failure_of
 from fedhpa.decision.world import World
 from fedhpa.scaling.grouping import Readiness
 from fedhpa.scaling.replicas import Scale
@@ -55,7 +55,7 @@ def measure(world: World, scale: Scale, readiness: Readiness, index: int, spec: 
             raise MetricError(f"invalid metric source: type {spec.type} without {SOURCE_FIELDS[spec.type]}")
         found = measurer(world, scale, readiness, spec)
     except MetricError as error:
-        failed = _result(index, spec, None, error.text)
+        failed = _result(index, spec, None, failure_of(spec, error.text))
         return Measured(failed, FAILURE_REASONS.get(spec.type, UNKNOWN_TYPE_REASON), error.inner)
     return Measured(_result(index, spec, found, None))
 

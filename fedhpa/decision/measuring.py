@@ -19,7 +19,10 @@ HUB: Final = "hub"
 
 
 class MetricError(Exception):
-    """A metric without a proposal: `inner` is what event and condition say, `text` what the sync reports."""
+    """A metric without a proposal: `inner` is what event and condition say, `text` what the sync reports.
+
+    The source's name, which Kubernetes puts before `text`, is added where all sources meet.
+    """
 
     def __init__(self, text: str, inner: str | None = None) -> None:
         super().__init__(text)

@@ -110,7 +110,7 @@ def measure_pods(world: World, scale: Scale, readiness: Readiness, spec: MetricS
         groups = group_pods(parts, readiness, cpu=False)
         proposal = propose_average(groups, spec.average_value or 0, scale)
     except (MetricsUnavailable, InvalidObject) as error:
-        raise MetricError(f"failed to get pods metric value: {error}", str(error)) from error
+        raise MetricError(str(error)) from error
     current: dict[str, JSON] = {"averageValue": format_milli(proposal.milli)}
     return Found(proposal, current, _shares(groups), _counts(groups))
 

@@ -62,7 +62,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Why the world of an object could not even be looked at: a reason for AbleToScale=False and its message.
+    """Why the world of an object was not even looked at: the reason and message of a condition that is False.
 
     `event` is the reason of the event where it is another one (Karmada: FailedGetBindings).
     """
@@ -70,6 +70,7 @@ class Blocked(msgspec.Struct, frozen=True):
     reason: str
     message: str
     event: str = ""
+    condition: str = "AbleToScale"
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

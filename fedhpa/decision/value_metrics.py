@@ -24,18 +24,18 @@ def measure_object(world: World, scale: Scale, _: Readiness, spec: MetricSpec) -
     by_value = spec.target_type == "Value" and spec.value is not None
     try:
         check_selector(spec)
-        if not by_value and not (spec.target_type == "AverageValue" and spec.average_value is not None):
-            raise MetricsUnavailable(
-                "invalid object metric source: neither a value target nor an average value target was set"
-            )
+    except InvalidObject as error:
+        raise MetricError(str(error)) from error
+    if not by_value and not (spec.target_type == "AverageValue" and spec.average_value is not None):
+        raise MetricError(
+            "invalid object metric source: neither a value target nor an average value target was set"
+        )
+    try:
         values = _object_values(world, spec)
-        found = _from_values(world, scale, spec, values, by_value=by_value)
-    except (MetricsUnavailable, InvalidObject) as error:
-        text = str(error)
-        if not by_value and not text.startswith("invalid object metric source"):
-            text = f"failed to get {spec.name} object metric: {text}"
-        raise MetricError(f"failed to get object metric value: {text}", str(error)) from error
-    return found
+        return _from_values(world, scale, spec, values, by_value=by_value)
+    except MetricsUnavailable as error:
+        text = str(error) if by_value else f"failed to get {spec.name} object metric: {error}"
+        raise MetricError(text, str(error)) from error
 
 
 def _object_values(world: World, spec: MetricSpec) -> dict[str, int]:

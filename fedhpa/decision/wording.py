@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.decision.spec import CONTAINER_RESOURCE, OBJECT, PODS, RESOURCE, MetricSpec
+from fedhpa.decision.spec import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, MetricSpec
 
 JSON = object
 
@@ -59,6 +59,18 @@ def metric_name(spec: MetricSpec) -> str:
     if spec.type == OBJECT and spec.target_type == "Value":
         return f"{(spec.described_object or {}).get('kind', '')} metric {spec.name}"
     return f"external metric {spec.name}({selector_dump(spec.selector)})"
+
+
+def failure_of(spec: MetricSpec, error: str) -> str:
+    """What a sync reports of a failed metric: the error behind the name of its source."""
+    source = {
+        RESOURCE: f"{spec.name} resource",
+        CONTAINER_RESOURCE: f"{spec.container} container",
+        PODS: "pods",
+        OBJECT: "object",
+        EXTERNAL: f"{spec.name} external",
+    }.get(spec.type)
+    return error if source is None else f"failed to get {source} metric value: {error}"
 
 
 def selector_dump(selector: Mapping[str, JSON] | None) -> str:

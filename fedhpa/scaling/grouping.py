@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.scaling.records import IGNORED, PENDING, PodRecord
 from fedhpa.scaling.requests import requested_milli
@@ -65,7 +66,8 @@ class Groups(msgspec.Struct, frozen=True):
     """All pods of a metric, classified.
 
     `counted` values remain (ready pods, and metrics of pods that no list shows); `known` are those of ready
-    pods. Requests are milli-units, and zero unless they were asked for.
+    pods. Requests are milli-units, and zero unless they were asked for; `request_error` says why a pod's
+    could not be had, "" if all could.
     """
 
     pods: int
@@ -80,6 +82,7 @@ class Groups(msgspec.Struct, frozen=True):
     unready_requests: int
     missing_requests: tuple[int, ...]
     shares: Mapping[str, Share]
+    request_error: str = ""
 
 
 def select_pods(pods: Sequence[PodRecord], namespace: str, selector: Selector) -> list[PodRecord]:
@@ -112,8 +115,8 @@ def group_pods(
 ) -> Groups:
     """Classifies the pods of every cluster for one metric.
 
-    `cpu` turns on the rules for young pods; `request` (resource, container or "") adds up requests, and then
-    MetricsUnavailable is raised for a pod that has none. The `values` of the parts are used up.
+    `cpu` turns on the rules for young pods; `request` (resource, container or "") adds up requests. The
+    `values` of the parts are used up.
     """
     total = _Total()
     shares: dict[str, Share] = {}
@@ -133,6 +136,7 @@ def group_pods(
         unready_requests=total.unready_requests,
         missing_requests=tuple(total.missing_requests),
         shares=shares,
+        request_error=total.request_error,
     )
 
 
@@ -144,6 +148,7 @@ class _Total:
         "missing",
         "missing_requests",
         "ready",
+        "request_error",
         "unready",
         "unready_requests",
     )
@@ -152,6 +157,15 @@ class _Total:
         self.ready = self.unready = self.ignored = self.missing = 0
         self.known_sum = self.known_requests = self.unready_requests = 0
         self.missing_requests: list[int] = []
+        self.request_error = ""
+
+    def asked(self, pod: PodRecord, resource: str, container: str) -> int:
+        # Only utilization fails on it, and only after it has been seen that there is usage at all.
+        try:
+            return requested_milli(pod.requests, resource, container, pod.name)
+        except MetricsUnavailable as error:
+            self.request_error = self.request_error or str(error)
+            return 0
 
 
 def _group_cluster(
@@ -169,7 +183,7 @@ def _group_cluster(
     for pod in part.pods:
         if request is not None and pod.requests is not last_requests:
             last_requests = pod.requests
-            asked = requested_milli(last_requests, resource, container, pod.name)
+            asked = total.asked(pod, resource, container)
         value = take(pod.name, None)
         if value is not None and pod.settled and (not cpu or pod.start < long_ago):  # type: ignore[operator]  # settled pods have started
             ready += 1

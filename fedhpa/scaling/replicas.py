@@ -47,6 +47,8 @@ class Proposal(msgspec.Struct, frozen=True):
 def propose_utilization(groups: Groups, target: int, scale: Scale) -> Proposal:
     """For a target of `target` per cent of the pods' requests. Raises MetricsUnavailable."""
     _check(groups)
+    if groups.request_error:
+        raise MetricsUnavailable(groups.request_error)
     if groups.known_requests == 0:
         raise MetricsUnavailable("no metrics returned matched known pods")
     utilization = _utilization(groups.known_sum, groups.known_requests)

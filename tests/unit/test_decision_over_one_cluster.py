@@ -169,7 +169,8 @@ def test_failed_metrics_keep_the_stored_size() -> None:
         "no metrics returned from resource metrics API"
     )
     assert (answer["desiredReplicas"], answer["rescale"]) == (7, False)
-    assert answer["error"] == f"invalid metrics (1 invalid out of 1), first error is: {text}"
+    whole = f"failed to get cpu resource metric value: {text}"
+    assert answer["error"] == f"invalid metrics (1 invalid out of 1), first error is: {whole}"
     assert answer["events"] == [
         {"type": "Warning", "reason": "FailedGetResourceMetric", "message": text},
         {"type": "Warning", "reason": "FailedComputeMetricsReplicas", "message": answer["error"]},
@@ -180,7 +181,7 @@ def test_failed_metrics_keep_the_stored_size() -> None:
         f"the HPA was unable to compute the replica count: {text}",
     )
     assert answer["status"]["currentMetrics"] == [{"type": ""}]
-    assert (answer["metrics"][0]["proposal"], answer["metrics"][0]["error"]) == (None, text)
+    assert (answer["metrics"][0]["proposal"], answer["metrics"][0]["error"]) == (None, whole)
 
 
 def test_a_failed_metric_leaves_room_for_growth() -> None:
