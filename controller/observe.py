@@ -82,7 +82,7 @@ class Observer:
         spec = raw.get("spec") or {}
         unbuilt = unbuilt_field(spec)
         if unbuilt is not None:
-            return _blocked(hpa, Blocked("NotBuilt", unbuilt))
+            return _blocked(hpa, Blocked("NotBuilt", unbuilt, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
             candidates = await self._candidates(spec, workload)

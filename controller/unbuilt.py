@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-# Metric types whose values this version does not read from the members.
-UNREAD_METRICS: Final = ("Pods", "Object", "External")
 EQUAL_WEIGHTS: Final = "the members get equal weights"
 
 
@@ -22,6 +20,11 @@ def unbuilt_field(spec: Mapping[str, Any]) -> str | None:
         )
     if spec.get("clusterHPAPreference"):
         return "spec.clusterHPAPreference is not built in this version of the controller: leave it out"
+    if spec.get("autoscaleMultiClusterDelay"):
+        return (
+            "spec.autoscaleMultiClusterDelay is not built in this version of the controller: leave it out, "
+            "pods that stay Pending are not placed elsewhere"
+        )
     affinity = spec.get("clusterAffinity")
     if isinstance(affinity, Mapping) and affinity.get("fieldSelector"):
         return (

@@ -28,8 +28,8 @@ class ConfigError(FedHPAError):
 class ApiError(FedHPAError):
     """A Kubernetes API answered with an error status.
 
-    `status` is the HTTP status code, 0 if no usable answer came; `reason` is the machine-readable reason of the
-    Status body ("" if none), or the transport's (`fedhpa.kube.transport`).
+    `status` is the HTTP status code, 0 if no usable answer came; `reason` is the machine-readable reason of
+    the Status body ("" if none), or the transport's (`fedhpa.kube.transport`).
     """
 
     def __init__(self, message: str, *, status: int, reason: str = "") -> None:

@@ -106,6 +106,7 @@ async def test_spoiled_memory_is_forgotten(status: dict[str, Any]) -> None:
             {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0.5}},
             "spec.clusterHPAPreference",
         ),
+        ({"autoscaleMultiClusterDelay": 60}, "spec.autoscaleMultiClusterDelay"),
         (
             {"clusterAffinity": {"fieldSelector": {"matchExpressions": [{"key": "region"}]}}},
             "spec.clusterAffinity.fieldSelector",
@@ -122,10 +123,10 @@ async def test_what_is_not_built_is_named_and_not_done(
         w.load(400)
         w.scale(**spec)
         async with w.controller(propagation=propagation) as controller:
-            await eventually(lambda: w.condition("AbleToScale")[:2] == ("False", "NotBuilt"))
+            await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "NotBuilt"))
             await w.looks(controller)
 
-        assert named in w.condition("AbleToScale")[2]
+        assert named in w.condition("ScalingActive")[2]
         assert w.replicas == {"m1": 2}
         assert w.hub.replicas() == 2
 
