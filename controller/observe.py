@@ -108,7 +108,7 @@ class Observer:
             msgspec.structs.replace(
                 reading.snapshot,
                 lost_for=memory.lost_for(name, now),
-                last_replicas=memory.last_replicas.get(name),
+                last_replicas=_last_known(memory, name, reading),
             )
             for name, reading in sorted(expected.items())
         )
@@ -164,6 +164,12 @@ class Observer:
 
 def _blocked(hpa: ScalingObject, blocked: Blocked) -> Observation:
     return Observation(Snapshot(hpa=hpa, target=Failure(blocked.message), blocked=blocked))
+
+
+def _last_known(memory: ObjectMemory, name: str, reading: Reading) -> int | None:
+    # A cluster whose scale was read and nothing else (no selector, no pods) does not answer, but its size is
+    # known for sure, also right after a start.
+    return memory.last_replicas.get(name) if reading.scale is None else reading.scale.spec.replicas
 
 
 def _selectors(readings: Mapping[str, Reading]) -> dict[str, Selector]:

@@ -69,7 +69,7 @@ def _read_scale(context: Context) -> int:
     target, world = context.snapshot.target, context.world
     error = ""
     if isinstance(target, Failure):
-        error = target.error
+        error = target.error or "the target's scale could not be read"
     elif not world.members and not world.selector_errors:
         error = NO_CLUSTER
     if error:

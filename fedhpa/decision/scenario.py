@@ -26,7 +26,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import scaling_object
+from fedhpa.decision.spec import ANSWERED_STATES, ScalingObject, scaling_object
 from fedhpa.scaling.records import custom_sample, external_sample, pod_record, usage_record
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
         name=wired.name,
         now=now,
         now_text=wired.now,
-        snapshot=_snapshot(wired),
+        snapshot=_snapshot(wired, now),
         history=_history(wired.history or _History()),
         settings=_settings(wired.controller or _Controller()),
     )
@@ -190,7 +190,7 @@ def _required_time(text: str, path: str) -> float:
     return 0.0 if moment is None else moment
 
 
-def _snapshot(wired: _Scenario) -> Snapshot:
+def _snapshot(wired: _Scenario, now: float) -> Snapshot:
     hub = wired.hub_metrics or _HubMetrics()
     target: Target | Failure | None = None
     if wired.target is not None:
@@ -203,16 +203,31 @@ def _snapshot(wired: _Scenario) -> Snapshot:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise InvalidObject(f"clusters[{index}].name: {name!r} is there twice")
+    hpa = scaling_object(wired.federated_hpa, "federatedHPA")
+    lost = _lost_for(hpa, now)
     return Snapshot(
-        hpa=scaling_object(wired.federated_hpa, "federatedHPA"),
-        clusters=tuple(_cluster(raw, f"clusters[{index}]") for index, raw in enumerate(wired.clusters or ())),
+        hpa=hpa,
+        clusters=tuple(
+            _cluster(raw, f"clusters[{index}]", lost.get(raw.name))
+            for index, raw in enumerate(wired.clusters or ())
+        ),
         target=target,
         hub_custom_metrics=_each("hubMetrics.customMetrics", custom_sample, hub.custom_metrics),
         hub_external_metrics=_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
     )
 
 
-def _cluster(raw: _Cluster, path: str) -> ClusterSnapshot:
+def _lost_for(hpa: ScalingObject, now: float) -> dict[str, float]:
+    """How long the clusters that the stored status knows as missing have been: it has no other memory."""
+    found: dict[str, float] = {}
+    for index, cluster in enumerate(hpa.status.clusters):
+        seen = _at(f"federatedHPA.status.clusters[{index}].lastSeen", parse_time, cluster.last_seen)
+        if seen is not None and cluster.state not in ANSWERED_STATES:
+            found[cluster.name] = max(now - seen, 0.0)
+    return found
+
+
+def _cluster(raw: _Cluster, path: str, lost_for: float | None) -> ClusterSnapshot:
     scale = (
         ClusterScale(raw.scale.spec_replicas, raw.scale.status_replicas, raw.scale.selector)
         if raw.scale.error is None
@@ -232,6 +247,7 @@ def _cluster(raw: _Cluster, path: str) -> ClusterSnapshot:
         external_metrics=_or_failure(f"{path}.externalMetrics", external_sample, raw.external_metrics),
         available_replicas=raw.available_replicas,
         last_replicas=raw.last_replicas,
+        lost_for=lost_for,
         hpa=hpa or None,
     )
 

@@ -32,6 +32,17 @@ class Verdict(NamedTuple):
 
 def decide_size(context: Context, current: int) -> Verdict:
     """The size to have; adds the steps that led there. Raises NoDecision."""
+    # Without a template and without an answer there is no size to compare with anything.
+    if context.world.members or not context.world.direct:
+        verdict = _without_metrics(context, current)
+        if verdict is not None:
+            return verdict
+    wanted = _wanted(context, current)
+    return _allowed(context, current, _covered(context, current, wanted))
+
+
+def _without_metrics(context: Context, current: int) -> Verdict | None:
+    """What is decided before any metric is looked at, if anything."""
     spec, draft = context.spec, context.draft
     if current == 0 and not _may_wake(context):
         draft.condition(SCALING_ACTIVE, False, "ScalingDisabled", DISABLED_AT_ZERO)
@@ -41,8 +52,7 @@ def decide_size(context: Context, current: int) -> Verdict:
         return Verdict(draft.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
     if 0 < current < spec.min_replicas:
         return Verdict(draft.step("bounds", current, spec.min_replicas, BELOW_MINIMUM), BELOW_MINIMUM)
-    wanted = _wanted(context, current)
-    return _allowed(context, current, _covered(context, current, wanted))
+    return None
 
 
 def _may_wake(context: Context) -> bool:
@@ -56,7 +66,7 @@ def _wanted(context: Context, current: int) -> Verdict:
     try:
         proposal, name = highest_proposal(context, current)
     except NoDecision as stop:
-        if not partial.falls_back(context.spec, context.coverage):
+        if not (context.world.members and partial.falls_back(context.spec, context.coverage)):
             draft.warn("FailedComputeMetricsReplicas", str(stop))
             raise
         return Verdict(draft.step("metrics", current, current, str(stop)), "")

@@ -43,6 +43,11 @@ PROCEED: Final = "Proceed"
 
 CENTRALIZED: Final = "Centralized"
 
+# status.clusters[].state of the clusters that answered.
+ANSWERED: Final = "Answered"
+METRICS_MISSING: Final = "MetricsMissing"
+ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING))
+
 # Type -> the field of MetricSpec that holds its source.
 SOURCE_FIELDS: Final = {
     RESOURCE: "resource",

@@ -14,7 +14,7 @@ from fedhpa.decision.draft import api_time, condition_json
 from fedhpa.decision.envelope import compact
 from fedhpa.decision.model import Decision
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
-from fedhpa.decision.spec import StoredCluster
+from fedhpa.decision.spec import ANSWERED, METRICS_MISSING, StoredCluster
 from fedhpa.decision.world import Member, World
 
 JSON = object
@@ -92,4 +92,4 @@ def _state(decision: Decision, cluster: ClusterSnapshot, member: Member | None) 
         return "Lost"
     if member is None:
         return "Missing"
-    return "MetricsMissing" if cluster.name in decision.coverage.missing else "Answered"
+    return METRICS_MISSING if cluster.name in decision.coverage.missing else ANSWERED

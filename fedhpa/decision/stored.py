@@ -18,6 +18,7 @@ from fedhpa.decision.model import (
     PodCounts,
     Step,
 )
+from fedhpa.decision.spec import ANSWERED_STATES
 
 JSON = object
 
@@ -123,7 +124,7 @@ def stored_decision(status: Mapping[str, JSON] | None) -> Decision | None:
 def _coverage(record: _Coverage, clusters: list[_Cluster]) -> Coverage:
     lost = tuple(cluster.name for cluster in clusters if cluster.state == "Lost")
     expected = tuple(cluster.name for cluster in clusters if cluster.state != "Lost")
-    answered = tuple(cluster.name for cluster in clusters if cluster.state in ("Answered", "MetricsMissing"))
+    answered = tuple(cluster.name for cluster in clusters if cluster.state in ANSWERED_STATES)
     return Coverage(expected, answered, record.missing, record.policy, record.applied, lost)
 
 

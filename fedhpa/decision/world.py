@@ -115,6 +115,7 @@ class World:
         self.selector_errors: list[tuple[str, str]] = []
         for cluster in snapshot.clusters:
             self._add(cluster, limit)
+        self._answered = {member.name for member in self.members}
         self.direct = snapshot.target is None
         self.current = self._current(snapshot)
         answered = sum(member.scale.spec_replicas for member in self.members)
@@ -145,11 +146,10 @@ class World:
 
     def known_replicas(self, cluster: ClusterSnapshot) -> int:
         """A cluster's share of the workload: what it has, or, absent, what it was last known to have."""
-        if cluster.name not in self.missing and isinstance(cluster.scale, ClusterScale):
+        if cluster.name in self._answered and isinstance(cluster.scale, ClusterScale):
             return cluster.scale.spec_replicas
-        if cluster.last_replicas is not None:
-            return cluster.last_replicas
-        return cluster.scale.spec_replicas if isinstance(cluster.scale, ClusterScale) else 0
+        # What it carries beside its failure may be of any time: only what is handed over as known counts.
+        return cluster.last_replicas or 0
 
     def note_failures(self, metrics: Sequence[MetricSpec]) -> dict[str, str]:
         """The clusters that answered but whose metrics failed, with the reason, for the metrics in use."""

@@ -141,6 +141,69 @@ def test_a_cluster_that_does_not_answer_contributes_nothing(change: dict[str, An
     assert list(answer["metrics"][0]["clusters"]) == ["member1"]
 
 
+@pytest.mark.parametrize(("known", "expected"), [({}, 3), ({"lastReplicas": 0}, 3), ({"lastReplicas": 2}, 5)])
+@pytest.mark.parametrize(
+    "silence",
+    [
+        {"ready": False},
+        {"error": "listing pods failed"},
+        {"scale": {"specReplicas": 9, "statusReplicas": 9, "selector": ""}},
+    ],
+)
+def test_an_absent_share_is_the_last_known_one(
+    silence: dict[str, Any], known: dict[str, Any], expected: int
+) -> None:
+    """Without a template an absent cluster counts with lastReplicas, and never with the rest it carries."""
+    silent = cluster("member2", [100] * 9, **{**silence, **known})
+
+    answer = answered(scenario([cluster("member1", [50] * 3), silent], target=None))
+
+    assert answer["currentReplicas"] == expected
+
+
+@pytest.mark.parametrize("selector", ["", "cheddar cheese"])
+@pytest.mark.parametrize("target", [None, {"replicas": 3}])
+@pytest.mark.parametrize("partial", [{}, {"policy": "Fallback", "fallbackReplicas": 2}])
+def test_without_a_selector_nothing_is_decided(
+    selector: str, target: dict[str, Any] | None, partial: dict[str, Any]
+) -> None:
+    """All selectors empty or unreadable is InvalidSelector, whatever the size is taken for."""
+    scale = {"specReplicas": 3, "statusReplicas": 3, "selector": selector}
+    clusters = [cluster(name, [80] * 3, scale=scale) for name in ("member1", "member2")]
+
+    answer = answered(scenario(clusters, target=target, spec={"partialMetrics": partial}))
+
+    assert condition(answer, "ScalingActive")[:2] == ("False", "InvalidSelector")
+    assert condition(answer, "AbleToScale")[:2] == ("True", "SucceededGetScale")
+    assert (answer["rescale"], answer["desiredReplicas"], answer["steps"]) == (False, 0, [])
+    assert answer["events"][-1]["reason"] == "FailedComputeMetricsReplicas"
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "spec", "expected"),
+    [
+        ("Missing", "13:18:16Z", {}, ["member1"]),
+        ("Missing", "13:18:18Z", {}, ["member1", "member2"]),
+        ("Missing", "13:23:00Z", {"partialMetrics": {"lostAfterSeconds": 10}}, ["member1"]),
+        ("Answered", "13:00:00Z", {}, ["member1", "member2"]),
+    ],
+)
+def test_the_stored_status_knows_how_long_a_cluster_is_away(
+    state: str, seen: str, spec: dict[str, Any], expected: list[str]
+) -> None:
+    """Past lostAfterSeconds since it was last seen a missing cluster is no longer expected, with an event."""
+    given = scenario([cluster("member1", [10] * 3), AWAY], target={"replicas": 6}, spec=spec)
+    stored = {"name": "member2", "state": state, "lastSeen": f"2026-03-11T{seen}"}
+    given["federatedHPA"]["status"] = {"clusters": [stored]}
+
+    answer = answered(given)
+
+    assert answer["coverage"]["expected"] == expected
+    lost = [event["message"] for event in answer["events"] if event["reason"] == "ClusterLost"]
+    assert len(lost) == 2 - len(expected)
+    assert answer["desiredReplicas"] == (2 if lost else 6)
+
+
 def test_nobody_answers() -> None:
     """Without any cluster there is no scale to decide on."""
     answer = answered(scenario([AWAY], target={"replicas": 6}))
