@@ -1,0 +1,134 @@
+"""What a person reads who applies a wrong object, from the schema and from the webhook."""
+
+import json
+from typing import Any
+
+import pytest
+
+from realplane.plane import Plane
+from realplane.processes import WEBHOOK, Processes
+from realplane.waiting import eventually
+from tests.real.workloads import federated_hpa, federated_hpa_path
+
+WEBHOOK_SAYS = 'admission webhook "federatedhpa.karmada.io" denied the request: '
+VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fedhpa-webhook"
+MERGE = "application/merge-patch+json"
+
+
+def changed(**spec: Any) -> dict[str, Any]:
+    """A good object with another spec field or two; None takes a field away."""
+    manifest = federated_hpa("wrong", "default", low=1, high=3)
+    manifest["spec"] = {
+        key: value for key, value in {**manifest["spec"], **spec}.items() if value is not None
+    }
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"maxReplicas": None}, "maxReplicas"),
+        ({"mode": "Elsewhere"}, 'Unsupported value: "Elsewhere"'),
+        ({"federatedMaxReplicas": 9}, "federatedMaxReplicas"),
+        ({"partialMetrics": {"policy": "Fallback"}}, "fallbackReplicas"),
+        ({"metrics": [{"type": "Resource"}] * 65}, "must have at most 64 items"),
+    ],
+    ids=["no maximum", "unknown mode", "aliases differ", "fallback without a number", "65 metrics"],
+)
+async def test_schema_refuses_and_names_the_field(
+    plane: Plane, processes: Processes, spec: dict[str, Any], words: str
+) -> None:
+    """What the schema can say it says, so that a hub without the webhook refuses it too."""
+    answer = await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(changed(**spec)))
+
+    assert answer.code == 1
+    assert words in answer.err
+    assert WEBHOOK_SAYS not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"minReplicas": 5},
+            "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`",
+        ),
+        ({"minReplicas": 0}, "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"),
+        (
+            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a/b"}},
+            "spec.scaleTargetRef.name: Invalid value: \"a/b\": may not contain '/'",
+        ),
+    ],
+    ids=["minimum above maximum", "zero without a metric that wakes", "name that is a path"],
+)
+async def test_webhook_refuses_in_karmadas_words(
+    plane: Plane, processes: Processes, spec: dict[str, Any], message: str
+) -> None:
+    """What only the webhook can refuse is refused with the message that Karmada's users know."""
+    answer = await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(changed(**spec)))
+
+    assert answer.code == 1
+    assert WEBHOOK_SAYS + message in answer.err
+
+
+async def test_warnings_reach_the_person(plane: Plane, processes: Processes) -> None:
+    """An object that is admitted but odd is answered with a warning that kubectl shows."""
+    odd = changed(scaleTargetRef={"kind": "Deployment", "name": "web"})
+
+    answer = await plane.hub.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(odd))
+
+    assert answer.code == 0, answer.err
+    assert "Warning: " in answer.err
+    assert "apiVersion" in answer.err
+
+
+async def test_running_objects_go_on_without_the_webhook(plane: Plane, processes: Processes) -> None:
+    """While the webhook is down a status is written as before, with the fields that are ours."""
+    path = federated_hpa_path("goes-on", "default")
+    status = {
+        "desiredReplicas": 2,
+        "currentMetrics": None,
+        "clusters": [{"name": "member1", "state": "Answered", "currentReplicas": 2}],
+        "decision": {"version": 1, "reason": "kept as it is"},
+    }
+    async with plane.hub.api() as api:
+        await api.apply(federated_hpa("goes-on", "default", low=1, high=3))
+        await processes.kill(WEBHOOK)
+        try:
+            written = await api.ask("PATCH", f"{path}/status", body={"status": status}, content_type=MERGE)
+        finally:
+            await processes.start_one(WEBHOOK)
+            await processes.webhook_is_called()
+            await api.delete(path)
+
+    assert written["status"]["clusters"] == status["clusters"]
+    assert written["status"]["decision"]["reason"] == "kept as it is"
+
+
+async def _is_created(plane: Plane, manifest: dict[str, Any]) -> bool:
+    answer = await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
+    return answer.code == 0
+
+
+async def test_invalid_object_that_is_deleted_loses_its_finalizer(plane: Plane, processes: Processes) -> None:
+    """An object that got in while nobody looked can always be got rid of."""
+    stuck = changed(minReplicas=5)
+    stuck["metadata"] |= {"name": "stuck", "finalizers": ["example.com/hold"]}
+    path = federated_hpa_path("stuck", "default")
+    async with plane.hub.api() as api:
+        before = await api.get(VALIDATING)
+        unwatched = {"webhooks": [{**hook, "failurePolicy": "Ignore"} for hook in before["webhooks"]]}
+        await processes.kill(WEBHOOK)
+        try:
+            await api.ask("PATCH", VALIDATING, body=unwatched, content_type=MERGE)
+            # The API server hears of the change a moment later.
+            await eventually(lambda: _is_created(plane, stuck), what="the object is stored", seconds=20)
+        finally:
+            await processes.start_one(WEBHOOK)
+            await api.ask("PATCH", VALIDATING, body={"webhooks": before["webhooks"]}, content_type=MERGE)
+        await processes.webhook_is_called()
+        await plane.hub.kubectl("delete", "fhpa", "stuck", "--wait=false")
+
+        await api.ask("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=MERGE)
+
+        assert await api.find(path) is None
