@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cli.pem import read_certificates
 
 
 def apiservice(
@@ -46,18 +47,8 @@ def apiservice(
     elif ca_file is None:
         raise ConfigError("--ca-file is missing: the hub verifies the adapter's certificate against it")
     else:
-        documents = manifests(placement, _read(ca_file))
+        documents = manifests(placement, read_certificates("--ca-file", ca_file))
     typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"--ca-file={path}: cannot be read: {error.strerror}") from error
-    if b"BEGIN CERTIFICATE" not in content:
-        raise ConfigError(f"--ca-file={path}: expected a PEM certificate")
-    return content
 
 
 def register(app: typer.Typer) -> None:

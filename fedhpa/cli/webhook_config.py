@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cli.pem import read_certificates
 
 if TYPE_CHECKING:
     from webhook.registration import Endpoint
@@ -29,7 +30,7 @@ def webhook_config(
 
     from webhook.registration import configurations
 
-    bundle = b"" if ca_file is None else _read(ca_file)
+    bundle = b"" if ca_file is None else read_certificates("--ca-file", ca_file)
     documents = configurations(_endpoint(url, service), bundle)
     typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
 
@@ -48,16 +49,6 @@ def _endpoint(url: str, service: str) -> Endpoint:
     if not (slash and namespace and name) or (colon and not port.isdecimal()):
         raise ConfigError(f"--service={service!r}: expected NAMESPACE/NAME or NAMESPACE/NAME:PORT")
     return registration.Endpoint(namespace=namespace, service=name, port=int(port) if colon else 443)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"--ca-file={path}: cannot be read: {error.strerror}") from error
-    if b"BEGIN CERTIFICATE" not in content:
-        raise ConfigError(f"--ca-file={path}: expected a PEM certificate")
-    return content
 
 
 def register(app: typer.Typer) -> None:
