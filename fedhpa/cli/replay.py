@@ -41,7 +41,13 @@ def replay(
     as_text = output is Output.TEXT or (output is None and sys.stdout.isatty())
     readable = True
     for file in files:
-        for scenario in split(_read(file)):
+        try:
+            data = _read(file)
+        except ConfigError as error:
+            print(f"fedhpa: {error}", file=sys.stderr)
+            readable = False
+            continue
+        for scenario in split(data):
             line, ok = answer(scenario, as_text=as_text)
             readable = readable and ok
             sys.stdout.buffer.write(line)
@@ -78,7 +84,7 @@ def split(data: bytes) -> Iterator[bytes | msgspec.Raw]:
     if stripped.startswith(b"["):
         try:
             yield from msgspec.json.decode(stripped, type=list[msgspec.Raw])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             yield stripped
         return
     lines = [line for line in re.split(rb"\r?\n", stripped) if line.strip()]
@@ -96,7 +102,7 @@ def _is_object(line: bytes) -> bool:
 def _is_json(data: bytes) -> bool:
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 

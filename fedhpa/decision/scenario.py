@@ -29,6 +29,8 @@ from fedhpa.decision.snapshot import (
 from fedhpa.decision.spec import ANSWERED_STATES, ScalingObject, scaling_object
 from fedhpa.scaling.records import custom_sample, external_sample, pod_record, usage_record
 
+JSON = object
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -133,10 +135,10 @@ _decoder = msgspec.json.Decoder(_Scenario)
 def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
     """Reads one scenario from JSON. Raises InvalidObject whose message begins with the path of the field."""
     try:
-        wired = _decoder.decode(raw)
+        wired = _decode(raw)
     except msgspec.ValidationError as error:
         raise InvalidObject(_with_path(str(error))) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidObject(f"not a JSON object: {error}") from error
     now = _required_time(wired.now, "now")
     return Scenario(
@@ -149,11 +151,27 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
     )
 
 
+def _decode(raw: bytes | msgspec.Raw) -> _Scenario:
+    try:
+        return _decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        if "got `null`" not in str(error):
+            raise
+    # Go writes and reads null for what is absent, whatever its type; only such scenarios pay for this.
+    return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), _Scenario)
+
+
+def _without_nulls(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def name_of(raw: bytes | msgspec.Raw) -> str | None:
     """The name of a scenario that cannot be read otherwise; None if it has none."""
     try:
         fields = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     name = fields.get("name") if isinstance(fields, dict) else None
     return name if isinstance(name, str) else None

@@ -94,6 +94,41 @@ def test_a_broken_line_spoils_only_itself(capsysbinary: pytest.CaptureFixture[by
     assert answers[1]["name"] == "good"
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [b'{"name":"\xff"}', b'[{"name":"\xff"}]', b"[" * 100_000, b"nothing\nof this\nis JSON", b"[{},"],
+)
+def test_what_is_no_json_is_one_line(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, broken: bytes
+) -> None:
+    """Bytes that are no text, endless nesting and broken arrays are one unreadable scenario each."""
+    file = tmp_path / "scenarios.json"
+    file.write_bytes(broken)
+
+    code, answers = replayed(capsysbinary, file)
+
+    assert code == 2
+    assert [list(answer) for answer in answers] == [["name", "error"]]
+
+
+def test_null_is_absent(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    """Go writes null for what is absent, in its own objects and in ours."""
+    member = cluster("member1", [80, 80])
+    member["pods"].append({"metadata": {"name": "web-9", "namespace": None}, "spec": None, "status": None})
+    member["podMetrics"].append({"metadata": {"name": "x", "labels": None}, "containers": None})
+    member |= {"error": None, "customMetrics": None, "hpa": None}
+    given = scenario([member])
+    given |= {"name": "a", "hubMetrics": None, "controller": {"tolerance": None}}
+    given["federatedHPA"]["spec"] |= {"behavior": {"scaleUp": None}, "metrics": None, "scaleTargetRef": None}
+    given["federatedHPA"]["status"] = {"conditions": None, "desiredReplicas": None}
+    path = tmp_path / "scenarios.json"
+    path.write_text(json.dumps(given))
+
+    code, answers = replayed(capsysbinary, path)
+
+    assert (code, answers[0]["name"], answers[0].get("error")) == (0, "a", None)
+
+
 def test_unknown_fields_of_kubernetes_objects_are_skipped(
     capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
@@ -128,6 +163,19 @@ def test_a_missing_file_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]
     captured = capsys.readouterr()
     assert (code, captured.out) == (2, "")
     assert captured.err == f"fedhpa: cannot read {tmp_path / 'nothing.json'}: No such file or directory\n"
+
+
+def test_a_missing_file_leaves_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The other files are answered, in order; the missing one is a line on stderr and exit code 2."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(json.dumps(named(name)))
+
+    code = run(["replay", *(str(tmp_path / name) for name in ("a", "nothing", "b"))])
+
+    captured = capsys.readouterr()
+    assert code == 2
+    assert [json.loads(line)["name"] for line in captured.out.splitlines()] == ["a", "b"]
+    assert captured.err == f"fedhpa: cannot read {tmp_path / 'nothing'}: No such file or directory\n"
 
 
 def test_a_thousand_scenarios_take_seconds(
