@@ -80,7 +80,10 @@ class Quantity:
         return _saturate(_divide_away(self.nano, _NANO))
 
     def __float__(self) -> float:
-        return self.nano / _NANO
+        try:
+            return self.nano / _NANO
+        except OverflowError:
+            return math.inf if self.nano > 0 else -math.inf
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.nano == other.nano

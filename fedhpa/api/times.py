@@ -15,6 +15,8 @@ from fedhpa.api.errors import InvalidObject
 # Go's zero time, 0001-01-01T00:00:00Z. An absent metav1.Time is this value, "before everything", which is
 # not the same as an absent pointer (a pod that was never started).
 ZERO_TIME: Final = -62135596800.0
+# 9999-12-31T23:59:59Z: RFC 3339 has no later year.
+LAST_TIME: Final = 253402300799.0
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
@@ -51,8 +53,11 @@ def parse_time(text: str | None) -> float | None:
 
 
 def format_time(seconds: float) -> str:
-    """RFC 3339 in UTC, with as many digits of the fraction as there are (at most microseconds)."""
-    moment = _EPOCH + timedelta(seconds=max(seconds, ZERO_TIME))
+    """RFC 3339 in UTC, with as many digits of the fraction as there are (at most microseconds).
+
+    What lies before Go's zero time or after the last year is shown as that.
+    """
+    moment = _EPOCH + timedelta(seconds=min(max(seconds, ZERO_TIME), LAST_TIME))
     # strftime("%Y") does not pad years before 1000, and Go's zero time is one.
     text = moment.replace(tzinfo=None, microsecond=0).isoformat()
     if moment.microsecond:

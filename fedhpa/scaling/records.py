@@ -115,10 +115,10 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
     elif status.phase == "Pending":
         state = PENDING
     ready, ready_since = "", ZERO_TIME
-    for condition in status.conditions or ():
+    for index, condition in enumerate(status.conditions or ()):
         if condition.type == "Ready":
             ready = sys.intern(condition.status)
-            moment = _time(condition.lastTransitionTime, "status.conditions.lastTransitionTime")
+            moment = _time(condition.lastTransitionTime, "status.conditions", index, ".lastTransitionTime")
             ready_since = ZERO_TIME if moment is None else moment
             break
     start = _time(status.startTime, "status.startTime")
@@ -140,7 +140,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
 def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
     """The record of a decoded PodMetrics. Raises InvalidObject naming the field."""
     moment = _time(metrics.timestamp, "timestamp")
-    containers = tuple([_container(container) for container in metrics.containers or ()])
+    containers = tuple([_container(container, i) for i, container in enumerate(metrics.containers or ())])
     return UsageRecord(
         cluster=cluster,
         namespace=sys.intern(metrics.metadata.namespace),
@@ -188,17 +188,21 @@ def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
     return total
 
 
-def _container(container: wire.ContainerMetrics) -> ContainerUsage:
-    found = dict(amounts(container.usage, "containers.usage"))
+def _container(container: wire.ContainerMetrics, index: int) -> ContainerUsage:
+    try:
+        found = dict(amounts(container.usage, "usage"))
+    except InvalidObject as error:
+        raise InvalidObject(f"containers[{index}].{error}") from error
     cpu, memory = found.pop("cpu", None), found.pop("memory", None)
     return ContainerUsage(sys.intern(container.name), cpu, memory, found or None)
 
 
-def _time(text: str | None, field: str) -> float | None:
+def _time(text: str | None, field: str, index: int | None = None, rest: str = "") -> float | None:
     try:
         return parse_time(text)
     except InvalidObject as error:
-        raise InvalidObject(f"{field}: {error}") from error
+        place = field if index is None else f"{field}[{index}]{rest}"
+        raise InvalidObject(f"{place}: {error}") from error
 
 
 def _window(text: str | None) -> float:

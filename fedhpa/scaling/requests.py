@@ -64,7 +64,10 @@ def requested_milli(requests: PodRequests, resource: str, container: str, pod_na
 
 def shared_requests(spec: wire.PodSpec) -> PodRequests:
     """The requests of a pod; equal ones are one object. Raises InvalidObject."""
-    counted = (*_named(spec.containers), *_named(spec.initContainers, restarting=True))
+    counted = (
+        *_named("containers", spec.containers),
+        *_named("initContainers", spec.initContainers, restarting=True),
+    )
     if spec.resources is not None and _sets_pod_level(spec.resources.requests):
         return PodRequests(counted, _effective(spec))
     # The mappings are shared and kept alive by the entry that is found, so their identity stands for them.
@@ -108,17 +111,20 @@ def _shared_amounts(quantities: Mapping[str, wire.RawQuantity] | None) -> Mappin
 
 
 def _named(
-    containers: Sequence[wire.Container] | None, *, restarting: bool | None = None
+    field: str, containers: Sequence[wire.Container] | None, *, restarting: bool = False
 ) -> list[NamedRequests]:
     return [
-        (sys.intern(container.name), _shared_amounts(_requests_of(container)))
-        for container in containers or ()
-        if restarting is None or (container.restartPolicy == "Always") is restarting
+        (sys.intern(container.name), _requests_of(container, field, index))
+        for index, container in enumerate(containers or ())
+        if not restarting or container.restartPolicy == "Always"
     ]
 
 
-def _requests_of(container: wire.Container) -> Mapping[str, wire.RawQuantity] | None:
-    return container.resources.requests if container.resources else None
+def _requests_of(container: wire.Container, field: str, index: int) -> Mapping[str, int]:
+    try:
+        return _shared_amounts(container.resources.requests if container.resources else None)
+    except InvalidObject as error:
+        raise InvalidObject(f"spec.{field}[{index}].resources.{error}") from error
 
 
 def _is_pod_level(resource: str) -> bool:
@@ -132,12 +138,12 @@ def _sets_pod_level(requests: Mapping[str, wire.RawQuantity] | None) -> bool:
 def _effective(spec: wire.PodSpec) -> Mapping[str, int]:
     """What the scheduler reserves: containers, raised to the start-up peak, then pod level, then overhead."""
     total: dict[str, int] = {}
-    for _, milli in _named(spec.containers):
+    for _, milli in _named("containers", spec.containers):
         _add(total, milli)
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in spec.initContainers or ():
-        milli = _shared_amounts(_requests_of(container))
+    for index, container in enumerate(spec.initContainers or ()):
+        milli = _requests_of(container, "initContainers", index)
         if container.restartPolicy == "Always":
             _add(total, milli)
             _add(sidecars, milli)
@@ -147,9 +153,9 @@ def _effective(spec: wire.PodSpec) -> Mapping[str, int]:
             _add(running, milli)
             _raise_to(peak, running)
     _raise_to(total, peak)
-    pod_level = amounts(spec.resources.requests, "resources.requests") if spec.resources else _NO_AMOUNTS
+    pod_level = amounts(spec.resources.requests, "spec.resources.requests") if spec.resources else _NO_AMOUNTS
     total.update({resource: milli for resource, milli in pod_level.items() if _is_pod_level(resource)})
-    _add(total, amounts(spec.overhead, "overhead"))
+    _add(total, amounts(spec.overhead, "spec.overhead"))
     return total
 
 

@@ -58,3 +58,9 @@ def test_prints_as_the_api_machinery(case: dict[str, Any]) -> None:
 
     assert str(quantity) == case["string"]
     assert (quantity.milli, quantity.units) == (case["milliValue"], case["value"])
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1e400", float("inf")), ("-1e400", float("-inf"))])
+def test_no_float_is_too_large(text: str, expected: float) -> None:
+    """What no float holds is infinite; nothing is raised for a quantity that can be read."""
+    assert float(Quantity.parse(text)) == expected

@@ -23,6 +23,10 @@ def named(name: str, **changes: Any) -> dict[str, Any]:
     return {**scenario([cluster("member1", [80, 80])]), "name": name, **changes}
 
 
+def in_first_pod(pod: dict[str, Any]) -> dict[str, Any]:
+    return {"clusters": [{**cluster("m", []), "pods": [pod]}]}
+
+
 @pytest.mark.parametrize("form", ["object", "pretty", "array", "lines"])
 def test_reads_every_form(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, form: str) -> None:
     """An object, also over many lines, an array, and JSON lines."""
@@ -62,6 +66,24 @@ def test_reads_every_form(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: 
                 ]
             },
             "clusters[0].pods[0].status.startTime",
+        ),
+        (
+            in_first_pod({"status": {"conditions": [{}, {"type": "Ready", "lastTransitionTime": "x"}]}}),
+            "clusters[0].pods[0].status.conditions[1].lastTransitionTime",
+        ),
+        (
+            in_first_pod(
+                {"spec": {"containers": [{}, {"resources": {"requests": {"cpu": "much"}}}]}},
+            ),
+            "clusters[0].pods[0].spec.containers[1].resources.requests.cpu",
+        ),
+        (
+            {
+                "clusters": [
+                    {**cluster("m", []), "podMetrics": [{"containers": [{}, {"usage": {"cpu": "x"}}]}]}
+                ]
+            },
+            "clusters[0].podMetrics[0].containers[1].usage.cpu",
         ),
         ({"federatedHPA": {"spec": {}}}, "federatedHPA.spec.maxReplicas"),
     ],

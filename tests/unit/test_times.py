@@ -26,6 +26,19 @@ def test_times(text: str, seconds: float, written: str) -> None:
     assert format_time(seconds) == written
 
 
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (parse_time("9999-12-31T23:59:59.999999Z"), "9999-12-31T23:59:59Z"),
+        (1e300, "9999-12-31T23:59:59Z"),
+        (-1e300, "0001-01-01T00:00:00Z"),
+    ],
+)
+def test_the_ends_of_time(seconds: float, written: str) -> None:
+    """What lies outside the years that can be written is shown as the first or last moment."""
+    assert format_time(seconds) == written
+
+
 def test_no_time_stays_none() -> None:
     """Absence is not a time."""
     assert parse_time(None) is None
