@@ -1,7 +1,6 @@
 """Recorded scenarios: everything one decision was made from, as JSON. Format: docs/contracts.md section 5.
 
-Our own keys are checked (an unknown one is an error that names its path); the Kubernetes objects inside are
-decoded leniently.
+The wire form is `fedhpa.decision.recorded`. Whatever cannot be read is an error that names its path.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from fedhpa.api import default_values, wire
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration, parse_time
+from fedhpa.decision import recorded
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
-from fedhpa.decision.objects import RawFederatedHPA
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
@@ -35,89 +33,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _Ours(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of the format that is ours: unknown keys are mistakes."""
-
-
-class _Failure(_Ours):
-    error: str
-
-
-class _Controller(_Ours, rename="camel"):
-    tolerance: float = default_values.TOLERANCE
-    downscale_stabilization: str | float = default_values.DOWNSCALE_STABILIZATION_SECONDS
-    cpu_initialization_period: str | float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
-    initial_readiness_delay: str | float = default_values.INITIAL_READINESS_DELAY_SECONDS
-    scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
-    scale_up_limit_minimum: float = default_values.SCALE_UP_LIMIT_MINIMUM
-
-
-class _Target(_Ours):
-    replicas: int = 0
-    generation: int | None = None
-    error: str | None = None
-
-
-class _Scale(_Ours, rename="camel"):
-    spec_replicas: int = 0
-    status_replicas: int = 0
-    selector: str = ""
-    error: str | None = None
-
-
-class _HPA(_Ours, rename="camel"):
-    min_replicas: int = 1
-    max_replicas: int = 0
-    current_replicas: int = 0
-    desired_replicas: int = 0
-
-
-class _Cluster(_Ours, rename="camel"):
-    name: str
-    ready: bool
-    scale: _Scale
-    error: str | None = None
-    pods: list[wire.Pod] | None = None
-    pod_metrics: list[wire.PodMetrics] | _Failure | None = None
-    custom_metrics: list[wire.MetricValue] | _Failure | None = None
-    external_metrics: list[wire.ExternalMetricValue] | _Failure | None = None
-    available_replicas: int | None = None
-    last_replicas: int | None = None
-    hpa: _HPA | None = None
-
-
-class _HubMetrics(_Ours, rename="camel"):
-    custom_metrics: list[wire.MetricValue] | None = None
-    external_metrics: list[wire.ExternalMetricValue] | None = None
-
-
-class _Recommendation(_Ours):
-    time: str
-    replicas: int
-
-
-class _ScaleEvent(_Ours):
-    time: str
-    change: int
-
-
-class _History(_Ours, rename="camel"):
-    recommendations: list[_Recommendation] | None = None
-    scale_ups: list[_ScaleEvent] | None = None
-    scale_downs: list[_ScaleEvent] | None = None
-
-
-class _Scenario(_Ours, rename={"federated_hpa": "federatedHPA", "hub_metrics": "hubMetrics"}):
-    now: str
-    federated_hpa: RawFederatedHPA
-    name: str = ""
-    controller: _Controller | None = None
-    target: _Target | None = None
-    clusters: list[_Cluster] | None = None
-    hub_metrics: _HubMetrics | None = None
-    history: _History | None = None
-
-
 class Scenario(msgspec.Struct, frozen=True):
     """One scenario, ready for `decide(snapshot, history, now, settings)`; `now_text` is as written."""
 
@@ -129,7 +44,7 @@ class Scenario(msgspec.Struct, frozen=True):
     settings: ControllerSettings
 
 
-_decoder = msgspec.json.Decoder(_Scenario)
+_decoder = msgspec.json.Decoder(recorded.Scenario)
 
 
 def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
@@ -146,19 +61,19 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
         now=now,
         now_text=wired.now,
         snapshot=_snapshot(wired, now),
-        history=_history(wired.history or _History()),
-        settings=_settings(wired.controller or _Controller()),
+        history=_history(wired.history or recorded.History()),
+        settings=_settings(wired.controller or recorded.Controller()),
     )
 
 
-def _decode(raw: bytes | msgspec.Raw) -> _Scenario:
+def _decode(raw: bytes | msgspec.Raw) -> recorded.Scenario:
     try:
         return _decoder.decode(raw)
     except msgspec.ValidationError as error:
         if "got `null`" not in str(error):
             raise
     # Go writes and reads null for what is absent, whatever its type; only such scenarios pay for this.
-    return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), _Scenario)
+    return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), recorded.Scenario)
 
 
 def _without_nulls(value: JSON) -> JSON:
@@ -188,7 +103,7 @@ def _with_path(message: str) -> str:
     return f"{path or 'scenario'}: {text}"
 
 
-def _settings(raw: _Controller) -> ControllerSettings:
+def _settings(raw: recorded.Controller) -> ControllerSettings:
     return ControllerSettings(
         tolerance=raw.tolerance,
         downscale_stabilization=_duration(raw.downscale_stabilization, "downscaleStabilization"),
@@ -208,8 +123,8 @@ def _required_time(text: str, path: str) -> float:
     return 0.0 if moment is None else moment
 
 
-def _snapshot(wired: _Scenario, now: float) -> Snapshot:
-    hub = wired.hub_metrics or _HubMetrics()
+def _snapshot(wired: recorded.Scenario, now: float) -> Snapshot:
+    hub = wired.hub_metrics or recorded.HubMetrics()
     target: Target | Failure | None = None
     if wired.target is not None:
         target = (
@@ -245,7 +160,7 @@ def _lost_for(hpa: ScalingObject, now: float) -> dict[str, float]:
     return found
 
 
-def _cluster(raw: _Cluster, path: str, lost_for: float | None) -> ClusterSnapshot:
+def _cluster(raw: recorded.Cluster, path: str, lost_for: float | None) -> ClusterSnapshot:
     scale = (
         ClusterScale(raw.scale.spec_replicas, raw.scale.status_replicas, raw.scale.selector)
         if raw.scale.error is None
@@ -270,7 +185,7 @@ def _cluster(raw: _Cluster, path: str, lost_for: float | None) -> ClusterSnapsho
     )
 
 
-def _history(raw: _History) -> History:
+def _history(raw: recorded.History) -> History:
     return History(
         None
         if raw.recommendations is None
@@ -285,15 +200,15 @@ def _history(raw: _History) -> History:
     )
 
 
-def _scale_events(raw: Sequence[_ScaleEvent] | None, path: str) -> Iterator[ScaleEvent]:
+def _scale_events(raw: Sequence[recorded.ScaleEvent] | None, path: str) -> Iterator[ScaleEvent]:
     for index, entry in enumerate(raw or ()):
         yield ScaleEvent(_required_time(entry.time, f"{path}[{index}].time"), entry.change)
 
 
 def _or_failure(
-    path: str, read: Callable[[T], R], raw: Sequence[T] | _Failure | None
+    path: str, read: Callable[[T], R], raw: Sequence[T] | recorded.Failure | None
 ) -> tuple[R, ...] | Failure:
-    return Failure(raw.error) if isinstance(raw, _Failure) else _each(path, read, raw)
+    return Failure(raw.error) if isinstance(raw, recorded.Failure) else _each(path, read, raw)
 
 
 def _each(path: str, read: Callable[[T], R], raw: Sequence[T] | None) -> tuple[R, ...]:
