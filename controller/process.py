@@ -74,6 +74,7 @@ async def run(values: Values, signals: Signals) -> None:
     series.paused(settings.paused)
     if settings.paused:
         log.warning("paused: decisions are computed and shown, nothing is written anywhere")
+    log.info("CronFederatedHPAs are admitted but not run by this version")
     health = Health()
     kubeconfig = values[flag_sets.KUBECONFIG] or None
     config = dataclasses.replace(
