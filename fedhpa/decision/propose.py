@@ -63,7 +63,7 @@ def _check_selectors(context: Context) -> None:
             text, message = SELECTOR_REQUIRED, NO_SELECTOR
         _refuse(context, reason, text, "InvalidSelector", message)
     if len(context.snapshot.ambiguous_with) > 1:
-        selector = context.world.members[0].selector
+        selector = context.world.members[0].scale.selector  # as it is written, not as it is understood
         others = " ".join(context.snapshot.ambiguous_with)
         text = f"pods by selector {selector} are controlled by multiple HPAs: [{others}]"
         _refuse(context, "AmbiguousSelector", text, "AmbiguousSelector", text)
