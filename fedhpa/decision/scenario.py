@@ -128,9 +128,9 @@ def _snapshot(wired: recorded.Scenario, now: float) -> Snapshot:
     target: Target | Failure | None = None
     if wired.target is not None:
         target = (
-            Target(wired.target.replicas, wired.target.generation)
-            if wired.target.error is None
-            else Failure(wired.target.error)
+            Failure(wired.target.error)
+            if wired.target.error
+            else Target(wired.target.replicas, wired.target.generation)
         )
     names = [cluster.name for cluster in wired.clusters or ()]
     for index, name in enumerate(names):
@@ -162,9 +162,9 @@ def _lost_for(hpa: ScalingObject, now: float) -> dict[str, float]:
 
 def _cluster(raw: recorded.Cluster, path: str, lost_for: float | None) -> ClusterSnapshot:
     scale = (
-        ClusterScale(raw.scale.spec_replicas, raw.scale.status_replicas, raw.scale.selector)
-        if raw.scale.error is None
-        else Failure(raw.scale.error)
+        Failure(raw.scale.error)
+        if raw.scale.error
+        else ClusterScale(raw.scale.spec_replicas, raw.scale.status_replicas, raw.scale.selector)
     )
     hpa = raw.hpa and MemberHPA(
         raw.hpa.min_replicas, raw.hpa.max_replicas, raw.hpa.current_replicas, raw.hpa.desired_replicas
@@ -172,7 +172,7 @@ def _cluster(raw: recorded.Cluster, path: str, lost_for: float | None) -> Cluste
     return ClusterSnapshot(
         name=raw.name,
         ready=raw.ready,
-        error=raw.error,
+        error=raw.error or None,
         scale=scale,
         pods=_each(f"{path}.pods", lambda pod: pod_record(raw.name, pod), raw.pods),
         usage=_or_failure(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics),
