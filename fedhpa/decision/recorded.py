@@ -1,6 +1,7 @@
 """The wire form of a recorded scenario. Format: docs/contracts.md section 5.
 
-Our own keys are checked: an unknown one is a mistake. An empty `error` beside data is none, as in Go. The Kubernetes objects inside are decoded leniently.
+Our own keys are checked: an unknown one is a mistake. An empty `error` beside data is none, as in Go. The
+Kubernetes objects inside are decoded leniently.
 """
 
 from __future__ import annotations

@@ -204,6 +204,16 @@ def test_the_stored_status_knows_how_long_a_cluster_is_away(
     assert answer["desiredReplicas"] == (2 if lost else 6)
 
 
+def test_an_empty_error_is_none() -> None:
+    """What was recorded with an empty error everywhere was read without one."""
+    member = cluster("member1", [80, 80], error="")
+    member["scale"]["error"] = ""
+
+    answer = answered(scenario([member], target={"replicas": 2, "error": ""}))
+
+    assert (answer["desiredReplicas"], answer["coverage"]["missing"]) == (4, {})
+
+
 def test_nobody_answers() -> None:
     """Without any cluster there is no scale to decide on."""
     answer = answered(scenario([AWAY], target={"replicas": 6}))
