@@ -21,9 +21,7 @@ from fedhpa.decision.envelope import history_of
 from fedhpa.decision.history import History
 from fedhpa.decision.model import Assignment, Decision
 from fedhpa.decision.snapshot import ClusterScale, Snapshot
-
-# States of status.clusters that mean: it answered.
-ANSWERED = frozenset(("Answered", "MetricsMissing"))
+from fedhpa.decision.spec import ANSWERED_STATES
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +91,7 @@ class ObjectMemory:
             if last is not None:
                 self.last_replicas[cluster.name] = last
             seen = parse_time(cluster.lastSeen)
-            if cluster.state not in ANSWERED and seen is not None:
+            if cluster.state not in ANSWERED_STATES and seen is not None:
                 self.lost_since[cluster.name] = seen
 
     def lost_for(self, cluster: str, now: float) -> float:
