@@ -15,6 +15,7 @@ $(VENV)/.installed: lock/dev.txt pyproject.toml
 	@touch $@
 
 venv: $(VENV)/.installed
+	@:
 
 lint: venv
 	@$(BIN)/ruff check $(PACKAGES)

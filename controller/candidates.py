@@ -112,13 +112,13 @@ async def by_binding(
     Raises TargetUnreadable or NoBinding; ApiError if the hub does not answer.
     """
     try:
+        bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=deadline)
+    except InvalidObject:  # no Karmada here: nobody chose among the clusters, and the scale is all we read
+        return Candidates(tuple(sorted(members)))
+    try:
         template = await hub.get(target.path(namespace, name), _Labelled, deadline=deadline)
     except ApiError as error:
         raise TargetUnreadable(str(error)) from error
-    try:
-        bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=deadline)
-    except InvalidObject:  # no Karmada here: nobody chose among the clusters
-        return Candidates(tuple(sorted(members)))
     labels = template.metadata.labels or {}
     selector = next((f"{label}={labels[label]}" for label in POLICY_LABELS if label in labels), "")
     if not selector:

@@ -87,11 +87,11 @@ class Processes:
             )
         await gather(self.webhook_is_called(), self.metrics_are_available())
 
-    async def start_one(self, name: str) -> None:
-        """Start one process (again) and wait until its /readyz says so."""
+    async def start_one(self, name: str, *flags: str) -> None:
+        """Start one process (again), with more flags if any, and wait until its /readyz says so."""
         # What the person's shell sets for other instances must not reach these.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
-        self._plane.run.spawn(name, self._commands[name], self.log(name), environment=environment)
+        self._plane.run.spawn(name, [*self._commands[name], *flags], self.log(name), environment=environment)
         await self.ready(name)
 
     async def ready(self, name: str) -> None:

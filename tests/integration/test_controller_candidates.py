@@ -92,15 +92,32 @@ async def test_no_binding_is_told(labels: dict[str, str], bindings: list[Object]
         assert w.hub.asked("PUT", SCALE_PATH) == 0
 
 
-async def test_absent_template_is_told() -> None:
-    """A target that the hub does not have is named as Karmada names it."""
+@pytest.mark.parametrize(
+    ("bindings_served", "reason"), [(True, "FailedGetScaleTargetRef"), (False, "FailedGetScale")]
+)
+async def test_absent_template_is_told(bindings_served: bool, reason: str) -> None:
+    """A target that the hub does not have is named as Karmada does there, as Kubernetes elsewhere."""
     async with world(m1=2) as w:
+        if bindings_served:
+            w.hub.served.add(BINDINGS[0])
         w.scale()
         async with w.controller(propagation=KARMADA):
-            await eventually(lambda: w.condition("AbleToScale")[1] == "FailedGetScaleTargetRef")
-            await eventually(lambda: w.events("FailedGetScaleTargetRef"))
+            await eventually(lambda: w.condition("AbleToScale")[1] == reason)
+            await eventually(lambda: w.events(reason))
 
         assert '"web" not found' in w.condition("AbleToScale")[2]
+
+
+async def test_plain_hub_is_asked_for_the_scale_alone() -> None:
+    """Without bindings nothing but the scale of the template is read, so that no other right is needed."""
+    async with world(m1=2) as w:
+        w.hub.deploy(2)
+        w.scale()
+        async with w.controller(propagation=KARMADA) as controller:
+            await w.looks(controller)
+
+        assert w.hub.asked("GET", SCALE_PATH) > 0
+        assert w.hub.asked("GET", SCALE_PATH.removesuffix("/scale")) == 0
 
 
 async def test_unknown_kind_is_told() -> None:
