@@ -94,6 +94,11 @@ def _what_would_move(decision: Decision) -> str:
     ratios = [metric.usage_ratio for metric in decision.metrics if metric.usage_ratio]
     if not ratios:
         return "a target above 0 replicas, or bounds that exclude the present size"
+    gaps = max(
+        (metric.pods.missing + metric.pods.unready for metric in decision.metrics if metric.pods), default=0
+    )
+    if gaps:
+        return f"metrics of the {gaps} pods that have none that counts yet, or other usage of the rest"
     return (
         f"usage above the tolerance of some target (now at most {max(ratios):.4g} of it), "
         "or below that of all targets"

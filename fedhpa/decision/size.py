@@ -17,9 +17,9 @@ from fedhpa.decision.wording import (
     ALL_BELOW_TARGET,
     BELOW_MINIMUM,
     DISABLED_AT_ZERO,
+    NO_OTHER_SIZE,
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
-    WITHIN_TOLERANCE,
 )
 
 
@@ -73,7 +73,7 @@ def _wanted(context: Context, current: int) -> Verdict:
     reason = ""
     if proposal != current:
         reason = f"{name} above target" if proposal > current else ALL_BELOW_TARGET
-    return Verdict(draft.step("metrics", current, proposal, reason or WITHIN_TOLERANCE), reason)
+    return Verdict(draft.step("metrics", current, proposal, reason or NO_OTHER_SIZE), reason)
 
 
 def _covered(context: Context, current: int, wanted: Verdict) -> Verdict:

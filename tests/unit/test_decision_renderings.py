@@ -92,6 +92,18 @@ def test_text_says_what_why_and_what_would_change_it() -> None:
         assert part in text
 
 
+def test_text_of_a_size_that_waits_for_pods_says_so() -> None:
+    """Usage far above target that moves nothing, because new pods have no metrics yet, is not called fine."""
+    given = cluster("member1", [80, 80, 80, 80])
+    given["podMetrics"] = given["podMetrics"][:2]
+
+    text = to_text(decided(scenario([given])))
+
+    assert "stay at 4 replicas" in text
+    assert "metrics: 4 -> 4 (usage calls for no other size)" in text
+    assert "to move it: metrics of the 2 pods that have none that counts yet" in text
+
+
 def test_text_of_a_held_size_names_what_holds_it() -> None:
     """A size that the stabilization holds is released by time."""
     given = scenario(
