@@ -23,8 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.real)
             item.add_marker(pytest.mark.timeout(300))
-            # A call that was cut in the midst of a TLS handshake has its transport closed by the loop's next
-            # turn, which a test that ends right then does not give it; the interpreter then closes the socket.
+            # A call that was cut in the midst of a TLS handshake has its transport closed by the loop's
+            # next turn, which a test that ends right then does not give it; the collector closes the socket.
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
