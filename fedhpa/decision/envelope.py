@@ -138,9 +138,10 @@ def _merged(events: Sequence[ScaleEvent]) -> tuple[ScaleEvent, ...]:
     return (oldest, *ordered[cut + 1 :])
 
 
-def _metric(metric: MetricResult, *, shares: bool) -> Mapping[str, JSON]:
+def metric_fields(metric: MetricResult) -> dict[str, JSON]:
+    """What every rendering of a metric's outcome begins with, in the order of docs/contracts.md section 5."""
     ratio = metric.usage_ratio
-    entry: dict[str, JSON] = {
+    return {
         "index": metric.index,
         "type": metric.type,
         "name": metric.name,
@@ -148,13 +149,23 @@ def _metric(metric: MetricResult, *, shares: bool) -> Mapping[str, JSON]:
         "target": metric.target,
         "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
         "proposal": metric.proposal,
-        "error": None if metric.error is None else _short(metric.error),
+        "error": metric.error,
     }
+
+
+def share_fields(metric: MetricResult) -> dict[str, JSON]:
+    """Each cluster's share of a metric."""
+    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
+
+
+def _metric(metric: MetricResult, *, shares: bool) -> Mapping[str, JSON]:
+    entry = metric_fields(metric)
+    if metric.error is not None:
+        entry["error"] = _short(metric.error)
     if shares and metric.pods is not None:
         entry["pods"] = msgspec.to_builtins(metric.pods)
     if shares and metric.clusters:
-        chosen = list(metric.clusters.items())[:_MAX_CLUSTERS]
-        entry["clusters"] = {name: {"pods": share.pods, "value": share.value} for name, share in chosen}
+        entry["clusters"] = dict(list(share_fields(metric).items())[:_MAX_CLUSTERS])
     return entry
 
 

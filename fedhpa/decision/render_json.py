@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import msgspec
 
 from fedhpa.api.times import format_time
-from fedhpa.decision.envelope import encode_history
+from fedhpa.decision.envelope import encode_history, metric_fields, share_fields
 from fedhpa.decision.model import Decision, MetricResult
 
 JSON = object
@@ -70,25 +69,8 @@ def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:
 
 
 def _metric(metric: MetricResult) -> Mapping[str, JSON]:
-    ratio = metric.usage_ratio
     return {
-        "index": metric.index,
-        "type": metric.type,
-        "name": metric.name,
-        "current": metric.current,
-        "target": metric.target,
-        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
-        "proposal": metric.proposal,
-        "error": metric.error,
-        "pods": None
-        if metric.pods is None
-        else {
-            "ready": metric.pods.ready,
-            "unready": metric.pods.unready,
-            "missing": metric.pods.missing,
-            "ignored": metric.pods.ignored,
-        },
-        "clusters": {
-            cluster: {"pods": share.pods, "value": share.value} for cluster, share in metric.clusters.items()
-        },
+        **metric_fields(metric),
+        "pods": None if metric.pods is None else msgspec.to_builtins(metric.pods),
+        "clusters": share_fields(metric),
     }
