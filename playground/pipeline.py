@@ -1,8 +1,8 @@
-"""The seams of the embedded API server: what a request is once it is understood, and who may have a say in it.
+"""The seams of the embedded API server: what a request is once understood, and who may have a say in it.
 
-`playground.apiserver.ApiServer` asks, in this order: `Authenticator`, `Authorizer`, `Router` (is the path somebody
-else's?), and for each write the `Admitter`. A Kubernetes error that anybody raises is a `Refusal`; the server makes
-its Status body.
+`playground.apiserver.ApiServer` asks, in this order: `Authenticator`, `Authorizer`, `Router` (is the path
+somebody else's?), and for each write the `Admitter`. A Kubernetes error that anybody raises is a
+`Refusal`; the server makes its Status body.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -53,7 +53,8 @@ class Attributes:
     """
 
     user: User
-    verb: str  # get, list, watch, create, update, patch, delete, deletecollection; the method in lower case for paths
+    # get, list, watch, create, update, patch, delete, deletecollection; of paths the method in lower case
+    verb: str
     path: str
     group: str = ""
     version: str = ""
