@@ -17,8 +17,8 @@ from demo.story import QUIET, Story
 from demo.view import Lines, LiveView
 from demo.world import RealWorld
 from realplane.assets import PlaneUnavailable, ensure_assets
-from realplane.controlplane import StartFailed
-from realplane.waiting import NotInTime
+from stage.runs import StartFailed
+from stage.waiting import NotInTime
 
 NEXT_COMMANDS = (
     ".venv/bin/python -m realplane up   # a hub, two members and the processes, for your own objects",

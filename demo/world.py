@@ -14,10 +14,10 @@ import yaml
 from demo.picture import MemberView, Picture
 from fedhpa.api.errors import ApiError
 from fedhpa.api.quantity import parse_milli
-from realplane.api import PlaneApi
 from realplane.plane import Plane
-from realplane.processes import Processes
-from realplane.waiting import gather
+from stage.api import PlaneApi
+from stage.processes import Processes
+from stage.waiting import gather
 
 MEMBERS = ("member1", "member2", "member3")
 NAMESPACE, NAME = "shop", "web"

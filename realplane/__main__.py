@@ -5,8 +5,9 @@ import asyncio
 import sys
 
 from realplane.assets import PlaneUnavailable, ensure_assets
-from realplane.runs import reap
 from realplane.up import up
+from stage.runs import StartFailed, reap
+from stage.waiting import NotInTime
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "up":
             asyncio.run(up(ensure_assets(), options.members))
             return 0
-    except PlaneUnavailable as error:
+    except (PlaneUnavailable, StartFailed, NotInTime) as error:
         print(f"real-plane: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

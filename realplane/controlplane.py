@@ -7,24 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from realplane import commands
-from realplane.api import PlaneApi
 from realplane.commands import Ports
 from realplane.pki import PlanePki
-from realplane.ports import free_port
-from realplane.runs import Run
-from realplane.waiting import eventually, gather
+from stage.api import PlaneApi
+from stage.ports import free_port
+from stage.runs import Run
+from stage.waiting import eventually, gather
 
 DATA = Path(__file__).with_name("data")
 
 START_SECONDS = 120.0  # for one component on a busy machine with two cores; usually 5
-LOG_TAIL = 15
-
-
-class StartFailed(Exception):
-    """A program of a plane ended instead of working; the message carries the end of its log."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +72,16 @@ class ControlPlane:
             raise
         return Answer(process.returncode or 0, out.decode(), err.decode())
 
+    def user_kubeconfig(self, user: str, path: Path) -> Path:
+        """Write a kubeconfig for somebody with a certificate of that name."""
+        self.pki.client(user, user)
+        return self.pki.kubeconfig(user, self.name, self.server, path)
+
     def as_user(self, user: str) -> str:
         """A kubectl flag that makes it somebody with a certificate of that name, instead of the
         administrator.
         """
-        self.pki.client(user, user)
-        return f"--kubeconfig={self._kubeconfig(user)}"
+        return f"--kubeconfig={self.user_kubeconfig(user, self.folder / f'{user}.kubeconfig')}"
 
     def log(self, component: str) -> Path:
         """The log file of a component."""
@@ -117,7 +114,7 @@ class ControlPlane:
 
     def check(self, component: str) -> None:
         """Raise StartFailed if the component has ended."""
-        check_running(self.run, f"{self.name}.{component}", self.log(component))
+        self.run.check(f"{self.name}.{component}", self.log(component))
 
     # ---- what hubs and members have in common
 
@@ -176,16 +173,3 @@ class ControlPlane:
 
     def _kubeconfig(self, user: str) -> Path:
         return self.pki.kubeconfig(user, self.name, self.server, self.folder / f"{user}.kubeconfig")
-
-
-def check_running(run: Run, name: str, log: Path) -> None:
-    """Raise StartFailed, with the end of its log, if the program has ended."""
-    code = run.exit_code(name)
-    if code is not None:
-        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:])
-        raise StartFailed(f"{name} ended with {code}:\n{tail}")
-
-
-def documents(name: str) -> list[dict[str, Any]]:
-    """The objects of one of our YAML data files."""
-    return list(yaml.safe_load_all((DATA / name).read_text(encoding="utf-8")))

@@ -1,16 +1,14 @@
 """The hub: an API server whose workloads are templates, with an audit log that proves who called whom."""
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from realplane.controlplane import DATA, ControlPlane
-from realplane.member import Credentials, Member
-from realplane.runs import Run
-
-CLUSTER_NAMESPACE = "karmada-cluster"
+from realplane.member import Member
+from stage.registrations import cluster_objects
+from stage.runs import Run
 
 
 class Hub(ControlPlane):
@@ -37,30 +35,3 @@ class Hub(ControlPlane):
             for line in lines:
                 if line.endswith("\n"):  # the last one may be half written
                     yield json.loads(line)
-
-
-def cluster_objects(name: str, server: str, credentials: Credentials) -> list[dict[str, Any]]:
-    """Namespace, Secret and Cluster, as Karmada lays them out."""
-    encoded = {
-        "token": base64.b64encode(credentials.token.encode()).decode(),
-        "caBundle": base64.b64encode(credentials.ca_bundle).decode(),
-    }
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTER_NAMESPACE}},
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name, "namespace": CLUSTER_NAMESPACE},
-            "data": encoded,
-        },
-        {
-            "apiVersion": "cluster.karmada.io/v1alpha1",
-            "kind": "Cluster",
-            "metadata": {"name": name},
-            "spec": {
-                "syncMode": "Push",
-                "apiEndpoint": server,
-                "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": name},
-            },
-        },
-    ]

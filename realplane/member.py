@@ -2,28 +2,26 @@
 that scrapes them.
 """
 
-import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from realplane import commands
-from realplane.api import PlaneApi, has_condition
-from realplane.controlplane import DATA, START_SECONDS, ControlPlane, documents
-from realplane.runs import Run
-from realplane.waiting import eventually, gather
+from realplane.controlplane import DATA, START_SECONDS, ControlPlane
+from stage.api import PlaneApi, has_condition
+from stage.registrations import (
+    CLUSTER_NAMESPACE,
+    MEMBER_RIGHTS,
+    MEMBER_USER,
+    Credentials,
+    aggregated_api,
+    documents,
+)
+from stage.runs import Run
+from stage.waiting import eventually, gather
 
 NODE_ALLOCATABLE = {"cpu": "32", "memory": "64Gi", "pods": "110"}
 USAGE_PATH = "/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages"
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """What a hub needs to reach a member: a bearer token and the PEM bundle that proves its server."""
-
-    token: str
-    ca_bundle: bytes
 
 
 class Member(ControlPlane):
@@ -48,7 +46,7 @@ class Member(ControlPlane):
         self._commands["kwok"] = commands.kwok(DATA / "kwok.yaml", self.pki, self.ports, self.kubeconfig)
         self._commands["metrics-server"] = commands.metrics_server(self.pki, self.ports, self.kubeconfig)
         async with self.api() as api:
-            await api.apply_all(documents("member.yaml"))
+            await api.apply_all([*documents(DATA / "member.yaml"), *documents(MEMBER_RIGHTS)])
             await api.apply_all([self._node(number) for number in range(1, self.nodes + 1)])
             self.spawn("kwok")
             await self._node_ready(api)
@@ -74,9 +72,9 @@ class Member(ControlPlane):
 
     async def credentials(self) -> Credentials:
         """A token of the ServiceAccount whose rights are those that a hub needs, and no more
-        (data/member.yaml).
+        (stage/data/member.yaml).
         """
-        path = "/api/v1/namespaces/karmada-cluster/serviceaccounts/fedhpa-hub/token"
+        path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -166,34 +164,3 @@ class Member(ControlPlane):
             port=self.ports.metrics,
             ca_bundle=self.pki.ca.bundle_pem,
         )
-
-
-def aggregated_api(
-    *, group: str, version: str, service: str, namespace: str, port: int, ca_bundle: bytes
-) -> list[dict[str, Any]]:
-    """A Service that leads to a port of this machine, and the APIService that names it."""
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": service, "namespace": namespace},
-            "spec": {
-                "type": "ExternalName",
-                "externalName": "localhost",
-                "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-            },
-        },
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": f"{version}.{group}"},
-            "spec": {
-                "group": group,
-                "version": version,
-                "groupPriorityMinimum": 100,
-                "versionPriority": 200,
-                "service": {"name": service, "namespace": namespace, "port": port},
-                "caBundle": base64.b64encode(ca_bundle).decode(),
-            },
-        },
-    ]

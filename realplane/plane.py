@@ -10,12 +10,11 @@ from typing import Any
 
 import yaml
 
-from realplane.api import has_condition
-from realplane.controlplane import StartFailed
 from realplane.hub import Hub
 from realplane.member import Member
-from realplane.runs import Run
-from realplane.waiting import gather
+from stage.api import has_condition
+from stage.runs import Run, StartFailed
+from stage.waiting import gather
 
 
 class Plane:

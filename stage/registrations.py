@@ -1,0 +1,103 @@
+"""The objects that join members to a hub, webhook and adapter to its API server, and say who may do what."""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DATA = Path(__file__).with_name("data")
+# What the processes may do on the hub, and what a hub's token may do on a member.
+HUB_RIGHTS, MEMBER_RIGHTS = DATA / "hub.yaml", DATA / "member.yaml"
+
+CLUSTER_NAMESPACE = "karmada-cluster"
+MEMBER_USER = "fedhpa-hub"  # the ServiceAccount of data/member.yaml, in CLUSTER_NAMESPACE
+
+NAMESPACE = "fedhpa-system"
+ADAPTER = "fedhpa-metrics-adapter"
+ADAPTER_SERVICE = ADAPTER
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """The objects of a YAML file."""
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
+def never_comes(name: str, namespace: str = "default") -> dict[str, Any]:
+    """A CronFederatedHPA whose date never comes: no schema can know that, only the webhook refuses it."""
+    return {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": "CronFederatedHPA",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "rules": [{"name": "never", "schedule": "0 0 31 2 *", "targetReplicas": 1}],
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What a hub needs to reach a member: a bearer token and the PEM bundle that proves its server."""
+
+    token: str
+    ca_bundle: bytes
+
+
+def cluster_objects(name: str, server: str, credentials: Credentials) -> list[dict[str, Any]]:
+    """Namespace, Secret and Cluster, as Karmada lays them out."""
+    encoded = {
+        "token": base64.b64encode(credentials.token.encode()).decode(),
+        "caBundle": base64.b64encode(credentials.ca_bundle).decode(),
+    }
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTER_NAMESPACE}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": CLUSTER_NAMESPACE},
+            "data": encoded,
+        },
+        {
+            "apiVersion": "cluster.karmada.io/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": name},
+            "spec": {
+                "syncMode": "Push",
+                "apiEndpoint": server,
+                "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": name},
+            },
+        },
+    ]
+
+
+def aggregated_api(
+    *, group: str, version: str, service: str, namespace: str, port: int, ca_bundle: bytes
+) -> list[dict[str, Any]]:
+    """A Service that leads to a port of this machine, and the APIService that names it."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": service, "namespace": namespace},
+            "spec": {
+                "type": "ExternalName",
+                "externalName": "localhost",
+                "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+            },
+        },
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": f"{version}.{group}"},
+            "spec": {
+                "group": group,
+                "version": version,
+                "groupPriorityMinimum": 100,
+                "versionPriority": 200,
+                "service": {"name": service, "namespace": namespace, "port": port},
+                "caBundle": base64.b64encode(ca_bundle).decode(),
+            },
+        },
+    ]
