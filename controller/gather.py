@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -63,6 +64,7 @@ class Readers:
 
     lists: SharedLists
     pods: PodCache[PodRecord] = field(default_factory=lambda: PodCache(pod_record))
+    clock: Callable[[], float] = time.monotonic
     _decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = field(default_factory=dict)
     _mappers: dict[str, tuple[Member, ResourceMapper]] = field(default_factory=dict)
 
@@ -74,7 +76,10 @@ class Readers:
         """Discovery of a member, kept while it is registered."""
         kept = self._mappers.get(member.name)
         if kept is None or kept[0] is not member:
-            kept = self._mappers[member.name] = (member, ResourceMapper(member.client))
+            kept = self._mappers[member.name] = (
+                member,
+                ResourceMapper(member.client, clock=self.clock),
+            )
         return kept[1]
 
 

@@ -47,7 +47,7 @@ class Loop:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.objects: Reflector[Object] = Reflector(
-            hub, COLLECTION, dict[str, Any], _kept, name="federatedhpas"
+            hub, COLLECTION, dict[str, Any], _kept, name="federatedhpas", clock=clock
         )
         self._reconciler = reconciler
         self._observer = observer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -54,9 +55,11 @@ class Observer:
         members: Callable[[], Mapping[str, Member]],
         readers: Readers,
         settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hub = hub
-        self._mapper = ResourceMapper(hub)
+        self._mapper = ResourceMapper(hub, clock=clock)
         self._members = members
         self._readers = readers
         self._settings = settings

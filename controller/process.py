@@ -23,12 +23,15 @@ from controller.reconcile import Reconciler
 from controller.series import Series
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import SERVICE_ACCOUNT, load_config
 from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
+from fedhpa.members.pods import PodCache
 from fedhpa.members.registry import MemberRegistry
+from fedhpa.scaling.records import pod_record
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flag_types import Values
 from fedhpa.serving.flags import exit_usage, parse_or_exit
@@ -95,7 +98,7 @@ async def run(values: Values, signals: Signals) -> None:
                 group.create_task(follow_config(hub, kubeconfig)),
                 group.create_task(_watch_readiness(health, members, settings.paused)),
             ]
-            leading = group.create_task(_lead(values, settings, hub, members, series))
+            leading = group.create_task(_campaign(values, settings, hub, members, series))
             await signals.stop.wait()
             health.drain()
             leading.cancel()
@@ -105,11 +108,11 @@ async def run(values: Values, signals: Signals) -> None:
                 task.cancel()
 
 
-async def _lead(
+async def _campaign(
     values: Values, settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series
 ) -> None:
     async def work() -> None:
-        await _work(settings, hub, members, series)
+        await lead(settings, hub, members, series)
 
     if not values[flag_sets.LEADER_ELECT] or settings.paused:
         # Paused, not even the Lease is written; a second one that only looks does no harm.
@@ -125,18 +128,24 @@ async def _lead(
     await elector.run(work)
 
 
-async def _work(settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series) -> None:
+async def lead(
+    settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series, *, clock: Clock = SYSTEM
+) -> None:
     """A leader's work, from scratch: what another leader did meanwhile is in the objects' status."""
-    events = EventRecorder(hub, COMPONENT)
-    async with SharedLists() as lists, asyncio.TaskGroup() as group:
-        readers = Readers(lists)
-        observer = Observer(hub, lambda: members.members, readers, settings)
-        reconciler = Reconciler(hub, observer, events, series, settings)
-        loop = Loop(hub, reconciler, observer, series, workers=settings.concurrent_syncs)
+    events = EventRecorder(hub, COMPONENT, wall=clock.wall)
+    async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
+        readers = Readers(lists, PodCache(pod_record, clock=clock.monotonic), clock=clock.monotonic)
+        observer = Observer(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
+        reconciler = Reconciler(
+            hub, observer, events, series, settings, wall=clock.wall, clock=clock.monotonic
+        )
+        loop = Loop(
+            hub, reconciler, observer, series, workers=settings.concurrent_syncs, clock=clock.monotonic
+        )
         group.create_task(readers.pods.run())
         group.create_task(events.run())
         if not settings.paused:
-            group.create_task(follow_cluster_status(hub, members))
+            group.create_task(follow_cluster_status(hub, members, wall=clock.wall))
         await _until_synced(members)
         group.create_task(loop.run())
 

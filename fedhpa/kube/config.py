@@ -11,11 +11,13 @@ import hashlib
 import importlib
 import os
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import aiohttp
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.credentials import (
@@ -29,6 +31,9 @@ from fedhpa.kube.credentials import (
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PROXY_SCHEMES = ("http", "https")
 
+# Makes the connections of a client: where there is no network to speak of, something else than TCP.
+ConnectorFactory = Callable[["ApiConfig"], aiohttp.BaseConnector]
+
 
 @dataclass(frozen=True)
 class ApiConfig:
@@ -36,7 +41,7 @@ class ApiConfig:
 
     `server` is the base URL without a trailing slash; `ssl` is None for plain http; `qps` 0 means no
     client-side limit; `compression` asks for gzip; `files` are the files that it was read from, and
-    `fingerprint` a digest of them (`file_fingerprint`).
+    `fingerprint` a digest of them (`file_fingerprint`); `connector` makes the connections, None means TCP.
     """
 
     server: str
@@ -52,6 +57,7 @@ class ApiConfig:
     burst: int = 0
     files: tuple[Path, ...] = ()
     fingerprint: bytes = b""
+    connector: ConnectorFactory | None = None
 
 
 async def load_config(kubeconfig: str | None, context: str | None = None) -> ApiConfig:

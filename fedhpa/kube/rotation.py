@@ -38,7 +38,12 @@ async def follow_config(
         old = client.config
         await client.use(
             dataclasses.replace(
-                fresh, name=old.name, compression=old.compression, qps=old.qps, burst=old.burst
+                fresh,
+                name=old.name,
+                compression=old.compression,
+                qps=old.qps,
+                burst=old.burst,
+                connector=old.connector,
             )
         )
         log.info("configuration reloaded", api=old.name)

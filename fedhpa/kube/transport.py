@@ -50,11 +50,7 @@ class Pool:
         self._retired = False
         self._streams: set[aiohttp.ClientResponse] = set()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,  # each watch holds one; who calls bounds the rest
-                ssl=config.ssl if config.ssl is not None else True,
-                keepalive_timeout=KEEPALIVE_SECONDS,
-            ),
+            connector=(config.connector or tcp_connector)(config),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             headers={
@@ -137,6 +133,15 @@ class Pool:
     async def _close_when_idle(self) -> None:
         if self._retired and not self._users:
             await self._session.close()
+
+
+def tcp_connector(config: ApiConfig) -> aiohttp.BaseConnector:
+    """Connections over TCP, with TLS where the URL asks for it."""
+    return aiohttp.TCPConnector(
+        limit=0,  # each watch holds one; who calls bounds the rest
+        ssl=config.ssl if config.ssl is not None else True,
+        keepalive_timeout=KEEPALIVE_SECONDS,
+    )
 
 
 def target(server: str, path: str, params: Params) -> URL:

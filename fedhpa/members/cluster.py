@@ -15,7 +15,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.wire import ObjectMeta, RawQuantity
-from fedhpa.kube.config import ApiConfig, check_proxy, tls_context
+from fedhpa.kube.config import ApiConfig, ConnectorFactory, check_proxy, tls_context
 from fedhpa.kube.credentials import Credentials
 
 API_VERSION = "cluster.karmada.io/v1alpha1"
@@ -155,7 +155,13 @@ def access(cluster: Cluster, secret: SecretData | None) -> Access:
     )
 
 
-def api_config(name: str, way: Access, credentials: Credentials, limits: ClientLimits) -> ApiConfig:
+def api_config(
+    name: str,
+    way: Access,
+    credentials: Credentials,
+    limits: ClientLimits,
+    connector: ConnectorFactory | None = None,
+) -> ApiConfig:
     """The configuration of a member's client. InvalidObject if caBundle holds no usable certificate.
 
     Members are asked for gzip: they are far away, their lists repeat themselves and shrink well, and
@@ -178,6 +184,7 @@ def api_config(name: str, way: Access, credentials: Credentials, limits: ClientL
         compression=True,
         qps=limits.qps,
         burst=limits.burst,
+        connector=connector,
     )
 
 

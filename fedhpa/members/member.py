@@ -13,7 +13,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
 from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.config import ApiConfig, ConnectorFactory
 from fedhpa.members.client import MEMBER_DEADLINE_SECONDS, PROBE_PATH, MemberClient
 from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Cluster, api_config
 
@@ -95,6 +95,7 @@ class Member:
         reread: Callable[[], Awaitable[None]],
         on_change: Callable[[], None] = lambda: None,
         limits: ClientLimits = NO_LIMITS,
+        connector: ConnectorFactory | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -108,6 +109,7 @@ class Member:
         self._on_change = on_change
         self._probe_period = probe_period
         self._limits = limits
+        self._connector = connector
         self._clock = clock
         self._wall = wall
         self._born = clock()
@@ -200,7 +202,7 @@ class Member:
             return
         token = MemberToken(access.token, self._reread, self._clock)
         try:
-            config = api_config(self.name, access, token, self._limits)
+            config = api_config(self.name, access, token, self._limits, self._connector)
         except InvalidObject as error:
             await self._give_up(str(error))
             return

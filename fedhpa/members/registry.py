@@ -159,6 +159,7 @@ class MemberRegistry:
             reread=lambda: self._reread(name),
             on_change=lambda: self._tell(name),
             limits=self._limits,
+            connector=self._hub.config.connector,  # members are reached the way the hub is
             clock=self._clock,
             wall=self._wall,
         )

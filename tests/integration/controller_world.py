@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from controller.flags import DIRECT, Settings
-from controller.process import _work
+from controller.process import lead
 from controller.series import Series
 from fedhpa.decision.snapshot import ControllerSettings
 from fedhpa.kube.client import ApiClient
@@ -268,7 +268,7 @@ class World:
             members = MemberRegistry(client, deadline=DEADLINE, probe_period=PROBE_PERIOD)
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
-            work = _work(controller_settings(**settings), client, members, Series(registry))
+            work = lead(controller_settings(**settings), client, members, Series(registry))
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
 

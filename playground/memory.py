@@ -1,0 +1,315 @@
+"""A network without sockets: an aiohttp application and an aiohttp client of it in one event loop.
+
+Everything waits on the loop alone, so under a virtual clock (looptime) hours pass in seconds and nothing
+depends on how fast a machine is. Bytes, HTTP, streams and, with a context, TLS are the real ones: only what
+a kernel does between two sockets is done here. Nothing arrives in the instant it was sent, or a client that
+tries again at once would stop the clock for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import web
+from aiohttp.client_proto import ResponseHandler
+
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.transport import KEEPALIVE_SECONDS
+
+if TYPE_CHECKING:
+    from aiohttp.client_reqrep import ClientRequest
+    from aiohttp.tracing import Trace
+
+LATENCY_SECONDS: Final = 0.001
+# What is on its way at most before the writer is told to wait, and when it may go on (asyncio's own bounds).
+HIGH_WATER: Final = 64 * 1024
+LOW_WATER: Final = HIGH_WATER // 4
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end of a connection; what is written comes out at the other end (`connected`)."""
+
+    # asyncio's mark of transports that `loop.start_tls` may wrap.
+    _start_tls_compatible = True
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, peername: str, latency: float) -> None:
+        super().__init__({"peername": (peername, 0)})
+        self._loop = loop
+        self._latency = latency
+        self._peer = self
+        self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
+        # What arrived and was not read yet; None is the end.
+        self._inbox: deque[bytes | None] = deque()
+        self._unread = 0
+        self._reading = True
+        self._held_back = False
+        self._delivery: asyncio.Handle | None = None
+        self._closing = False
+
+    def connect(self, peer: MemoryTransport) -> None:
+        """Make two ends one connection."""
+        self._peer, peer._peer = peer, self
+
+    # -- as asyncio.Transport says ---------------------------------------------------------------------
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Who is told of what arrives."""
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """As set."""
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        """Whether it was closed, by whichever end."""
+        return self._closing
+
+    def is_reading(self) -> bool:
+        """Whether what arrives is passed on."""
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        """Keep what arrives."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """Pass on what was kept."""
+        self._reading = True
+        self._schedule(0.0)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the peer has not read."""
+        return self._peer._unread
+
+    def can_write_eof(self) -> bool:
+        """Never: nobody here closes one half."""
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send; the protocol is told when it should wait."""
+        if self._closing or not data:
+            return
+        self._peer._arrive(bytes(data))
+        if self._peer._unread > HIGH_WATER and not self._held_back:
+            self._held_back = True
+            self._protocol.pause_writing()
+
+    def close(self) -> None:
+        """End the connection once the peer has read what was written."""
+        if not self._closing:
+            self._peer._arrive(None)
+            self._force_close(None)
+
+    def abort(self) -> None:
+        """End the connection now; the peer loses what it has not read."""
+        if not self._closing:
+            self._peer._force_close(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+            self._force_close(None)
+
+    # -- what happens between the ends -----------------------------------------------------------------
+    def _force_close(self, error: Exception | None) -> None:
+        """Also called, by this name, by asyncio's TLS."""
+        if not self._closing:
+            self._closing = True
+            self._inbox.clear()
+            self._loop.call_soon(self._protocol.connection_lost, error)
+
+    def _arrive(self, data: bytes | None) -> None:
+        if self._closing:
+            return
+        self._inbox.append(data)
+        self._unread += len(data or b"")
+        self._schedule(self._latency)
+
+    def _schedule(self, delay: float) -> None:
+        if self._delivery is None and self._inbox and self._reading:
+            self._delivery = self._loop.call_later(delay, self._deliver)
+
+    def _deliver(self) -> None:
+        self._delivery = None
+        while self._inbox and self._reading and not self._closing:
+            data = self._inbox.popleft()
+            if data is None:
+                self._end()
+            else:
+                self._unread -= len(data)
+                _feed(self._protocol, data)
+        self._peer._relieve()
+
+    def _end(self) -> None:
+        assert isinstance(self._protocol, asyncio.Protocol | asyncio.BufferedProtocol)
+        self._protocol.eof_received()
+        # Nobody here half-closes: the peer that ended its side reads no more.
+        self._force_close(None)
+
+    def _relieve(self) -> None:
+        if self._held_back and not self._closing and self._peer._unread <= LOW_WATER:
+            self._held_back = False
+            self._protocol.resume_writing()
+
+
+def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
+    if isinstance(protocol, asyncio.Protocol):
+        protocol.data_received(data)
+        return
+    assert isinstance(protocol, asyncio.BufferedProtocol)  # asyncio's TLS is one
+    rest = memoryview(data)
+    while rest:
+        buffer = memoryview(protocol.get_buffer(len(rest)))
+        size = min(len(buffer), len(rest))
+        buffer[:size] = rest[:size]
+        protocol.buffer_updated(size)
+        rest = rest[size:]
+
+
+class MemorySite(web.BaseSite):
+    """Where an application is served in a network, as `web.TCPSite` is on a socket.
+
+    `url` is SCHEME://HOST[:PORT]; https needs `ssl_context`, which may be replaced while it runs.
+    """
+
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        network: MemoryNetwork,
+        url: str,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(runner)
+        self.ssl_context = ssl_context
+        self._network = network
+        self._url = url
+        self._connections: set[MemoryTransport] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        """The URL."""
+        return self._url
+
+    async def start(self) -> None:
+        """Accept connections from now on."""
+        await super().start()
+        self._network.sites[_address(self._url)] = self
+
+    async def stop(self) -> None:
+        """Accept no more; open connections go on, as they do with a socket."""
+        self._network.sites.pop(_address(self._url), None)
+        await super().stop()
+
+    def disconnect(self) -> None:
+        """Reset every open connection."""
+        for transport in tuple(self._connections):
+            transport.abort()
+
+    def accept(self, transport: MemoryTransport) -> None:
+        """Serve the other end of a client's connection."""
+        self._connections = {open_ for open_ in self._connections if not open_.is_closing()} | {transport}
+        server = self._runner.server
+        assert server is not None, "a site starts after its runner is set up"
+        protocol = server()
+        if self.ssl_context is None:
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+            return
+        task = asyncio.ensure_future(self._handshake(transport, protocol, self.ssl_context))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _handshake(
+        self, transport: MemoryTransport, protocol: asyncio.Protocol, context: ssl.SSLContext
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            secured = await loop.start_tls(transport, protocol, context, server_side=True)
+        except OSError:  # as a listening socket: who cannot shake hands is dropped
+            return
+        if secured is not None:
+            protocol.connection_made(secured)
+
+
+class MemoryConnector(aiohttp.BaseConnector):
+    """aiohttp's way into a network; `context` verifies servers of https URLs."""
+
+    def __init__(self, network: MemoryNetwork, context: ssl.SSLContext | None) -> None:
+        super().__init__(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
+        self._network = network
+        self._context = context
+
+    async def _create_connection(
+        self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        """What aiohttp asks for: a new connection to the request's host; nothing here is traced."""
+        del traces
+        site = self._network.sites.get((req.url.host or "", req.url.port or 0))
+        if site is None:
+            refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+            raise aiohttp.ClientConnectorError(req.connection_key, refused)
+        loop = asyncio.get_running_loop()
+        ours = MemoryTransport(loop, site.name, self._network.latency)
+        theirs = MemoryTransport(loop, "client", self._network.latency)
+        ours.connect(theirs)
+        site.accept(theirs)
+        protocol = ResponseHandler(loop)
+        if not req.is_ssl():
+            ours.set_protocol(protocol)
+            protocol.connection_made(ours)
+            return protocol
+        context = self._context or ssl.create_default_context()
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                secured = await loop.start_tls(
+                    ours, protocol, context, server_hostname=req.server_hostname or req.url.host
+                )
+        except ssl.SSLCertVerificationError as error:
+            raise aiohttp.ClientConnectorCertificateError(req.connection_key, error) from error
+        except ssl.SSLError as error:
+            raise aiohttp.ClientConnectorSSLError(req.connection_key, error) from error
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise aiohttp.ClientConnectorError(req.connection_key, error) from error
+        if secured is None:
+            gone = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+            raise aiohttp.ClientConnectorError(req.connection_key, gone)
+        protocol.connection_made(secured)
+        return protocol
+
+
+class MemoryNetwork:
+    """Sites by (host, port), and connectors that reach them and nothing else."""
+
+    def __init__(self, latency: float = LATENCY_SECONDS) -> None:
+        self.latency = latency
+        self.sites: dict[tuple[str, int], MemorySite] = {}
+
+    def connector(self, config: ApiConfig) -> aiohttp.BaseConnector:
+        """What `ApiConfig.connector` asks for."""
+        return MemoryConnector(self, config.ssl)
+
+    @asynccontextmanager
+    async def serving(
+        self, application: web.Application, url: str, *, ssl_context: ssl.SSLContext | None = None
+    ) -> AsyncIterator[MemorySite]:
+        """Serve an application at a URL; a request whose client went away is cancelled."""
+        runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
+        await runner.setup()
+        try:
+            site = MemorySite(runner, self, url, ssl_context=ssl_context)
+            await site.start()
+            yield site
+        finally:
+            await runner.cleanup()
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
