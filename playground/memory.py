@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
 from aiohttp import web
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest
     from aiohttp.tracing import Trace
 
+HOST: Final = "127.0.0.1"
 LATENCY_SECONDS: Final = 0.001
 # What is on its way at most before the writer is told to wait, and when it may go on (asyncio's own bounds).
 HIGH_WATER: Final = 64 * 1024
@@ -105,17 +104,20 @@ class MemoryTransport(asyncio.Transport):
         """End the connection once the peer has read what was written."""
         if not self._closing:
             self._peer._arrive(None)
-            self._force_close(None)
+            self._finish(None)
 
     def abort(self) -> None:
         """End the connection now; the peer loses what it has not read."""
-        if not self._closing:
-            self._peer._force_close(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
-            self._force_close(None)
+        self._force_close(None)
 
     # -- what happens between the ends -----------------------------------------------------------------
     def _force_close(self, error: Exception | None) -> None:
-        """Also called, by this name, by asyncio's TLS."""
+        """End both sides; called by this name by asyncio's TLS, too."""
+        if not self._closing:
+            self._peer._finish(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+            self._finish(error)
+
+    def _finish(self, error: Exception | None) -> None:
         if not self._closing:
             self._closing = True
             self._inbox.clear()
@@ -147,7 +149,7 @@ class MemoryTransport(asyncio.Transport):
         assert isinstance(self._protocol, asyncio.Protocol | asyncio.BufferedProtocol)
         self._protocol.eof_received()
         # Nobody here half-closes: the peer that ended its side reads no more.
-        self._force_close(None)
+        self._finish(None)
 
     def _relieve(self) -> None:
         if self._held_back and not self._closing and self._peer._unread <= LOW_WATER:
@@ -169,71 +171,80 @@ def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
         rest = rest[size:]
 
 
-class MemorySite(web.BaseSite):
-    """Where an application is served in a network, as `web.TCPSite` is on a socket.
+class MemoryListener:
+    """Serves an application at one address of a network, as `playground.listener.Listener` on a port.
 
-    `url` is SCHEME://HOST[:PORT]; https needs `ssl_context`, which may be replaced while it runs.
+    `server` is its URL: https with a context, else http; handlers whose client is gone are cancelled.
     """
 
     def __init__(
         self,
-        runner: web.BaseRunner,
         network: MemoryNetwork,
-        url: str,
+        application: web.Application,
+        context: ssl.SSLContext | None = None,
         *,
-        ssl_context: ssl.SSLContext | None = None,
+        host: str = HOST,
+        port: int | None = None,
     ) -> None:
-        super().__init__(runner)
-        self.ssl_context = ssl_context
+        self.port = next(network.ports) if port is None else port
+        self.server = f"{'http' if context is None else 'https'}://{host}:{self.port}"
         self._network = network
-        self._url = url
-        self._connections: set[MemoryTransport] = set()
+        self._address = (host, self.port)
+        self._own_context = self._context = context
+        self._runner = web.AppRunner(
+            application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5
+        )
         self._handshakes: set[asyncio.Task[None]] = set()
 
-    @property
-    def name(self) -> str:
-        """The URL."""
-        return self._url
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await self.start()
+        return self
 
-    async def start(self) -> None:
-        """Accept connections from now on."""
-        await super().start()
-        self._network.sites[_address(self._url)] = self
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+        await self._runner.cleanup()
+
+    async def start(self, context: ssl.SSLContext | None = None) -> None:
+        """Listen (again), with another certificate if one is given; who was connected no longer is."""
+        await self.stop()
+        self._context = context or self._own_context
+        self._network.listeners[self._address] = self
 
     async def stop(self) -> None:
-        """Accept no more; open connections go on, as they do with a socket."""
-        self._network.sites.pop(_address(self._url), None)
-        await super().stop()
-
-    def disconnect(self) -> None:
-        """Reset every open connection."""
-        for transport in tuple(self._connections):
-            transport.abort()
+        """Refuse connections from now on and reset those that are open."""
+        self._network.listeners.pop(self._address, None)
+        for task in tuple(self._handshakes):
+            task.cancel()
+        server = self._runner.server
+        for connection in server.connections if server is not None else ():
+            if connection.transport is not None:
+                connection.transport.abort()
 
     def accept(self, transport: MemoryTransport) -> None:
         """Serve the other end of a client's connection."""
-        self._connections = {open_ for open_ in self._connections if not open_.is_closing()} | {transport}
         server = self._runner.server
-        assert server is not None, "a site starts after its runner is set up"
+        assert server is not None, "it listens after it was entered"
         protocol = server()
-        if self.ssl_context is None:
+        if self._context is None:
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
             return
-        task = asyncio.ensure_future(self._handshake(transport, protocol, self.ssl_context))
+        task = asyncio.ensure_future(_shake_hands(transport, protocol, self._context))
         self._handshakes.add(task)
         task.add_done_callback(self._handshakes.discard)
 
-    async def _handshake(
-        self, transport: MemoryTransport, protocol: asyncio.Protocol, context: ssl.SSLContext
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            secured = await loop.start_tls(transport, protocol, context, server_side=True)
-        except OSError:  # as a listening socket: who cannot shake hands is dropped
-            return
-        if secured is not None:
-            protocol.connection_made(secured)
+
+async def _shake_hands(
+    transport: MemoryTransport, protocol: asyncio.Protocol, context: ssl.SSLContext
+) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        secured = await loop.start_tls(transport, protocol, context, server_side=True)
+    except OSError:  # who cannot shake hands is dropped, as by a listening socket
+        return
+    if secured is not None:
+        protocol.connection_made(secured)
 
 
 class MemoryConnector(aiohttp.BaseConnector):
@@ -249,15 +260,15 @@ class MemoryConnector(aiohttp.BaseConnector):
     ) -> ResponseHandler:
         """What aiohttp asks for: a new connection to the request's host; nothing here is traced."""
         del traces
-        site = self._network.sites.get((req.url.host or "", req.url.port or 0))
-        if site is None:
+        listener = self._network.listeners.get((req.url.host or "", req.url.port or 0))
+        if listener is None:
             refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
             raise aiohttp.ClientConnectorError(req.connection_key, refused)
         loop = asyncio.get_running_loop()
-        ours = MemoryTransport(loop, site.name, self._network.latency)
+        ours = MemoryTransport(loop, listener.server, self._network.latency)
         theirs = MemoryTransport(loop, "client", self._network.latency)
         ours.connect(theirs)
-        site.accept(theirs)
+        listener.accept(theirs)
         protocol = ResponseHandler(loop)
         if not req.is_ssl():
             ours.set_protocol(protocol)
@@ -285,31 +296,13 @@ class MemoryConnector(aiohttp.BaseConnector):
 
 
 class MemoryNetwork:
-    """Sites by (host, port), and connectors that reach them and nothing else."""
+    """Listeners by (host, port), and connectors that reach them and nothing else."""
 
     def __init__(self, latency: float = LATENCY_SECONDS) -> None:
         self.latency = latency
-        self.sites: dict[tuple[str, int], MemorySite] = {}
+        self.listeners: dict[tuple[str, int], MemoryListener] = {}
+        self.ports = itertools.count(1)
 
     def connector(self, config: ApiConfig) -> aiohttp.BaseConnector:
         """What `ApiConfig.connector` asks for."""
         return MemoryConnector(self, config.ssl)
-
-    @asynccontextmanager
-    async def serving(
-        self, application: web.Application, url: str, *, ssl_context: ssl.SSLContext | None = None
-    ) -> AsyncIterator[MemorySite]:
-        """Serve an application at a URL; a request whose client went away is cancelled."""
-        runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
-        await runner.setup()
-        try:
-            site = MemorySite(runner, self, url, ssl_context=ssl_context)
-            await site.start()
-            yield site
-        finally:
-            await runner.cleanup()
-
-
-def _address(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 import trustme
@@ -13,11 +14,10 @@ from aiohttp import web
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig, tls_context
-from playground.memory import HIGH_WATER, LATENCY_SECONDS, MemoryNetwork
+from playground.memory import HIGH_WATER, LATENCY_SECONDS, MemoryListener, MemoryNetwork
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-URL = "http://hub"
 MEGABYTE = 2**20
 
 
@@ -27,8 +27,19 @@ def application(handler: Callable[[web.Request], object]) -> web.Application:
     return app
 
 
-def client(network: MemoryNetwork, url: str = URL, context: ssl.SSLContext | None = None) -> ApiClient:
-    return ApiClient(ApiConfig(server=url, ssl=context, connector=network.connector))
+@asynccontextmanager
+async def serving(
+    handler: Callable[[web.Request], object],
+    *,
+    server: ssl.SSLContext | None = None,
+    trusting: ssl.SSLContext | None = None,
+) -> AsyncIterator[tuple[MemoryListener, ApiClient]]:
+    """A handler of all requests in a network of its own, and a client of it."""
+    network = MemoryNetwork()
+    async with MemoryListener(network, application(handler), server) as listener:
+        config = ApiConfig(server=listener.server, ssl=trusting, connector=network.connector)
+        async with ApiClient(config) as api:
+            yield listener, api
 
 
 def now() -> float:
@@ -41,9 +52,8 @@ async def test_requests_and_answers_of_any_size_arrive_whole() -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(body=await request.read())
 
-    network = MemoryNetwork()
     bodies = [bytes(range(256)) * size for size in (1, 16, 4_000)]
-    async with network.serving(application(echo), URL), client(network) as api:
+    async with serving(echo) as (_, api):
         answers = [(await api.request("POST", "/", body=body)).body for body in bodies]
 
     assert bodies == answers
@@ -56,8 +66,7 @@ async def test_an_exchange_takes_the_latency_each_way_and_nothing_else() -> None
         await asyncio.sleep(3600)
         return web.Response()
 
-    network = MemoryNetwork()
-    async with network.serving(application(slow), URL), client(network) as api:
+    async with serving(slow) as (_, api):
         began = now()
         await api.request("GET", "/", deadline=4000)
 
@@ -75,9 +84,8 @@ async def test_a_stream_arrives_as_it_is_written() -> None:
             await response.write(b"%d\n" % number)
         return response
 
-    network = MemoryNetwork()
     seen: list[tuple[float, bytes]] = []
-    async with network.serving(application(stream), URL), client(network) as api:
+    async with serving(stream) as (_, api):
         began = now()
         async for line in api.watch("/", params=None, idle=90):
             if line:
@@ -99,8 +107,7 @@ async def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
             sent += 1
         return response
 
-    network = MemoryNetwork()
-    async with network.serving(application(flood), URL), client(network) as api:
+    async with serving(flood) as (_, api):
         lines = api.watch("/", params=None, idle=3600)
         assert await anext(lines) == b""
         await asyncio.sleep(1800)
@@ -113,23 +120,23 @@ async def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
 
 
 async def test_nobody_listens() -> None:
-    """An unknown host, and one whose site was stopped, refuse."""
+    """A listener that was stopped refuses, and takes connections again once it is started."""
 
     async def ok(_: web.Request) -> web.Response:
         return web.Response()
 
-    network = MemoryNetwork()
-    async with client(network) as api:
-        with pytest.raises(ApiError, match="cannot connect"):
+    async with serving(ok) as (listener, api):
+        assert (await api.request("GET", "/")).status == 200
+        await listener.stop()
+        with pytest.raises(ApiError, match="cannot connect: Connection refused"):
             await api.request("GET", "/")
-        async with network.serving(application(ok), URL):
-            assert (await api.request("GET", "/")).status == 200
-        with pytest.raises(ApiError, match="cannot connect"):
-            await api.request("GET", "/")
+        await listener.start()
+
+        assert (await api.request("GET", "/")).status == 200
 
 
 async def test_reset_connections_end_both_sides() -> None:
-    """The client is told (a GET it would send once more); the handler is cancelled."""
+    """The client is told; the handler is cancelled."""
     ended = asyncio.Event()
 
     async def hang(_: web.Request) -> web.Response:
@@ -139,10 +146,9 @@ async def test_reset_connections_end_both_sides() -> None:
             ended.set()
         return web.Response()
 
-    network = MemoryNetwork()
-    async with network.serving(application(hang), URL) as site, client(network) as api:
-        asyncio.get_running_loop().call_later(5, site.disconnect)
-        with pytest.raises(ApiError, match="connection"):
+    async with serving(hang) as (listener, api), asyncio.TaskGroup() as group:
+        asyncio.get_running_loop().call_later(5, lambda: group.create_task(listener.stop()))
+        with pytest.raises(ApiError, match="Connection reset by peer"):
             await api.request("POST", "/", deadline=60)
         await asyncio.wait_for(ended.wait(), 1)
 
@@ -160,8 +166,7 @@ async def test_a_client_that_gives_up_ends_its_request() -> None:
             ended_at.append(now())
         return web.Response()
 
-    network = MemoryNetwork()
-    async with network.serving(application(hang), URL), client(network) as api:
+    async with serving(hang) as (_, api):
         with pytest.raises(ApiError, match="no answer within 3 s"):
             await api.request("GET", "/", deadline=3)
         await asyncio.sleep(1)
@@ -174,46 +179,56 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-def server_context(authority: trustme.CA, name: str = "hub") -> ssl.SSLContext:
+def server_context(authority: trustme.CA, name: str = "127.0.0.1") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(name).configure_cert(context)
     return context
 
 
-async def peer(request: web.Request) -> web.Response:
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    return tls_context(ca_data=authority.cert_pem.bytes().decode())
+
+
+async def body_and_version(request: web.Request) -> web.Response:
     secured = request.get_extra_info("ssl_object")
-    return web.Response(body=b"x" * (MEGABYTE - 1), headers={"X-Protocol": secured.version()})
+    return web.Response(body=b"x" * (MEGABYTE - 1), headers={"X-Version": secured.version()})
 
 
 async def test_tls_is_the_real_one(authority: trustme.CA) -> None:
     """A trusted server is read, through the same buffers."""
-    network = MemoryNetwork()
-    trusted = tls_context(ca_data=authority.cert_pem.bytes().decode())
-    async with (
-        network.serving(application(peer), "https://hub", ssl_context=server_context(authority)),
-        client(network, "https://hub", trusted) as api,
-    ):
+    server = server_context(authority)
+    async with serving(body_and_version, server=server, trusting=trusting(authority)) as (_, api):
         answer = await api.request("GET", "/")
 
-    assert (len(answer.body), answer.headers["X-Protocol"]) == (MEGABYTE - 1, "TLSv1.3")
+    assert (len(answer.body), answer.headers["X-Version"]) == (MEGABYTE - 1, "TLSv1.3")
 
 
-@pytest.mark.parametrize(
-    ("trusts", "name", "reason"),
-    [
-        (False, "hub", "certificate not accepted: unable to get local issuer certificate"),
-        (True, "elsewhere", "certificate not accepted: Hostname mismatch"),
-    ],
-)
-async def test_a_server_that_is_not_trusted_is_refused(
-    authority: trustme.CA, trusts: bool, name: str, reason: str
-) -> None:
-    """Its authority is unknown, or its certificate is for another name; the message says which."""
-    network = MemoryNetwork()
-    trusted = tls_context(ca_data=(authority if trusts else trustme.CA()).cert_pem.bytes().decode())
-    async with (
-        network.serving(application(peer), "https://hub", ssl_context=server_context(authority, name)),
-        client(network, "https://hub", trusted) as api,
-    ):
-        with pytest.raises(ApiError, match=reason):
+async def test_an_unknown_authority_is_refused(authority: trustme.CA) -> None:
+    """The message says what is wrong with the certificate."""
+    server = server_context(authority)
+    async with serving(body_and_version, server=server, trusting=trusting(trustme.CA())) as (_, api):
+        with pytest.raises(ApiError, match="certificate not accepted: unable to get local issuer"):
             await api.request("GET", "/")
+
+
+async def test_a_certificate_of_another_host_is_refused(authority: trustme.CA) -> None:
+    """Being of the right authority is not enough."""
+    server = server_context(authority, "elsewhere")
+    async with serving(body_and_version, server=server, trusting=trusting(authority)) as (_, api):
+        with pytest.raises(ApiError, match="certificate not accepted: IP address mismatch"):
+            await api.request("GET", "/")
+
+
+async def test_another_certificate_from_now_on(authority: trustme.CA) -> None:
+    """Started with another context, new connections meet it, and old ones are gone."""
+    async with serving(body_and_version, server=server_context(authority), trusting=trusting(authority)) as (
+        listener,
+        api,
+    ):
+        assert (await api.request("GET", "/")).status == 200
+        await listener.start(server_context(trustme.CA()))
+        with pytest.raises(ApiError, match="certificate not accepted"):
+            await api.request("GET", "/")
+        await listener.start()
+
+        assert (await api.request("GET", "/")).status == 200
