@@ -72,16 +72,16 @@ class ControlPlane:
             raise
         return Answer(process.returncode or 0, out.decode(), err.decode())
 
-    def user_kubeconfig(self, user: str, path: Path) -> Path:
-        """Write a kubeconfig for somebody with a certificate of that name."""
+    def user_kubeconfig(self, user: str) -> Path:
+        """A kubeconfig for somebody with a certificate of that name."""
         self.pki.client(user, user)
-        return self.pki.kubeconfig(user, self.name, self.server, path)
+        return self._kubeconfig(user)
 
     def as_user(self, user: str) -> str:
         """A kubectl flag that makes it somebody with a certificate of that name, instead of the
         administrator.
         """
-        return f"--kubeconfig={self.user_kubeconfig(user, self.folder / f'{user}.kubeconfig')}"
+        return f"--kubeconfig={self.user_kubeconfig(user)}"
 
     def log(self, component: str) -> Path:
         """The log file of a component."""

@@ -42,8 +42,8 @@ class Hub(Protocol):
     def api(self) -> PlaneApi:
         """A client for its administrator."""
 
-    def user_kubeconfig(self, user: str, path: Path) -> Path:
-        """Write a kubeconfig for somebody of that name."""
+    def user_kubeconfig(self, user: str) -> Path:
+        """A kubeconfig for somebody of that name."""
 
 
 class Plane(Protocol):
@@ -179,7 +179,7 @@ class Processes:
         ]
 
     def _adapter(self) -> list[str]:
-        kubeconfig = self._kubeconfig(ADAPTER)
+        kubeconfig = self._hub.user_kubeconfig(ADAPTER)
         return [
             *_script(ADAPTER),
             "--bind-address=127.0.0.1",
@@ -195,15 +195,13 @@ class Processes:
     def _controller(self) -> list[str]:
         return [
             *_script(CONTROLLER),
-            f"--kubeconfig={self._kubeconfig(CONTROLLER)}",
+            f"--kubeconfig={self._hub.user_kubeconfig(CONTROLLER)}",
             "--propagation=direct",
             "--metrics-via=members",
             "--metrics-bind-address=0",
             f"--health-probe-bind-address=127.0.0.1:{self.ports[CONTROLLER]}",
         ]
 
-    def _kubeconfig(self, name: str) -> Path:
-        return self._hub.user_kubeconfig(name, self.folder / f"{name}.kubeconfig")
 
 
 def _script(name: str) -> list[str]:
