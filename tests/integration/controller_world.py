@@ -1,4 +1,8 @@
-"""A hub, members whose pods follow their Deployments, and the controller, in this process and over TLS."""
+"""A hub, members whose pods follow their Deployments, and the controller, in this process.
+
+`world` is in memory, and its clock the event loop's: for tests in virtual time. `world_on_sockets` is the
+same over TLS, for whole processes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -17,7 +21,9 @@ from controller.process import lead
 from controller.series import Series
 from fedhpa.decision.snapshot import ControllerSettings
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.registry import MemberRegistry
+from playground.memory import MemoryNetwork
 from tests.integration.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
 from tests.integration.membership import DEADLINE, PROBE_PERIOD
 
@@ -36,6 +42,8 @@ PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 REQUEST_MILLI = 100
 ON_TARGET_MILLI = 50
 LONG_AGO = "2020-01-01T00:00:00Z"
+# 2027-01-15T08:00:00Z, when virtual time begins.
+EPOCH = 1_800_000_000.0
 PERIOD = 0.15
 
 DISCOVERY = {
@@ -53,8 +61,8 @@ class Plane(FakeApi):
     `resized` after each change of a Deployment.
     """
 
-    def __init__(self, *, pods_follow: bool = True) -> None:
-        super().__init__()
+    def __init__(self, *, pods_follow: bool = True, network: MemoryNetwork | None = None) -> None:
+        super().__init__(network=network)
         self.usage = ON_TARGET_MILLI
         self.pods_follow = pods_follow
         self.refused: dict[tuple[str, str], int] = {}
@@ -196,9 +204,10 @@ class Controller:
 class World:
     """A hub and its members; autoscalers are put on the hub by the tests."""
 
-    def __init__(self, hub: Plane, members: dict[str, Plane]) -> None:
+    def __init__(self, hub: Plane, members: dict[str, Plane], clock: Clock) -> None:
         self.hub = hub
         self.members = members
+        self.clock = clock
         self._load = 0
         for member in members.values():
             member.resized = self._spread
@@ -265,10 +274,16 @@ class World:
         """A running controller that has no memory of earlier ones."""
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(self.hub.config()))
-            members = MemberRegistry(client, deadline=DEADLINE, probe_period=PROBE_PERIOD)
+            members = MemberRegistry(
+                client,
+                deadline=DEADLINE,
+                probe_period=PROBE_PERIOD,
+                clock=self.clock.monotonic,
+                wall=self.clock.wall,
+            )
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
-            work = lead(controller_settings(**settings), client, members, Series(registry))
+            work = lead(controller_settings(**settings), client, members, Series(registry), clock=self.clock)
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
 
@@ -311,19 +326,36 @@ def cluster_object(world: World, name: str) -> Object:
     return found
 
 
+def virtual_clock() -> Clock:
+    """The clock of the running loop, of a certain day."""
+    monotonic = asyncio.get_running_loop().time
+    return Clock(monotonic, lambda: EPOCH + monotonic())
+
+
+def world(**replicas: int) -> AbstractAsyncContextManager[World]:
+    """A hub and one member for each keyword, with so many replicas of the workload; in memory."""
+    return _world(MemoryNetwork(), virtual_clock(), replicas)
+
+
+def world_on_sockets(**replicas: int) -> AbstractAsyncContextManager[World]:
+    """The same over TLS and in real time."""
+    return _world(None, SYSTEM, replicas)
+
+
 @asynccontextmanager
-async def world(**replicas: int) -> AsyncIterator[World]:
-    """A hub and one member for each keyword, with so many replicas of the workload."""
+async def _world(
+    network: MemoryNetwork | None, clock: Clock, replicas: dict[str, int]
+) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        hub = Plane(pods_follow=False)
+        hub = Plane(pods_follow=False, network=network)
         await hub.start()
         stack.push_async_callback(hub.stop)
         members: dict[str, Plane] = {}
         for name, count in replicas.items():
-            member = members[name] = Plane()
+            member = members[name] = Plane(network=network)
             await member.start()
             stack.push_async_callback(member.stop)
             member.token = f"{name}-token"
             member.deploy(count)
             join(hub, name, member)
-        yield World(hub, members)
+        yield World(hub, members, clock)

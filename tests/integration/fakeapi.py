@@ -1,4 +1,4 @@
-"""An API server small enough to be told how to fail, on a real socket with real TLS.
+"""An API server small enough to be told how to fail, on a real socket with real TLS or in memory.
 
 It keeps objects with resource versions, serves lists in pages, watches with bookmarks, status and scale,
 and can hang, refuse, answer 500, cut its answers off, forget its history, or change its certificate.
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from fedhpa.kube.config import ApiConfig, tls_context
 from fedhpa.kube.credentials import Credentials, NoCredentials
+from playground.memory import MemoryListener, MemoryNetwork
 
 Object = dict[str, Any]
 # (apiVersion, plural)
@@ -74,12 +75,12 @@ class Seen:
 
 
 class FakeApi:
-    """One API server. Everything about it may be changed while it runs."""
+    """One API server. Everything about it may be changed while it runs. In a network it speaks plain HTTP."""
 
-    def __init__(self, *, tls: bool = True) -> None:
+    def __init__(self, *, tls: bool = True, network: MemoryNetwork | None = None) -> None:
         self.faults = Faults()
         self.token: str | None = None
-        self.ca = trustme.CA() if tls else None
+        self.ca = trustme.CA() if tls and network is None else None
         self.seen: list[Seen] = []
         self.oldest = 0
         self.port = 0
@@ -89,6 +90,8 @@ class FakeApi:
         self._watches: set[_Watch] = set()
         self._stopping = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._network = network
+        self._listener: MemoryListener | None = None
 
     @property
     def url(self) -> str:
@@ -96,8 +99,8 @@ class FakeApi:
 
     @property
     def ca_pem(self) -> str:
-        assert self.ca is not None
-        return self.ca.cert_pem.bytes().decode()
+        """Of whom to trust; "" for plain HTTP."""
+        return self.ca.cert_pem.bytes().decode() if self.ca is not None else ""
 
     @property
     def watching(self) -> int:
@@ -105,7 +108,13 @@ class FakeApi:
 
     def config(self, credentials: Credentials | None = None, name: str = "hub") -> ApiConfig:
         context = tls_context(ca_data=self.ca_pem) if self.ca else None
-        return ApiConfig(server=self.url, ssl=context, credentials=credentials or NoCredentials(), name=name)
+        return ApiConfig(
+            server=self.url,
+            ssl=context,
+            credentials=credentials or NoCredentials(),
+            name=name,
+            connector=self._network.connector if self._network is not None else None,
+        )
 
     def queries(self, part: str) -> list[dict[str, str]]:
         """The queries of the requests whose path ends so, in order."""
@@ -117,6 +126,11 @@ class FakeApi:
         self._stopping = asyncio.Event()
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._handle)
+        if self._network is not None:
+            listener = MemoryListener(self._network, app, port=self.port or None)
+            self._listener = await listener.__aenter__()
+            self.port = listener.port
+            return
         runner = web.AppRunner(app, shutdown_timeout=0.5, handler_cancellation=True, access_log=None)
         await runner.setup()
         self._runner = runner
@@ -132,6 +146,9 @@ class FakeApi:
         """Stop listening and drop every connection: from now on connections are refused."""
         self._stopping.set()
         self.end_watches()
+        if self._listener is not None:
+            await self._listener.__aexit__()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -19,6 +19,8 @@ from tests.integration.controller_world import (
 )
 from tests.integration.fakeapi import CLUSTERS, Object, eventually
 
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
 LABEL = "propagationpolicy.karmada.io/permanent-id"
 CLUSTER_LABEL = "clusterpropagationpolicy.karmada.io/permanent-id"
 

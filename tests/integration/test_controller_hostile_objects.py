@@ -10,6 +10,8 @@ from controller.flags import KARMADA
 from tests.integration.controller_world import HPAS, NAMESPACE, federated_hpa, world
 from tests.integration.fakeapi import eventually
 
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
 # What a schema would refuse, had there been one when the object was written.
 SPEC = federated_hpa(target="odd")["spec"]
 MALFORMED: list[dict[str, Any]] = [

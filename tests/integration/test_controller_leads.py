@@ -16,7 +16,7 @@ from controller.process import run
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
 from tests.integration import fakeapi
-from tests.integration.controller_world import LEASES, World, world
+from tests.integration.controller_world import LEASES, World, world, world_on_sockets
 
 # Several processes with Leases of seconds, on machines that do other things, too.
 eventually = functools.partial(fakeapi.eventually, within=20.0)
@@ -82,7 +82,7 @@ def holder(w: World) -> str:
 
 async def test_only_the_leader_writes(tmp_path: Path) -> None:
     """The second of two processes only waits; a later one goes on with what there is."""
-    async with world(m1=2, m2=2) as w:
+    async with world_on_sockets(m1=2, m2=2) as w:
         w.load(400)
         w.scale()
         async with process(w, tmp_path, "first"):
@@ -107,7 +107,7 @@ async def test_only_the_leader_writes(tmp_path: Path) -> None:
 
 async def test_follower_takes_over_at_once_after_a_clean_end(tmp_path: Path) -> None:
     """The Lease is given back, so the follower that waits need not wait for its end."""
-    async with world(m1=2) as w:
+    async with world_on_sockets(m1=2) as w:
         w.scale()
         async with process(w, tmp_path, "first") as first:
             await eventually(lambda: w.status())
@@ -126,7 +126,7 @@ async def test_follower_takes_over_at_once_after_a_clean_end(tmp_path: Path) -> 
 
 async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
     """A process whose Lease the hub no longer takes does no more work."""
-    async with world(m1=2) as w:
+    async with world_on_sockets(m1=2) as w:
         w.scale()
         async with process(w, tmp_path, "first"):
             await eventually(lambda: w.status())
@@ -144,7 +144,7 @@ async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
 
 async def test_pause_takes_no_lease(tmp_path: Path) -> None:
     """With --pause not even the Lease is written, at the hub or at any member."""
-    async with world(m1=2) as w:
+    async with world_on_sockets(m1=2) as w:
         w.load(400)
         w.scale()
         async with process(w, tmp_path, "first", "--pause"):
@@ -154,6 +154,7 @@ async def test_pause_takes_no_lease(tmp_path: Path) -> None:
         assert w.members["m1"].writes == []
 
 
+@pytest.mark.looptime(noop_cycles=0)
 async def test_window_survives_a_restart() -> None:
     """What was recommended before the restart still holds scale-down back after it."""
     async with world(m1=4, m2=4) as w:
@@ -170,6 +171,7 @@ async def test_window_survives_a_restart() -> None:
         assert w.replicas == {"m1": 4, "m2": 4}
 
 
+@pytest.mark.looptime(noop_cycles=0)
 async def test_recommendation_of_the_former_leader_counts() -> None:
     """The window holds what was recommended before the restart, not what somebody made of it since."""
     async with world(m1=2, m2=2) as w:
@@ -187,6 +189,7 @@ async def test_recommendation_of_the_former_leader_counts() -> None:
         assert w.replicas == {"m1": 2, "m2": 2}
 
 
+@pytest.mark.looptime(noop_cycles=0)
 async def test_rate_survives_a_restart() -> None:
     """The pods added before the restart count towards the limit of the period after it."""
     rate = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}}
@@ -202,6 +205,7 @@ async def test_rate_survives_a_restart() -> None:
         assert w.replicas == {"m1": 3, "m2": 3}
 
 
+@pytest.mark.looptime(noop_cycles=0)
 async def test_new_leader_writes_no_status_that_says_nothing_new() -> None:
     """Within the minute, a restart in a quiet world costs the hub no write."""
     async with world(m1=2, m2=2) as w:
@@ -216,7 +220,7 @@ async def test_new_leader_writes_no_status_that_says_nothing_new() -> None:
 
 async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
     """The process outlives its hub, scales nothing meanwhile, and goes on when the hub is back."""
-    async with world(m1=2) as w:
+    async with world_on_sockets(m1=2) as w:
         w.scale()
         async with process(w, tmp_path, "first"):
             await eventually(lambda: w.status())
@@ -230,6 +234,7 @@ async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
         assert idle == {"m1": 2}
 
 
+@pytest.mark.looptime(noop_cycles=0)
 async def test_absence_survives_a_restart() -> None:
     """A member that was lost before the restart is lost after it, with no second event."""
     async with world(m1=4, m2=4) as w:
@@ -247,6 +252,7 @@ async def test_absence_survives_a_restart() -> None:
         assert len(w.events("ClusterLost")) == 1
 
 
+@pytest.mark.looptime(noop_cycles=0)
 async def test_share_of_an_absent_member_survives_a_restart() -> None:
     """What was written to a member right before it was lost is its share after a restart, too."""
     async with world(m1=2, m2=2) as w:

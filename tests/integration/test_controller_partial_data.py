@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +18,8 @@ from tests.integration.controller_world import (
     world,
 )
 from tests.integration.fakeapi import CLUSTERS, eventually, join
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 Break = Callable[[Plane], Awaitable[None]]
 
@@ -262,9 +263,9 @@ async def test_loss_is_counted_from_when_it_happened() -> None:
             stored = w.hub.find(HPAS, "web", NAMESPACE)
             assert stored is not None
             for entry in stored["status"]["clusters"]:
-                entry["lastSeen"] = format_time(time.time() - 50)
+                entry["lastSeen"] = format_time(w.clock.wall() - 50)
             w.hub.put(HPAS, stored)
-            stopped = time.time()
+            stopped = w.clock.wall()
             await w.members["m2"].stop()
             await eventually(lambda: w.state("m2") == "Missing")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.flags import KARMADA
 from tests.integration.controller_world import SCALE_PATH, World, world
 from tests.integration.fakeapi import eventually
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def duplicate(w: World) -> None:

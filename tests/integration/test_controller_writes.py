@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.flags import KARMADA
 from tests.integration.controller_world import (
     DEPLOYMENTS,
@@ -12,6 +14,8 @@ from tests.integration.controller_world import (
     world,
 )
 from tests.integration.fakeapi import eventually
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 SCALE_WRITE = ("PUT", "/scale")
 
