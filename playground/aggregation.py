@@ -1,0 +1,92 @@
+"""Aggregated APIs: what they add to discovery, and requests passed on to them in their users' names.
+
+After k8s.io/kube-aggregator 0.36, apiserver.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+
+from playground.availability import API_SERVICES, Availability, available
+from playground.outgoing import Outgoing, Unreachable, words
+from playground.pipeline import Object, User
+from playground.store import Store
+
+OPENAPI: Final = "/openapi/v3"
+NOT_PASSED_ON: Final = frozenset({"host", "authorization", "connection", "keep-alive", "transfer-encoding"})
+
+
+class Aggregator:
+    """The APIServices of one plane that name a Service."""
+
+    def __init__(self, store: Store, outgoing: Outgoing, availability: Availability) -> None:
+        self._store = store
+        self._outgoing = outgoing
+        self._availability = availability
+
+    def handler(self, path: str) -> Callable[[web.Request, User], Awaitable[web.StreamResponse]] | None:
+        """Who answers the path: the server behind the APIService of its group and version, if any."""
+        parts = path.removeprefix(OPENAPI).split("/")
+        if len(parts) < 4 or parts[1] != "apis":
+            return None
+        service = self._store.find(API_SERVICES, "", f"{parts[3]}.{parts[2]}")
+        return partial(self._proxy, service) if service and service["spec"].get("service") else None
+
+    def groups(self) -> list[Object]:
+        """The APIGroups that /apis lists beside the server's own, whether they are available or not."""
+        found: dict[str, list[Object]] = {}
+        for service in self._store.list(API_SERVICES):
+            if service["spec"].get("service"):
+                found.setdefault(service["spec"]["group"], []).append(service["spec"])
+        first = {group: max(spec["groupPriorityMinimum"] for spec in specs) for group, specs in found.items()}
+        return [_group(group, found[group]) for group in sorted(found, key=lambda g: (-first[g], g))]
+
+    def resources(self, group_version: str) -> Object | None:
+        """The APIResourceList of an available group version."""
+        return self._availability.resources.get(group_version)
+
+    def openapi_paths(self) -> Object:
+        """What /openapi/v3 lists beside the server's own."""
+        paths = [f"apis/{version}" for version in self._availability.resources]
+        return {path: {"serverRelativeURL": f"{OPENAPI}/{path}"} for path in paths}
+
+    async def _proxy(self, service: Object, request: web.Request, user: User) -> web.StreamResponse:
+        if available(service).get("status") != "True":
+            return _unavailable("service unavailable")
+        response: web.StreamResponse | None = None
+        try:
+            url = self._outgoing.resolve(service["spec"]["service"]) + request.raw_path
+            headers = {**_kept(request.headers), "X-Forwarded-For": request.remote or ""}
+            data = request.content if request.can_read_body else None
+            call = self._outgoing.aggregated(service, url, user, request.method, headers, data)
+            async with call as answer:
+                response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except (aiohttp.ClientError, OSError, ValueError, Unreachable) as error:
+            if response is None:
+                return _unavailable(f"error trying to reach service: {words(error)}")
+            if request.transport is not None:  # in the middle of an answer there is no other way to say it
+                request.transport.abort()
+            return response
+
+
+def _group(name: str, specs: list[Object]) -> Object:
+    ordered = sorted(specs, key=lambda spec: (-spec["versionPriority"], spec["version"]))
+    versions = [{"groupVersion": f"{name}/{s['version']}", "version": s["version"]} for s in ordered]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _kept(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in NOT_PASSED_ON)
+
+
+def _unavailable(text: str) -> web.Response:
+    return web.Response(status=503, text=f"{text}\n", headers={"X-Content-Type-Options": "nosniff"})

@@ -1,0 +1,126 @@
+"""Whether aggregated APIs answer: the Available conditions of APIServices, kept true.
+
+After k8s.io/kube-aggregator 0.36, controllers/status.
+"""
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable
+
+import aiohttp
+import msgspec
+
+from fedhpa.serving.authentication import utc_now
+from playground.outgoing import SERVICES, Outgoing, Unreachable, words
+from playground.pipeline import Object, User
+from playground.store import Change, Collection, Store
+
+API_SERVICES: Collection = ("apiregistration.k8s.io", "apiservices")
+# kube-aggregator too gives up after 5 s, but looks every 30 s only: longer than a person should wait here.
+CHECK_SECONDS, EVERY_SECONDS = 5.0, 1.0
+CHECKER = User("system:kube-aggregator", ("system:masters",))
+
+
+class Availability:
+    """Looks at every APIService, in `async with`: now and then, and when one of them or a Service changes."""
+
+    def __init__(
+        self,
+        store: Store,
+        outgoing: Outgoing,
+        *,
+        now: Callable[[], dt.datetime] = utc_now,
+        every_seconds: float = EVERY_SECONDS,
+    ) -> None:
+        # What each available group version says of its resources, by GROUP/VERSION.
+        self.resources: dict[str, Object] = {}
+        self._store = store
+        self._outgoing = outgoing
+        self._now = now
+        self._every_seconds = every_seconds
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> "Availability":
+        self._unsubscribe = self._store.subscribe(self._notice)
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._unsubscribe()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _notice(self, change: Change) -> None:
+        if change.collection in (API_SERVICES, SERVICES):
+            self._changed.set()
+
+    async def _watch(self) -> None:
+        while True:
+            self._changed.clear()
+            services = self._store.list(API_SERVICES)
+            async with asyncio.TaskGroup() as group:
+                for service in services:
+                    group.create_task(self._check(service))
+            known = {_version(service) for service in services}
+            self.resources = {key: value for key, value in self.resources.items() if key in known}
+            try:
+                async with asyncio.timeout(self._every_seconds):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _check(self, service: Object) -> None:
+        reason, message = "Local", "Local APIServices are always available"
+        if service["spec"].get("service"):
+            reason, message = await self._ask(service)
+        if reason not in ("Passed", "Local"):
+            self.resources.pop(_version(service), None)
+        self._say(service["metadata"]["name"], reason, message)
+
+    async def _ask(self, service: Object) -> tuple[str, str]:
+        """Reason and message of the condition."""
+        reference = service["spec"]["service"]
+        namespace, name = reference["namespace"], reference["name"]
+        if self._store.find(SERVICES, namespace, name) is None:
+            return "ServiceNotFound", f'service/{name} in "{namespace}" is not present'
+        try:
+            url = self._outgoing.resolve(reference) + f"/apis/{_version(service)}"
+        except Unreachable as error:
+            return "FailedDiscoveryCheck", str(error)
+        failing = f"failing or missing response from {url}: "
+        try:
+            call = self._outgoing.aggregated(service, url, CHECKER)
+            async with asyncio.timeout(CHECK_SECONDS), call as answer:
+                status, body = answer.status, await answer.read()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return "FailedDiscoveryCheck", f'{failing}Get "{url}": {words(error)}'
+        if not 200 <= status < 300:
+            return "FailedDiscoveryCheck", f"{failing}bad status from {url}: {status}"
+        try:
+            self.resources[_version(service)] = msgspec.json.decode(body, type=dict)
+        except msgspec.DecodeError:  # available all the same: nobody looks into it there
+            self.resources.pop(_version(service), None)
+        return "Passed", "all checks passed"
+
+    def _say(self, name: str, reason: str, message: str) -> None:
+        service = self._store.find(API_SERVICES, "", name)
+        if service is None:
+            return
+        status = "True" if reason in ("Passed", "Local") else "False"
+        old, since = available(service), f"{self._now():%Y-%m-%dT%H:%M:%SZ}"
+        if old.get("status") == status:
+            since = old["lastTransitionTime"]
+        condition = {"lastTransitionTime": since, "message": message, "reason": reason}
+        condition |= {"status": status, "type": "Available"}
+        if condition != old:
+            self._store.update(API_SERVICES, {**service, "status": {"conditions": [condition]}})
+
+
+def available(service: Object) -> Object:
+    """The Available condition of an APIService, {} if it has none yet."""
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == "Available"), {})
+
+
+def _version(service: Object) -> str:
+    return f"{service['spec']['group']}/{service['spec']['version']}"
