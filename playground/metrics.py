@@ -48,7 +48,7 @@ class MetricsApis:
 
         async def answer(request: web.Request, _user: User) -> web.StreamResponse:
             if request.method != "GET":
-                raise refusals.method_not_allowed(parts[1], parts[-1], request.method)
+                raise refusals.method_not_allowed()
             try:
                 selector = parse_selector(request.query.get("labelSelector", ""))
             except InvalidObject as error:

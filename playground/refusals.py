@@ -1,22 +1,10 @@
 """The Status answers of Kubernetes, with its words (k8s.io/apimachinery 0.36, api/errors)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from playground.pipeline import Object, Refusal
-
-
-@dataclass(frozen=True)
-class FieldProblem:
-    """One cause of an Invalid answer: type as `FieldValueInvalid`, the field's path, what is wrong."""
-
-    type: str
-    field: str
-    body: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.body}"
+from fedhpa.api.fielderror import FieldError, aggregate
+from playground.pipeline import Attributes, Object, Refusal
 
 
 def qualified(group: str, resource: str) -> str:
@@ -57,13 +45,31 @@ def forbidden(group: str, resource: str, name: str, why: str) -> Refusal:
     return Refusal(403, "Forbidden", message, details=_details(group, resource, name))
 
 
-def invalid(group: str, kind: str, name: str, problems: Sequence[FieldProblem]) -> Refusal:
-    """422 with one cause for each problem."""
-    texts = list(dict.fromkeys(str(problem) for problem in problems))
-    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    causes = [{"reason": each.type, "message": each.body, "field": each.field} for each in problems]
-    message = f'{qualified(group, kind)} "{name}" is invalid: {joined}'
+def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) -> Refusal:
+    """422 with one cause for each problem; `kind` is a kind's name, as Kubernetes has it here alone."""
+    causes = [_cause(each) for each in problems]
+    message = f'{qualified(group, kind)} "{name}" is invalid: {aggregate(problems)}'
     return Refusal(422, "Invalid", message, details=_details(group, kind, name, causes=causes))
+
+
+_CAUSES: Final = {
+    "Required value": "FieldValueRequired",
+    "Invalid value": "FieldValueInvalid",
+    "Unsupported value": "FieldValueNotSupported",
+    "Duplicate value": "FieldValueDuplicate",
+    "Forbidden": "FieldValueForbidden",
+    "Too long": "FieldValueTooLong",
+    "Too many": "FieldValueTooMany",
+}
+
+
+def _cause(problem: FieldError) -> Object:
+    of_type = problem.type == "Invalid value" and " must be of type " in problem.detail
+    return {
+        "reason": "FieldValueTypeInvalid" if of_type else _CAUSES[problem.type],
+        "message": str(problem).removeprefix(f"{problem.path}: "),
+        "field": problem.path,
+    }
 
 
 def bad_request(message: str) -> Refusal:
@@ -82,11 +88,21 @@ def no_such_path() -> Refusal:
     return Refusal(404, "NotFound", message, details={})
 
 
-def method_not_allowed(group: str, resource: str, method: str) -> Refusal:
-    """405 for a resource that cannot be asked so."""
-    details = _details(group, resource)
+def method_not_allowed() -> Refusal:
+    """405 for a path that cannot be asked so."""
     message = "the server does not allow this method on the requested resource"
-    return Refusal(405, "MethodNotAllowed", message, details=details | {"method": method.lower()})
+    return Refusal(405, "MethodNotAllowed", message, details={})
+
+
+def not_allowed(at: Attributes) -> Refusal:
+    """403 of authorization."""
+    who = f'User "{at.user.name}" cannot {at.verb}'
+    if not at.resource:
+        return Refusal(403, "Forbidden", f'forbidden: {who} path "{at.path}"', details={})
+    resource = f"{at.resource}/{at.subresource}" if at.subresource else at.resource
+    where = f'in the namespace "{at.namespace}"' if at.namespace else "at the cluster scope"
+    why = f'{who} resource "{resource}" in API group "{at.group}" {where}'
+    return forbidden(at.group, at.resource, at.name, why)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> Refusal:
@@ -108,8 +124,9 @@ def status_of(refusal: Refusal) -> Object:
         "metadata": {},
         "status": "Failure",
         "message": str(refusal),
-        "reason": refusal.reason,
     }
+    if refusal.reason:
+        status["reason"] = refusal.reason
     if refusal.details is not None:
         status["details"] = dict(refusal.details)
     return {**status, "code": refusal.code}

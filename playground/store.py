@@ -22,7 +22,9 @@ from playground.pipeline import Object
 Collection = tuple[str, str]
 # (namespace, name); namespace "" for what is in none.
 Key = tuple[str, str]
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+_NAMESPACES: Collection = ("", "namespaces")
 # Kubernetes counts no generations for these.
 UNCOUNTED: frozenset[Collection] = frozenset(
     {
@@ -48,7 +50,7 @@ class Change:
     """One write. `object` is what is there now, or what was there last, with the version of the write."""
 
     collection: Collection
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    type: ChangeType
     object: Object
     old: Object | None
     version: int
@@ -95,14 +97,28 @@ class Store:
         objects = self._objects.get(collection, {})
         return [_copy(obj) for key, obj in sorted(objects.items()) if namespace in ("", key[0])]
 
-    def create(self, collection: Collection, obj: Object) -> Object:
-        """Store a new object. Refusal AlreadyExists; the name may come from generateName."""
+    def at(self, collection: Collection, version: int, namespace: str = "") -> builtins.list[Object]:
+        """The objects of a collection as they were at a version. Refusal Expired if that is forgotten."""
+        objects = dict(self._objects.get(collection, {}))
+        for change in reversed(self.since(version)):
+            if change.collection == collection:
+                if change.old is None:
+                    del objects[change.namespace, change.name]
+                else:
+                    objects[change.namespace, change.name] = change.old
+        return [_copy(obj) for key, obj in sorted(objects.items()) if namespace in ("", key[0])]
+
+    def create(self, collection: Collection, obj: Object, *, dry_run: bool = False) -> Object:
+        """Store a new object. Refusal AlreadyExists; the name may come from generateName.
+
+        With `dry_run`, here and below, it is only said what would be stored.
+        """
         obj = _copy(obj)
         metadata = obj.setdefault("metadata", {})
         objects = self._objects.setdefault(collection, {})
         namespace = metadata.get("namespace", "")
         if not metadata.get("name"):
-            metadata["name"] = self._generated(objects, namespace, metadata["generateName"])
+            metadata["name"] = self.free_name(collection, namespace, metadata["generateName"])
         if (namespace, metadata["name"]) in objects:
             raise refusals.already_exists(*collection, metadata["name"])
         metadata["uid"] = str(uuid.uuid4())
@@ -111,9 +127,11 @@ class Store:
             metadata.pop(field, None)
         if collection not in UNCOUNTED:
             metadata["generation"] = 1
-        return self._write(collection, "ADDED", obj, None)
+        return self._write(collection, "ADDED", obj, None, dry_run=dry_run)
 
-    def update(self, collection: Collection, obj: Object, *, bump_generation: bool = True) -> Object:
+    def update(
+        self, collection: Collection, obj: Object, *, bump_generation: bool = True, dry_run: bool = False
+    ) -> Object:
         """Replace an object. Refusal NotFound, or Conflict if `metadata.resourceVersion` is given and old.
 
         What the server alone decides stays (uid, times, generation). Nothing changed is no new version. An
@@ -136,9 +154,10 @@ class Store:
             return obj
         if bump_generation and "generation" in kept and _wanted(obj) != _wanted(old):
             metadata["generation"] = kept["generation"] + 1
-        if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
-            return self._write(collection, "DELETED", obj, old)
-        return self._write(collection, "MODIFIED", obj, old)
+        kind: ChangeType = (
+            "DELETED" if "deletionTimestamp" in metadata and not _held(collection, obj) else "MODIFIED"
+        )
+        return self._write(collection, kind, obj, old, dry_run=dry_run)
 
     def delete(
         self,
@@ -148,6 +167,7 @@ class Store:
         *,
         uid: str | None = None,
         resource_version: str | None = None,
+        dry_run: bool = False,
     ) -> Object:
         """Remove an object, or begin to if it has finalizers. Refusal NotFound or Conflict.
 
@@ -159,15 +179,22 @@ class Store:
         self._check(collection, old["metadata"], uid, resource_version)
         obj = _copy(old)
         metadata = obj["metadata"]
-        if not metadata.get("finalizers"):
-            return self._write(collection, "DELETED", obj, old)
+        if not _held(collection, obj):
+            return self._write(collection, "DELETED", obj, old, dry_run=dry_run)
         if "deletionTimestamp" in metadata:
             return obj
         metadata["deletionTimestamp"] = self._time()
         metadata["deletionGracePeriodSeconds"] = 0
         if "generation" in metadata:
             metadata["generation"] += 1
-        return self._write(collection, "MODIFIED", obj, old)
+        if collection == _NAMESPACES:
+            obj.setdefault("status", {})["phase"] = "Terminating"
+        return self._write(collection, "MODIFIED", obj, old, dry_run=dry_run)
+
+    def remove(self, collection: Collection, obj: Object) -> None:
+        """Remove an object whatever its finalizers; nothing if it is gone."""
+        if self.find(collection, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) is not None:
+            self._write(collection, "DELETED", obj, obj, dry_run=False)
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call `listener` for each change from now on, in order; gives the function that ends it.
@@ -188,18 +215,20 @@ class Store:
             raise refusals.expired(f"too old resource version: {version} ({self._forgotten})")
         return [change for change in self._history if change.version > version]
 
-    def compact(self) -> None:
-        """Forget what happened."""
-        self._history.clear()
-        self.version += 1
-        self._forgotten = self.version
-
-    def _generated(self, objects: dict[Key, Object], namespace: str, prefix: str) -> str:
+    def free_name(self, collection: Collection, namespace: str, prefix: str) -> str:
+        """A name that begins so and is not taken, but for bad luck."""
+        objects = self._objects.get(collection, {})
         for _ in range(_GENERATED_TRIES):
             name = prefix[:_LONGEST_PREFIX] + "".join(random.choices(_SUFFIX, k=5))
             if (namespace, name) not in objects:
                 break
         return name
+
+    def compact(self) -> None:
+        """Forget what happened."""
+        self._history.clear()
+        self.version += 1
+        self._forgotten = self.version
 
     def _check(
         self, collection: Collection, stored: Object, uid: str | None, resource_version: str | None
@@ -213,10 +242,14 @@ class Store:
     def _write(
         self,
         collection: Collection,
-        kind: Literal["ADDED", "MODIFIED", "DELETED"],
+        kind: ChangeType,
         obj: Object,
         old: Object | None,
+        *,
+        dry_run: bool,
     ) -> Object:
+        if dry_run:
+            return obj
         self.version += 1
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(self.version)
@@ -260,6 +293,12 @@ _PRECONDITION: dict[str, Callable[[str, str], str]] = {
 def _copy(obj: Object) -> Object:
     """A copy of what is JSON, in a tenth of the time of `copy.deepcopy`."""
     return cast(Object, msgspec.json.decode(msgspec.json.encode(obj)))
+
+
+def _held(collection: Collection, obj: Object) -> bool:
+    """Whether finalizers keep an object; a namespace has one in its spec, too."""
+    of_spec = obj["spec"].get("finalizers") if collection == _NAMESPACES and "spec" in obj else None
+    return bool(obj["metadata"].get("finalizers") or of_spec)
 
 
 def _keep(metadata: Object, kept: Object, field: str) -> None:

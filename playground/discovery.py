@@ -1,0 +1,132 @@
+"""What is served, as clients ask for it: versions, groups, resources, OpenAPI v3."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from playground import openapi
+from playground.kinds import API_SERVICES, VERBS, Kind, Kinds
+from playground.pipeline import Object
+from playground.store import Store
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.3+playground",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "python",
+    "platform": "any",
+}
+
+
+class Discovery:
+    """The answers to paths that are no objects'."""
+
+    def __init__(self, kinds: Kinds, store: Store) -> None:
+        self._kinds = kinds
+        self._store = store
+        self._virtual: dict[tuple[str, str], list[Object]] = {}
+
+    def add_virtual(
+        self, group: str, version: str, resource: str, kind: str, *, subresource: str, namespaced: bool
+    ) -> None:
+        """A resource that can only be posted to."""
+        name = f"{resource}/{subresource}" if subresource else resource
+        singular = "" if subresource else kind.lower()
+        found = {
+            "name": name,
+            "singularName": singular,
+            "namespaced": namespaced,
+            "kind": kind,
+            "verbs": ["create"],
+        }
+        self._virtual.setdefault((group, version), []).append(found)
+
+    def answer(self, path: str) -> Object | None:
+        """The document of a path, or None."""
+        parts = path.strip("/").split("/")
+        match parts:
+            case ["version"]:
+                return dict(VERSION)
+            case ["api"]:
+                address = {"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}
+                return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]}
+            case ["apis"]:
+                groups = [_group(name, versions) for name, versions in self._groups().items()]
+                return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+            case ["apis", group] if group in self._groups():
+                found = _group(group, self._groups()[group])
+                return {"kind": "APIGroup", "apiVersion": "v1", **found}
+            case ["api", version]:
+                return self._resources("", version)
+            case ["apis", group, version]:
+                return self._resources(group, version)
+            case ["openapi", "v3"]:
+                return openapi.index(self._kinds)
+            case ["openapi", "v3", "api" | "apis", *rest]:
+                return openapi.document(self._kinds, "/".join(rest))
+            case _:
+                return None
+
+    def _groups(self) -> Mapping[str, list[str]]:
+        """The versions of each group but the core one, the preferred first."""
+        found: dict[str, list[str]] = {}
+        served = [(kind.group, kind.version) for kind in self._kinds]
+        for service in self._store.list(API_SERVICES):
+            served.append((service["spec"].get("group", ""), service["spec"]["version"]))
+        for group, version in [*served, *self._virtual]:
+            if group and version not in found.setdefault(group, []):
+                found[group].append(version)
+        return found
+
+    def _resources(self, group: str, version: str) -> Object | None:
+        kinds = [kind for kind in self._kinds if (kind.group, kind.version) == (group, version)]
+        virtual = self._virtual.get((group, version), [])
+        if not kinds and not virtual:
+            return None
+        found = sorted([each for kind in kinds for each in _entries(kind)] + virtual, key=_name)
+        api_version = f"{group}/{version}" if group else version
+        return {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": api_version,
+            "resources": found,
+        }
+
+
+def _name(entry: Object) -> Any:
+    return entry["name"]
+
+
+def _group(name: str, versions: list[str]) -> Object:
+    found = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": found, "preferredVersion": found[0]}
+
+
+def _entries(kind: Kind) -> list[Object]:
+    first: Object = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(VERBS),
+    }
+    if kind.short_names:
+        first["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        first["categories"] = list(kind.categories)
+    found = [first]
+    for subresource in sorted(kind.subresources):
+        entry: Object = {
+            "name": f"{kind.plural}/{subresource}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": ["get", "patch", "update"],
+        }
+        if subresource == "scale":
+            entry |= {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+        found.append(entry)
+    return found

@@ -1,0 +1,60 @@
+"""The three kinds of patch: JSON patch (RFC 6902), merge patch (RFC 7386) and Kubernetes' strategic one."""
+
+from typing import Any, Final
+
+import jsonpatch
+import jsonpointer
+import msgspec
+
+from playground import refusals
+from playground.kinds import Kind
+from playground.pipeline import Object, Refusal
+from playground.strategic import strategic_merge
+
+JSON: Final = "application/json-patch+json"
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+
+
+def json_patch(obj: Object, operations: Any) -> Object:
+    """The object after a list of operations; the one handed in stays. Refusal."""
+    try:
+        found: Object = jsonpatch.JsonPatch(operations).apply(obj)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
+        message = "the server rejected our request due to an error in our request"
+        raise Refusal(422, "Invalid", message, details={}) from error
+    return found
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The target after a merge patch; neither is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+def apply_patch(kind: Kind, schema: Object, obj: Object, content_type: str, body: bytes) -> Object:
+    """The object after the patch of a request. Refusal."""
+    accepted = (JSON, MERGE) if kind.custom else (JSON, MERGE, STRATEGIC)
+    if content_type not in accepted:
+        raise refusals.unsupported_media_type(accepted)
+    try:
+        patch = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise refusals.bad_request(f"error decoding patch: {error}") from error
+    if content_type == JSON:
+        if not isinstance(patch, list):
+            raise refusals.bad_request("error decoding patch: it is not a list")
+        return json_patch(obj, patch)
+    if not isinstance(patch, dict):
+        raise refusals.bad_request("error decoding patch: it is not an object")
+    if content_type == MERGE:
+        merged: Object = merge_patch(obj, patch)
+        return merged
+    return strategic_merge(obj, patch, schema)
