@@ -49,6 +49,16 @@ class Door(Protocol):
         """Refuse connections and end those that are open."""
 
 
+class Port(Protocol):
+    """Where a server listens, as far as faults meet it: a `Listener`, or one in memory."""
+
+    async def start(self, context: ssl.SSLContext | None = None) -> None:
+        """Listen, with this certificate or the usual one."""
+
+    async def stop(self) -> None:
+        """Refuse connections and cut those that are open."""
+
+
 class Faults:
     """The switchboard of one server. Answers drip a byte every `drip_seconds`."""
 
