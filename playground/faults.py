@@ -1,6 +1,7 @@
 """What can go wrong with a member's API server, switched on and off while it runs."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import partial
