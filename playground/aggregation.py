@@ -36,19 +36,6 @@ class Aggregator:
         service = self._store.find(API_SERVICES, "", f"{parts[3]}.{parts[2]}")
         return partial(self._proxy, service) if service and service["spec"].get("service") else None
 
-    def groups(self) -> list[Object]:
-        """The APIGroups that /apis lists beside the server's own, whether they are available or not."""
-        found: dict[str, list[Object]] = {}
-        for service in self._store.list(API_SERVICES):
-            if service["spec"].get("service"):
-                found.setdefault(service["spec"]["group"], []).append(service["spec"])
-        first = {group: max(spec["groupPriorityMinimum"] for spec in specs) for group, specs in found.items()}
-        return [_group(group, found[group]) for group in sorted(found, key=lambda g: (-first[g], g))]
-
-    def resources(self, group_version: str) -> Object | None:
-        """The APIResourceList of an available group version."""
-        return self._availability.resources.get(group_version)
-
     def openapi_paths(self) -> Object:
         """What /openapi/v3 lists beside the server's own."""
         paths = [f"apis/{version}" for version in self._availability.resources]
@@ -76,12 +63,6 @@ class Aggregator:
             if request.transport is not None:  # in the middle of an answer there is no other way to say it
                 request.transport.abort()
             return response
-
-
-def _group(name: str, specs: list[Object]) -> Object:
-    ordered = sorted(specs, key=lambda spec: (-spec["versionPriority"], spec["version"]))
-    versions = [{"groupVersion": f"{name}/{s['version']}", "version": s["version"]} for s in ordered]
-    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
 def _kept(headers: Mapping[str, str]) -> CIMultiDict[str]:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from playground import refusals
-from playground.pipeline import Attributes, Object, Refusal, User
+from playground.pipeline import Attributes, Object, User
 from playground.store import Store
 
 GROUP = "rbac.authorization.k8s.io"
@@ -54,17 +53,6 @@ class Authorizer:
 def bootstrap() -> list[Object]:
     """The roles and bindings that every cluster begins with, as far as somebody here needs them."""
     return list(yaml.safe_load_all(BOOTSTRAP.read_text(encoding="utf-8")))
-
-
-def refusal(attributes: Attributes) -> Refusal:
-    """The 403 for who may not (k8s.io/apiserver, handlers/responsewriters)."""
-    who = f'User "{attributes.user.name}" cannot {attributes.verb}'
-    if not attributes.resource:
-        return refusals.forbidden("", "", "", f'{who} path "{attributes.path}"')
-    resource = "/".join(filter(None, (attributes.resource, attributes.subresource)))
-    place = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
-    why = f'{who} resource "{resource}" in API group "{attributes.group}" {place}'
-    return refusals.forbidden(attributes.group, attributes.resource, attributes.name, why)
 
 
 def _allows(rule: Object, attributes: Attributes) -> bool:
