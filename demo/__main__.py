@@ -1,4 +1,4 @@
-"""`python -m demo --plane=real`: the whole system at work, for somebody who watches.
+"""`python -m demo [--plane=embedded|real]`: the whole system at work, for somebody who watches.
 
 Exit code 0 only if every observation was made (docs/contracts.md, section 1); 1 if not; 2 for wrong usage.
 DEMO_SECONDS, counted from the moment when all processes are ready, ends it; without it a pipe gets one pass,
@@ -11,18 +11,21 @@ import contextlib
 import os
 import signal
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 
-from demo.story import QUIET, Story
+from demo.embedded import EmbeddedStage
+from demo.stages import RealStage, Stage
+from demo.story import Story
 from demo.view import Lines, LiveView
-from demo.world import RealWorld
+from demo.world import World
 from realplane.assets import PlaneUnavailable, ensure_assets
 from stage.runs import StartFailed
 from stage.waiting import NotInTime
 
 NEXT_COMMANDS = (
-    ".venv/bin/python -m realplane up   # a hub, two members and the processes, for your own objects",
-    ".venv/bin/fedhpa crds --with-clusters   # the objects that the hub learns to understand",
+    ".venv/bin/python -m playground up   # a hub, two members and the processes, for your own objects",
+    ".venv/bin/fedhpa replay -o text demo/member-lost.json   # why it did not scale down: decided again",
     '.venv/bin/fedhpa cron next "0 9 * * MON-FRI" --time-zone Europe/Berlin   # scaling by time',
 )
 
@@ -30,18 +33,16 @@ NEXT_COMMANDS = (
 def main() -> int:
     """Parse arguments and environment, run, and give the exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
-    parser.add_argument("--plane", choices=("embedded", "real"), default="real")
+    parser.add_argument("--plane", choices=("embedded", "real"), default="embedded")
     plane = parser.parse_args().plane
-    if plane == "embedded":
-        print("demo: the embedded plane is not built in this version; use PLANE=real", file=sys.stderr)
-        return 2
     try:
         seconds = _seconds(os.environ.get("DEMO_SECONDS"))
     except ValueError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
     try:
-        return asyncio.run(_until_signal(ensure_assets(), seconds))
+        make = partial(RealStage, ensure_assets()) if plane == "real" else EmbeddedStage
+        return asyncio.run(_until_signal(make, seconds))
     except (PlaneUnavailable, StartFailed, NotInTime) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -61,9 +62,9 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-async def _until_signal(assets: Path, seconds: float | None) -> int:
+async def _until_signal(make: Callable[[], Stage], seconds: float | None) -> int:
     """Run the demo; a signal ends it in order, as its time does."""
-    task = asyncio.ensure_future(_demo(assets, seconds))
+    task = asyncio.ensure_future(_demo(make(), seconds))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
@@ -73,15 +74,15 @@ async def _until_signal(assets: Path, seconds: float | None) -> int:
         return 1  # before everything was ready, so nothing was observed
 
 
-async def _demo(assets: Path, seconds: float | None) -> int:
+async def _demo(stage: Stage, seconds: float | None) -> int:
     lines = Lines()
-    world = RealWorld(assets, lines.say)
+    world = World(stage, lines.say)
     story: Story | None = None
     try:
-        await world.start(QUIET)
+        await world.start()
         lines.say("ready")
         on_terminal = sys.stdout.isatty()
-        view = LiveView(_hints(world)) if on_terminal else lines
+        view = LiveView(_hints(stage)) if on_terminal else lines
         story = Story(world, view.say, view.show)
         try:
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):  # its ends, both in order
@@ -105,13 +106,11 @@ def _summary(story: Story) -> int:
     return 1 if story.missing else 0
 
 
-def _hints(world: RealWorld) -> list[str]:
-    return [
-        f"  export KUBECONFIG={world.plane.hub.kubeconfig} PATH={world.plane.assets}:$PATH",
-        "  kubectl top pods -A",
-        "  kubectl get fhpa -A --watch",
-        "  .venv/bin/fedhpa explain fhpa/web -n shop",
-    ]
+def _hints(stage: Stage) -> list[str]:
+    lines = [f"export KUBECONFIG={stage.hub.kubeconfig}", *stage.path_lines]
+    if stage.has_kubectl:
+        lines += ["kubectl top pods -A", "kubectl get fhpa -A --watch"]
+    return [*lines, ".venv/bin/fedhpa explain fhpa/web -n shop"]
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ OBSERVATIONS = (
 )
 
 REQUEST_MILLIS = 200  # CPU that each pod requests, objects.yaml
+TARGET = 50  # percent of the request, objects.yaml
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The order of events: load rises, an object is refused, a member is lost under falling load, and comes back.
+"""The order of events: an object is refused, the load rises, a member is lost as it falls, and comes back.
 
 The story acts and waits; whether something happened is judged by looking at the objects (picture.py) alone.
 """
@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from demo.curve import Curve, Load
 from demo.picture import OBSERVATIONS, Picture, scaled_down, scaled_up
 
-# milli-CPU that the world demands: 3 pods at 20 % of what they request, and more than the most pods can serve
-# at target. So much that the first member whose usage is scraped is reason enough to scale up all the way.
-QUIET, PEAK = 120, 2700
+# After the story: how long the load takes to rise or to fall, and how long it then stays.
+WAVE_SECONDS, REST_SECONDS = 20.0, 10.0
 LOOK_EVERY = 0.5  # seconds
 STEP_SECONDS = 90.0
 # How long nothing may change after the low usage is visible on the hub: several looks of the controller
@@ -23,6 +23,10 @@ LOW = 35.0
 
 class World(Protocol):
     """What the story needs of a world."""
+
+    @property
+    def load(self) -> Load:
+        """What may be demanded of it."""
 
     async def create_scaler(self) -> None:
         """Apply the FederatedHPA."""
@@ -56,7 +60,7 @@ class Story:
         self._world = world
         self._say = say
         self._show = show
-        self._demand = QUIET
+        self._curve = Curve(world.load.quiet)
         self._started = 0.0
         self._news = asyncio.Condition()
         self._picture: Picture | None = None
@@ -69,7 +73,7 @@ class Story:
 
     async def run(self, *, once: bool) -> None:
         """Play the story; with `once` return after it, else go on with the load curve until cancelled."""
-        self._started = asyncio.get_running_loop().time()
+        self._started = _now()
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch())
             try:
@@ -82,9 +86,10 @@ class Story:
 
     async def _watch(self) -> None:
         while True:
-            picture = await self._world.look(asyncio.get_running_loop().time() - self._started)
-            self._show(picture, self._demand)
-            await self._world.play(self._demand)
+            demand = self._curve.at(_now())
+            await self._world.play(demand)
+            picture = await self._world.look(_now() - self._started)
+            self._show(picture, demand)
             async with self._news:
                 self._picture = picture
                 self._news.notify_all()
@@ -99,7 +104,7 @@ class Story:
             self._observe("refused")
         self._say("the FederatedHPA is applied, and the load rises")
         await self._world.create_scaler()
-        self._demand = PEAK
+        self._move(self._world.load.peak, self._world.load.rise_seconds)
         up = await self._until(lambda p: scaled_up(start, p), "more pods in at least two clusters")
         self._observe("scaled-up")
         lost = sorted(up.members)[-1]
@@ -110,10 +115,9 @@ class Story:
         self._say(f"the load is served by {down.total} pods again")
 
     async def _lose_and_find(self, lost: str, up: Picture) -> None:
-        self._say(f"the load falls, and in the same moment {lost} is lost (its API server is killed)")
-        self._demand = QUIET
-        await self._world.play(QUIET)
+        self._say(f"{lost} is lost (its API server is killed), and in the same moment the load falls")
         await self._world.lose(lost)
+        self._move(self._world.load.quiet, self._world.load.fall_seconds)
         gone = await self._until(lambda p: lost in p.missing, f"{lost} is named as missing")
         self._say(gone.missing)
         self._observe("member-lost")
@@ -130,10 +134,11 @@ class Story:
 
     async def _waves(self) -> None:
         while True:
-            for demand in (PEAK, QUIET):
-                await asyncio.sleep(30)
-                self._say(f"the load {'rises' if demand == PEAK else 'falls'}")
-                self._demand = demand
+            for demand, word in ((self._world.load.peak, "rises"), (self._world.load.quiet, "falls")):
+                await asyncio.sleep(REST_SECONDS)
+                self._say(f"the load {word}")
+                self._move(demand, WAVE_SECONDS)
+                await asyncio.sleep(WAVE_SECONDS)
 
     async def _until(self, holds: Callable[[Picture], bool], what: str) -> Picture:
         try:
@@ -144,6 +149,13 @@ class Story:
         except TimeoutError:
             raise NotSeen(f"{what}, within {STEP_SECONDS:.0f} s") from None
 
+    def _move(self, demand: int, seconds: float) -> None:
+        self._curve.move(demand, now=_now(), seconds=seconds)
+
     def _observe(self, name: str) -> None:
         self.observed.append(name)
         self._say(f"observed: {name}")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,7 +1,10 @@
 """Two ways to watch: a live picture on a terminal, a line per step in a pipe."""
 
 import sys
+import textwrap
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -10,10 +13,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from demo.picture import REQUEST_MILLIS, MemberView, Picture
+from demo.picture import REQUEST_MILLIS, TARGET, MemberView, Picture
 
 OBSERVED = "observed: "
-LOG_LINES = 12
+REMEMBERED = 300  # seconds of the curves, and lines of what happened: more than a terminal shows
+LABEL = 15  # columns in front of a curve
+HEIGHT_OF_OTHERS = 15  # lines above and around what happened
+BARS = " ▁▂▃▄▅▆▇█"
 
 
 class Lines:
@@ -47,28 +53,33 @@ class Lines:
 
 
 class LiveView:
-    """A table of clusters, the decision above it, what happened below it."""
+    """The curves, what each cluster has of them, and what happened; as much of it as the terminal has room
+    for.
+    """
 
-    def __init__(self, hints: list[str]) -> None:
-        self._said: deque[str] = deque(maxlen=LOG_LINES)
+    def __init__(self, hints: Sequence[str], console: Console | None = None) -> None:
+        self._said: deque[str] = deque(maxlen=REMEMBERED)
         self._observed: list[str] = []
         self._hints = hints
         self._picture: Picture | None = None
-        self._demand = 0
-        self._live = Live(self._render(), console=Console(), refresh_per_second=4)
+        self._curves = Curves()
+        self._console = console or Console()
+        self._live = Live(self.render(), console=self._console, refresh_per_second=4)
         self._live.start()
 
     def say(self, text: str) -> None:
         """Add a line to what happened; observations are also printed after the end."""
-        self._said.append(text)
+        seconds = 0.0 if self._picture is None else self._picture.seconds
+        self._said.append(f"{seconds:3.0f} s  {text}")
         if text.startswith(OBSERVED):
             self._observed.append(text)
-        self._live.update(self._render())
+        self._live.update(self.render())
 
     def show(self, picture: Picture, demand_millis: int) -> None:
         """Draw the moment."""
-        self._picture, self._demand = picture, demand_millis
-        self._live.update(self._render())
+        self._picture = picture
+        self._curves.add(picture, demand_millis)
+        self._live.update(self.render())
 
     def close(self) -> None:
         """End the live picture and print the observations as lines."""
@@ -76,42 +87,112 @@ class LiveView:
         for line in self._observed:
             print(line)
 
-    def _render(self) -> RenderableType:
+    def render(self) -> RenderableType:
+        """The whole picture."""
         parts: list[RenderableType] = []
+        room = self._console.height - HEIGHT_OF_OTHERS
         if self._picture is not None:
-            parts += [self._decision(self._picture), self._table(self._picture)]
+            parts += [self._decision(self._picture), _table(self._picture)]
+        hints = ["in another terminal:", *(f"  {hint}" for hint in self._hints)]
+        if self._hints and room >= len(hints) + 8:
+            room -= len(hints)
+        else:
+            hints = []
         if self._said:
-            parts.append(Panel("\n".join(self._said), title="what happened", title_align="left"))
-        if self._picture is not None and self._hints:
-            parts.append(Text("\n".join(["in another terminal:", *self._hints]), style="dim"))
+            parts.append(Panel(self._happened(max(1, room)), title="what happened", title_align="left"))
+        if self._picture is not None and hints:
+            parts.append(Text("\n".join(hints), style="dim", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
     def _decision(self, picture: Picture) -> RenderableType:
-        usage = picture.utilization()
-        known = "-" if usage is None else f"{usage:.0f} %"
-        lines = [
-            f"demand {self._demand}m   usage {known} of requests, target 50 %",
-            f"pods {picture.total}   desired {picture.desired or '-'}   {picture.reason}",
-        ]
-        text = Text("\n".join(lines))
+        text = self._curves.draw(self._console.width - LABEL - 4)
+        text.append(f"wanted {picture.desired or '-'}: {picture.reason or 'no decision yet'}")
         if picture.missing:
             text.append(f"\n{picture.missing}", style="yellow")
-        return Panel(text, title=f"FederatedHPA shop/web, {picture.seconds:.0f} s", title_align="left")
+        title = f"FederatedHPA shop/web, {len(picture.members)} clusters, {picture.seconds:.0f} s"
+        return Panel(text, title=title, title_align="left")
 
-    def _table(self, picture: Picture) -> Table:
-        table = Table(expand=True)
-        for column in ("cluster", "state", "pods", "ready", "CPU of its pods", ""):
-            table.add_column(column)
-        for name, view in picture.members.items():
-            state = Text("answers", style="green") if view.replicas is not None else Text("away", style="red")
-            table.add_row(
-                name, state, _count(view), str(view.ready if view.ready is not None else "?"), *_usage(view)
-            )
-        return table
+    def _happened(self, lines: int) -> Text:
+        wrapped: list[Text] = []
+        for said in self._said:
+            style = "bold green" if OBSERVED in said else ""
+            for line in textwrap.wrap(said, self._console.width - 4, subsequent_indent=" " * 7):
+                wrapped.append(Text(line, style=style))
+        return Text("\n").join(wrapped[-lines:])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One column of the curves."""
+
+    demand: int
+    usage: float | None
+    pods: int
+
+
+class Curves:
+    """Load, usage and pods, a column a second."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._samples: deque[Sample] = deque(maxlen=REMEMBERED)
+        self._most = 1
+
+    def add(self, picture: Picture, demand: int) -> None:
+        """Take a moment in; of several in one second the last stays."""
+        if self._samples and int(picture.seconds) == self._second:
+            self._samples.pop()
+        self._second = int(picture.seconds)
+        self._samples.append(Sample(demand, picture.utilization(), picture.total))
+        self._most = picture.most or self._most
+
+    def draw(self, columns: int) -> Text:
+        """Three lines, each with the present value and a curve of as many seconds as fit."""
+        now, samples = self._samples[-1], list(self._samples)
+        usage = "?" if now.usage is None else f"{now.usage:.0f} %"
+        far = now.usage is None or abs(now.usage - TARGET) > TARGET / 10
+        rows: tuple[tuple[str, Sequence[float | None], str], ...] = (
+            (f"load {now.demand:>7}m", [each.demand for each in samples], "cyan"),
+            (f"usage {usage:>7}", [each.usage for each in samples], "yellow" if far else "green"),
+            (f"pods  {now.pods:>7}", [each.pods for each in samples], "blue"),
+        )
+        mosts = (max(each.demand for each in samples), 2 * TARGET, max(self._most, now.pods))
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for (label, values, style), most in zip(rows, mosts, strict=True):
+            text.append(f"{label}  ").append(_curve(values, columns, most) + "\n", style=style)
+        return text
+
+
+def _curve(values: Sequence[float | None], columns: int, most: float) -> str:
+    return "".join(_bar(value, most) for value in values[-max(1, columns) :])
+
+
+def _bar(value: float | None, most: float) -> str:
+    if value is None:
+        return "?"
+    return BARS[max(1, min(8, round(8 * value / max(1, most))))]
+
+
+def _table(picture: Picture) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 1))
+    for column in ("cluster", "state", "pods", "", "CPU", "of what they request"):
+        table.add_column(column, no_wrap=True, justify="right" if column in ("pods", "CPU") else "left")
+    for name, view in picture.members.items():
+        state = Text("answers", style="green") if view.replicas is not None else Text("away", style="red")
+        table.add_row(name, state, _count(view), _dots(view), *_usage(view))
+    return table
 
 
 def _count(view: MemberView) -> str:
     return "?" if view.replicas is None else str(view.replicas)
+
+
+def _dots(view: MemberView) -> Text:
+    """One for each pod: full if it is ready."""
+    if view.replicas is None:
+        return Text("?")
+    ready = min(view.ready or 0, view.replicas)
+    return Text("●" * ready + "○" * (view.replicas - ready), style="blue")
 
 
 def _usage(view: MemberView) -> tuple[str, str]:
@@ -120,4 +201,4 @@ def _usage(view: MemberView) -> tuple[str, str]:
     if not view.replicas:
         return f"{view.usage_millis}m", ""
     share = view.usage_millis / (view.replicas * REQUEST_MILLIS)
-    return f"{view.usage_millis}m", "█" * min(30, round(share * 15))
+    return f"{view.usage_millis}m", f"{100 * share:3.0f} % " + "█" * min(15, round(share * 15))

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from demo.curve import Curve, Load
 from demo.picture import OBSERVATIONS, REQUEST_MILLIS, MemberView, Picture, scaled_down, scaled_up
-from demo.story import QUIET, Story
+from demo.story import Story
 
 MEMBERS = ("a", "b", "c")
+LOAD = Load(quiet=120, peak=1200, rise_seconds=6.0, fall_seconds=4.0)
 
 
 class ToyWorld:
@@ -17,7 +19,8 @@ class ToyWorld:
         self.careless, self.admits_anything, self.deaf = careless, admits_anything, deaf
         self.pods = dict.fromkeys(MEMBERS, 1)
         self.lost: str | None = None
-        self.demand = QUIET
+        self.demand = LOAD.quiet
+        self.load = LOAD
         self.created = False
 
     async def create_scaler(self) -> None:
@@ -37,7 +40,7 @@ class ToyWorld:
 
     async def look(self, seconds: float) -> Picture:
         if self.created and not self.deaf and (self.lost is None or self.careless):
-            wanted = 3 if self.demand > QUIET else 1
+            wanted = max(1, min(3, self.demand // 300))
             self.pods |= {name: wanted for name in MEMBERS if name != self.lost}
         each = self.demand // sum(self.pods.values())
         views = {name: MemberView(count, count, each * count) for name, count in self.pods.items()}
@@ -125,3 +128,16 @@ def test_utilization_leaves_out_who_is_away() -> None:
     """Usage in percent of requests is over the clusters that answer."""
     assert picture(a=2, b=None).utilization() == 50
     assert picture(a=None).utilization() is None
+
+
+def test_curve_goes_from_one_demand_to_another_and_stays() -> None:
+    """It never leaves the way between the two, is half way in the middle, and can turn round anywhere."""
+    curve = Curve(100)
+    curve.move(1100, now=10.0, seconds=8.0)
+    way = [curve.at(10.0 + second) for second in range(12)]
+
+    assert (way[0], way[4], way[8:]) == (100, 600, [1100, 1100, 1100, 1100])
+    assert way == sorted(way)
+    curve.move(1100, now=20.0, seconds=8.0)
+    curve.move(0, now=22.0, seconds=0.0)
+    assert (curve.at(22.0), curve.at(30.0)) == (0, 0)

@@ -1,0 +1,47 @@
+"""The demo's stage that needs nothing but Python."""
+
+import shutil
+
+from demo.curve import Load
+from demo.stages import ADAPTER_FLAGS, MEMBERS, NAME, NAMESPACE
+from playground.plane import Plane
+from stage.processes import Processes
+
+
+class EmbeddedStage:
+    """A hub and members in this process; the three processes are their own, as everywhere."""
+
+    description = "embedded, on ports of their own"
+    load = Load(quiet=120, peak=1950, rise_seconds=12.0, fall_seconds=5.0)
+
+    def __init__(self) -> None:
+        self._plane = Plane(members=MEMBERS)
+        self._processes = Processes(self._plane, adapter_flags=ADAPTER_FLAGS)
+        self.hub = self._plane.hub
+        self.members = self._plane.members
+        self.has_kubectl = shutil.which("kubectl") is not None
+        self.path_lines: list[str] = []
+
+    async def start(self) -> None:
+        """Start hub and members."""
+        await self._plane.start()
+
+    async def start_processes(self) -> None:
+        """Start webhook, adapter and controller."""
+        await self._processes.start()
+
+    async def demand(self, millis: int, pods: int) -> None:  # noqa: ARG002 - the load model counts the pods itself
+        """Tell the load model what the world wants."""
+        self._plane.set_demand(NAMESPACE, NAME, millis)
+
+    async def lose(self, name: str) -> None:
+        """Have nobody listen on the member's port."""
+        await self._plane.lose(name)
+
+    async def bring_back(self, name: str) -> None:
+        """Listen again."""
+        await self._plane.bring_back(name)
+
+    async def end(self) -> None:
+        """End every process, close every port, remove every file."""
+        await self._plane.end()
