@@ -5,7 +5,6 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import partial
-from ssl import SSLContext
 from typing import Literal, Protocol
 
 import msgspec
@@ -43,21 +42,11 @@ TLS = frozenset({Fault.WRONG_CA, Fault.EXPIRED})
 class Door(Protocol):
     """A listener, on a socket or in memory."""
 
-    async def start(self, context: SSLContext | None = None) -> None:
+    async def start(self, context: ssl.SSLContext | None = None) -> None:
         """Listen again, with another certificate if one is given; whoever was connected no longer is."""
 
     async def stop(self) -> None:
         """Refuse connections and end those that are open."""
-
-
-class Port(Protocol):
-    """Where a server listens, as far as faults meet it: a `Listener`, or one in memory."""
-
-    async def start(self, context: ssl.SSLContext | None = None) -> None:
-        """Listen, with this certificate or the usual one."""
-
-    async def stop(self) -> None:
-        """Refuse connections and cut those that are open."""
 
 
 class Faults:
