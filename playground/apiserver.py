@@ -186,7 +186,10 @@ class ApiServer:
         table = tables.asked(request)
         if at.verb == "watch":
             return await self._stream(request, call, table)
-        status, body = await self._resources.answer(call)
+        try:
+            status, body = await self._resources.answer(call)
+        except Refusal as refusal:
+            return _refused(refusal, call.warnings)
         if table and at.verb in ("get", "list"):
             body = tables.table(kind, body, self._now(), request.query)
         return _json_response(body, status, call.warnings)
@@ -233,7 +236,7 @@ def _json_response(body: Object, status: int = 200, warnings: list[str] | None =
     return response
 
 
-def _refused(refusal: Refusal) -> web.Response:
-    response = _json_response(refusals.status_of(refusal), refusal.code)
+def _refused(refusal: Refusal, warnings: list[str] | None = None) -> web.Response:
+    response = _json_response(refusals.status_of(refusal), refusal.code, warnings)
     response.headers.update(refusal.headers)
     return response
