@@ -41,7 +41,8 @@ class Watches:
             # Once the request is understood, all that is wrong is an event.
             yield {"type": "ERROR", "object": refusals.status_of(error)}
             return
-        version = self._store.version
+        # The newest version that the client knows of.
+        version = int(query.get("resourceVersion") or 0) or self._store.version
         queue: asyncio.Queue[Change | None] = asyncio.Queue()
         unsubscribe = self._store.subscribe(_listener(queue, kind))
         self._open.add(queue)
