@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from fedhpa.api.errors import InvalidObject
 
 MAX_LENGTH: Final = 512
@@ -20,8 +22,7 @@ class InvalidSchedule(InvalidObject):
     """A schedule is outside the grammar; the message names the field and the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """A parsed schedule. Bit n of a set stands for value n; Sunday is bit 0.
 
     `any_day` and `any_weekday` say that the field is `*`; where neither is, a day matches by either field.
@@ -40,9 +41,12 @@ class Schedule:
     real_time: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Field:
-    """One of the five fields: its name in messages, its range, and the names of its values."""
+    """One of the five fields: its name in messages, its range, and the names of its values.
+
+    Fields are told apart by identity, which makes them cheap keys of a cache.
+    """
 
     name: str
     low: int
@@ -50,6 +54,8 @@ class _Field:
     names: dict[str, int]
     # What a range or list may still write: 7 for Sunday.
     written_high: int
+    # Values are told apart up to this: weekdays go round.
+    cycle: int = 64
 
 
 _MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -81,7 +87,7 @@ _MINUTE: Final = _Field("minute", 0, 59, {}, 59)
 _HOUR: Final = _Field("hour", 0, 23, {}, 23)
 _DAY: Final = _Field("day-of-month", 1, 31, {}, 31)
 _MONTH: Final = _Field("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}, 12)
-_WEEKDAY: Final = _Field("day-of-week", 0, 6, {name: number for number, name in enumerate(_WEEKDAYS)}, 7)
+_WEEKDAY: Final = _Field("day-of-week", 0, 6, {name: number for number, name in enumerate(_WEEKDAYS)}, 7, 7)
 
 _MACROS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -96,8 +102,6 @@ _DAYS_IN_MONTH: Final = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 _BLANKS = re.compile(r"[ \t]+")
 _ZONE_PREFIX = re.compile(r"[ \t]*(CRON_)?TZ=", re.IGNORECASE)
-_NUMBER = re.compile(r"[0-9]+", re.ASCII)
-_NAME = re.compile(r"[A-Za-z]+", re.ASCII)
 
 
 @lru_cache(maxsize=4096)
@@ -109,12 +113,16 @@ def parse(text: str) -> Schedule:
         raise InvalidSchedule(
             f"schedule: {len(text)} characters are more than {MAX_LENGTH}; write ranges and steps, not lists"
         )
-    if _ZONE_PREFIX.match(text):
+    if "=" in text and _ZONE_PREFIX.match(text):
         raise InvalidSchedule("schedule: a zone prefix (TZ=) is not supported; set the rule's timeZone")
     stripped = text.strip(" \t")
     if stripped.startswith("@"):
         stripped = _macro(stripped)
-    fields = _BLANKS.split(stripped) if stripped else []
+    # Most texts have single blanks, and splitting at an expression costs as much as the rest.
+    if "\t" in stripped or "  " in stripped:
+        fields = _BLANKS.split(stripped)
+    else:
+        fields = stripped.split(" ") if stripped else []
     if len(fields) != 5:
         raise InvalidSchedule(_wrong_count(len(fields)))
     minutes, _ = _parse_field(_MINUTE, fields[0])
@@ -156,11 +164,15 @@ def _wrong_count(count: int) -> str:
     return f"schedule: {expected}, found {count}"
 
 
+# A thousand schedules differ in their fields together, hardly in each of them; items are fewer still.
+@lru_cache(maxsize=4096)
 def _parse_field(field: _Field, text: str) -> tuple[int, bool]:
     """The bit set of a field, and whether it is unrestricted (has an item `*` of step 1)."""
+    if "," not in text and text:
+        return _parse_item(field, text)
     bits = 0
     unrestricted = False
-    for item in text.split(","):
+    for item in dict.fromkeys(text.split(",")):
         if not item:
             raise InvalidSchedule(f"{field.name}: {text!r} has an empty item; drop the stray comma")
         item_bits, star = _parse_item(field, item)
@@ -169,7 +181,10 @@ def _parse_field(field: _Field, text: str) -> tuple[int, bool]:
     return bits, unrestricted
 
 
+@lru_cache(maxsize=8192)
 def _parse_item(field: _Field, item: str) -> tuple[int, bool]:
+    if _is_number(item):
+        return 1 << _parse_value(field, item, item) % field.cycle, False
     span, slash, step_text = item.partition("/")
     step = _parse_step(field, item, step_text) if slash else 1
     if span in ("*", "?"):
@@ -196,16 +211,22 @@ def _parse_item(field: _Field, item: str) -> tuple[int, bool]:
 
 
 def _bits(field: _Field, start: int, end: int, step: int) -> int:
+    if step == 1 and end < field.cycle:
+        return (2 << end) - (1 << start)
     bits = 0
     for value in range(start, end + 1, step):
-        bits |= 1 << (value % 7 if field is _WEEKDAY else value)
+        bits |= 1 << value % field.cycle
     return bits
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _parse_step(field: _Field, item: str, text: str) -> int:
     if "/" in text:
         raise InvalidSchedule(f"{field.name}: {item!r} has two steps; write one")
-    if not _NUMBER.fullmatch(text):
+    if not _is_number(text):
         raise InvalidSchedule(f"{field.name}: the step of {item!r} is not a number; write one such as */5")
     step = int(text)
     if step == 0:
@@ -214,15 +235,16 @@ def _parse_step(field: _Field, item: str, text: str) -> int:
 
 
 def _parse_value(field: _Field, item: str, text: str) -> int:
-    if _NUMBER.fullmatch(text):
+    if _is_number(text):
         value = int(text)
         if field.low <= value <= field.written_high:
             return value
         raise InvalidSchedule(
             f"{field.name}: {text} in {item!r} is out of range; write {field.low} to {field.written_high}"
         )
+    # Letters of other alphabets may become ASCII ones in upper case.
     upper = text.upper()
-    if _NAME.fullmatch(text) and upper in field.names:
+    if text.isascii() and upper in field.names:
         return field.names[upper]
     raise InvalidSchedule(f"{field.name}: {_remedy(field, item, text, upper)}")
 

@@ -7,9 +7,7 @@ because the message itself stays Karmada's. A verdict depends on the object alon
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from datetime import date
 from typing import Final
 
 from fedhpa.api.bounds import check_bounds
@@ -18,15 +16,14 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.fielderror import FieldError, TypedText, duplicate, invalid
 from fedhpa.api.model import MAX_RULES
-from fedhpa.api.times import parse_duration
 from fedhpa.api.validation import validate_reference
 from fedhpa.api.validation_metadata import validate_metadata
-from fedhpa.cron.calendar import shortest_interval
 from fedhpa.cron.grammar import InvalidSchedule, parse
+from fedhpa.cron.interval import shortest_interval
+from fedhpa.cron.timetable import calendar_date, window_duration
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 _MAX_INT32: Final = 2**31 - 1
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 def validate_cronfederatedhpa(cron: CronFederatedHPA) -> list[FieldError]:
@@ -106,11 +103,15 @@ def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
     if rule.max_delay_seconds is not None and rule.max_delay_seconds > 0:
         yield from _max_delay(rule, rule.max_delay_seconds, path)
     if rule.duration is not None:
-        yield from _duration(rule.duration, path)
+        try:
+            window_duration(rule.duration)
+        except InvalidObject as error:
+            yield invalid(f"{path}.duration", rule.duration, str(error))
     for index, text in enumerate(rule.exclude_dates):
-        if not _is_date(text):
-            detail = "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25"
-            yield invalid(f"{path}.excludeDates[{index}]", text, detail)
+        try:
+            calendar_date(text)
+        except InvalidObject as error:
+            yield invalid(f"{path}.excludeDates[{index}]", text, str(error))
             # One shows how to write them; a list of hundreds would drown the other messages.
             return
 
@@ -124,23 +125,3 @@ def _max_delay(rule: CronFederatedHPARule, delay: int, path: str) -> Iterator[Fi
     if delay >= shortest:
         detail = f"must be smaller than the shortest interval between two fires, which is {shortest} seconds"
         yield invalid(f"{path}.maxDelaySeconds", delay, detail)
-
-
-def _duration(duration: str | int, path: str) -> Iterator[FieldError]:
-    try:
-        seconds = parse_duration(duration)
-    except InvalidObject:
-        yield invalid(f"{path}.duration", duration, "is no duration; write one such as 8h or 90m, or seconds")
-        return
-    if seconds < 60:
-        yield invalid(f"{path}.duration", duration, "is shorter than a minute; schedules have minutes")
-
-
-def _is_date(text: str) -> bool:
-    if not _DATE.fullmatch(text):
-        return False
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True

@@ -29,10 +29,19 @@ def _names() -> frozenset[str]:
 
 
 @cache
-def _folders() -> frozenset[str]:
-    return frozenset(name.rsplit("/", 1)[0] for name in _names() if "/" in name) | frozenset(
-        name.split("/", 1)[0] for name in _names() if "/" in name
-    )
+def _folders() -> dict[str, str]:
+    """The folders of names, each with the first zone in it."""
+    folders: dict[str, str] = {}
+    for name in sorted(_names(), reverse=True):
+        for position, character in enumerate(name):
+            if character == "/":
+                folders[name[:position]] = name
+    return folders
+
+
+@cache
+def _by_lower_case() -> dict[str, str]:
+    return {name.lower(): name for name in sorted(_names(), reverse=True)}
 
 
 @lru_cache(maxsize=1024)
@@ -48,25 +57,21 @@ def load_zone(name: str | None) -> ZoneInfo:
             "time: invalid location name", "write an IANA name such as Europe/Berlin, not a path"
         )
     if name not in _names():
-        if name.rstrip("/") in _folders():
-            raise UnknownZone("is a directory", f"write a zone of it, such as {_example(name)}")
+        example = _folders().get(name.rstrip("/"))
+        if example is not None:
+            raise UnknownZone("is a directory", f"write a zone of it, such as {example}")
         raise UnknownZone(f"unknown time zone {name}", _remedy(name))
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as data:
         return ZoneInfo.from_file(data, key=name)
-
-
-def _example(folder: str) -> str:
-    prefix = folder.rstrip("/") + "/"
-    return min(name for name in _names() if name.startswith(prefix))
 
 
 def _remedy(name: str) -> str:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         return _offset_remedy(offset)
-    same = [known for known in _names() if known.lower() == name.strip().lower()]
-    if same:
-        return f"names are case-sensitive and without blanks: write {min(same)}"
+    same = _by_lower_case().get(name.strip().lower())
+    if same is not None:
+        return f"names are case-sensitive and without blanks: write {same}"
     return "write an IANA name such as Europe/Berlin"
 
 

@@ -1,29 +1,28 @@
-"""Schedules against an independent parser, and around clock changes."""
+"""Schedules against an independent parser, and what holds for their fires whatever the zone."""
 
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from croniter import croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedhpa.cron import load_zone, next_fires, parse
-from fedhpa.cron.calendar import shortest_interval
-from fedhpa.cron.fires import next_wall
-
-ZONES = (
-    "Europe/Berlin",
-    "America/New_York",
-    "America/Sao_Paulo",
-    "Australia/Lord_Howe",
-    "Asia/Kolkata",
-    "Pacific/Apia",
-    "Africa/Casablanca",
-    "America/St_Johns",
+from fedhpa.cron import (
+    InvalidSchedule,
+    load_zone,
+    next_fire,
+    next_fires,
+    parse,
+    previous_fire,
+    shortest_interval,
 )
+from fedhpa.cron.calendar import DAY, last_wall, walls
+from tests.nightly import examples
+from tests.property.schedules import Written, instants, schedules, written, zones
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:
@@ -45,82 +44,101 @@ def field(low: int, high: int) -> st.SearchStrategy[str]:
     return st.one_of(st.just("*"), st.lists(item, min_size=1, max_size=3).map(",".join))
 
 
-schedules = st.tuples(field(0, 59), field(0, 23), field(1, 28), field(1, 12), field(0, 6)).map(" ".join)
-FIRST, LAST = datetime.fromisoformat("1995-01-01T00:00"), datetime.fromisoformat("2037-01-01T00:00")
-instants = st.datetimes(FIRST, LAST, timezones=st.just(UTC))
+texts = st.tuples(field(0, 59), field(0, 23), field(1, 28), field(1, 12), field(0, 6)).map(" ".join)
 
 
-@given(schedules, instants)
-@settings(max_examples=150, deadline=None)
-def test_fires_in_utc_are_those_of_an_independent_parser(schedule: str, after: datetime) -> None:
-    """Where no clock changes, croniter agrees about every fire."""
-    parsed = parse(schedule)
+@given(texts, instants)
+@settings(max_examples=examples(150, 5000), deadline=None)
+def test_fires_in_utc_are_those_of_an_independent_parser(text: str, after: datetime) -> None:
+    """Where no clock changes, croniter agrees about every fire, and about the one before."""
+    parsed = parse(text)
     # croniter takes a list of all seven days for a star, which changes what it means beside a day-of-month.
     assume(parsed.any_weekday or parsed.weekdays.bit_count() < 7)
-    oracle = croniter(schedule, after, day_or=True)
-    expected = [oracle.get_next(datetime) for _ in range(5)]
+    forward = croniter(text, after, day_or=True)
+    expected = [forward.get_next(datetime) for _ in range(5)]
 
-    assert next_fires(parsed, UTC, after, 5) == expected
+    assert expected == next_fires(parsed, UTC, after, 5)
+    # croniter's previous is strictly before, and ours at or before.
+    assert croniter(text, expected[4], day_or=True).get_prev(datetime) == expected[3]
+    assert expected[3] == previous_fire(parsed, UTC, expected[4] - timedelta(seconds=1))
 
 
-@given(schedules, instants, st.sampled_from(ZONES))
-@settings(max_examples=150, deadline=None)
+@given(schedules(), instants, zones)
+@settings(max_examples=examples(150, 5000), deadline=None)
 def test_fires_are_strictly_increasing_and_after_the_start(
-    schedule: str, after: datetime, zone_name: str
+    schedule: Written, after: datetime, zone: ZoneInfo
 ) -> None:
     """In any zone and around any clock change, no instant comes twice or before the start."""
-    fires = next_fires(parse(schedule), load_zone(zone_name), after, 8)
+    found = [fire.astimezone(UTC) for fire in next_fires(schedule.parsed, zone, after, 8)]
 
-    assert fires[0] > after
-    assert all(earlier < later for earlier, later in itertools.pairwise(fires))
+    assert len(found) == 8
+    assert found[0] > after
+    assert all(earlier < later for earlier, later in itertools.pairwise(found))
 
 
-@given(schedules, instants, st.sampled_from(ZONES), st.integers(0, 6))
-@settings(max_examples=150, deadline=None)
+@given(schedules(), instants, zones)
+@settings(max_examples=examples(150, 5000), deadline=None)
+def test_the_fire_before_the_next_is_the_next_of_before(
+    schedule: Written, after: datetime, zone: ZoneInfo
+) -> None:
+    """previous(next(t)) is next(t); just before it, previous is what it was at t."""
+    parsed = schedule.parsed
+    following = next_fire(parsed, zone, after)
+    assert following is not None
+    instant = following.astimezone(UTC)
+    previous = previous_fire(parsed, zone, after)
+    assert previous is not None
+
+    assert previous_fire(parsed, zone, instant) == following
+    assert previous_fire(parsed, zone, instant - timedelta(microseconds=1)) == previous
+    assert previous.astimezone(UTC) <= after
+    assert next_fire(parsed, zone, previous.astimezone(UTC)) == following
+
+
+@given(schedules(), instants, zones, st.integers(0, 6))
+@settings(max_examples=examples(100, 3000), deadline=None)
 def test_fires_do_not_depend_on_where_one_starts_to_look(
-    schedule: str, after: datetime, zone_name: str, index: int
+    schedule: Written, after: datetime, zone: ZoneInfo, index: int
 ) -> None:
     """Continuing from any fire gives the fires that were found in one go: a restart loses nothing."""
-    parsed, zone = parse(schedule), load_zone(zone_name)
-    fires = next_fires(parsed, zone, after, 8)
+    found = next_fires(schedule.parsed, zone, after, 8)
+    instant = found[index].astimezone(UTC)
 
-    assert next_fires(parsed, zone, fires[index], 7 - index) == fires[index + 1 :]
-    just_before = fires[index] - timedelta(microseconds=1)
-    assert (
-        next_fires(parsed, zone, max(after, just_before), 1)[0] == fires[0 if just_before < after else index]
-    )
+    assert found[index + 1 :] == next_fires(schedule.parsed, zone, instant, 7 - index)
+    just_before = max(after, instant - timedelta(microseconds=1))
+    assert found[index] == next_fire(schedule.parsed, zone, just_before)
+
+
+# Where no clock change skips a midnight: elsewhere a fire may come a day after its wall time.
+WITHIN_A_DAY = (
+    "Europe/Berlin",
+    "America/New_York",
+    "America/St_Johns",
+    "Australia/Lord_Howe",
+    "Africa/Casablanca",
+)
 
 
 @given(
-    st.tuples(st.integers(0, 59), st.integers(0, 23)),
-    st.integers(1996, 2036),
-    st.sampled_from(ZONES),
+    schedules(),
+    instants,
+    st.sampled_from(WITHIN_A_DAY).map(load_zone),
+    st.sets(st.integers(0, 400), max_size=40),
 )
-@settings(max_examples=100, deadline=None)
-def test_a_daily_schedule_fires_once_for_every_day(time: tuple[int, int], year: int, zone_name: str) -> None:
-    """Each wall time makes one fire: itself, on its first pass, or the end of the gap it fell into."""
-    minute, hour = time
-    zone = load_zone(zone_name)
-    parsed = parse(f"{minute} {hour} * * *")
-    start = datetime(year, 1, 1, tzinfo=zone)
+@settings(max_examples=examples(100, 3000), deadline=None)
+def test_excluded_dates_take_out_their_fires_and_no_other(
+    schedule: Written, after: datetime, zone: ZoneInfo, offsets: set[int]
+) -> None:
+    """What remains is the timetable without the fires of those dates."""
+    today = after.astimezone(zone).date().toordinal()
+    excluded = frozenset(today + offset for offset in offsets)
+    found = next_fires(schedule.parsed, zone, after, 30)
+    expected = [fire for fire in found if fire.date().toordinal() not in excluded]
 
-    fires = next_fires(parsed, zone, start - timedelta(seconds=1), 400)
-    fires = [fire for fire in fires if fire < datetime(year + 1, 1, 1, tzinfo=zone)]
-
-    walls = [
-        datetime(year, 1, 1, hour, minute, tzinfo=zone) + timedelta(days=day)
-        for day in range(366 if year % 4 == 0 else 365)
-    ]
-    exact = {wall.astimezone(UTC) for wall in walls if _exists(wall)}
-    assert {fire.astimezone(UTC) for fire in fires if fire.fold == 0} >= exact
-    # Two days may share one instant only where a whole day was skipped (Pacific/Apia, 30 December 2011).
-    assert len(fires) in (len(walls), len(walls) - 1)
-    assert all(fire.fold == 0 for fire in fires)
-
-
-def _exists(wall: datetime) -> bool:
-    back = wall.astimezone(UTC).astimezone(wall.tzinfo)
-    return back.replace(tzinfo=None) == wall.replace(tzinfo=None)
+    assert expected == next_fires(schedule.parsed, zone, after, len(expected), excluded)
+    for earlier, later in itertools.pairwise(expected):
+        just_before = later.astimezone(UTC) - timedelta(microseconds=1)
+        assert earlier == previous_fire(schedule.parsed, zone, just_before, excluded)
 
 
 @pytest.mark.parametrize(("day", "hours"), [((2026, 3, 29), 23), ((2026, 10, 25), 25)])
@@ -129,24 +147,63 @@ def test_an_hourly_schedule_follows_real_time(day: tuple[int, int, int], hours: 
     zone = load_zone("Europe/Berlin")
     start = datetime(*day, tzinfo=zone)
 
-    fires = next_fires(parse("30 * * * *"), zone, start, hours)
+    found = next_fires(parse("30 * * * *"), zone, start, hours)
 
-    utc = [fire.astimezone(UTC) for fire in fires]
+    utc = [fire.astimezone(UTC) for fire in found]
     assert {later - earlier for earlier, later in itertools.pairwise(utc)} == {timedelta(hours=1)}
-    assert {(fire.year, fire.month, fire.day) for fire in fires} == {day}
+    assert {(fire.year, fire.month, fire.day) for fire in found} == {day}
 
 
-@given(schedules)
-@settings(max_examples=60, deadline=None)
-def test_the_shortest_interval_is_never_undercut(schedule: str) -> None:
-    """No two of the next fires of the plain calendar are closer than the shortest interval."""
-    parsed = parse(schedule)
-    shortest = timedelta(seconds=shortest_interval(parsed))
-    wall = datetime(2026, 1, 1)  # noqa: DTZ001 - the plain calendar has no zone
-    for _ in range(40):
-        following = next_wall(parsed, wall)
-        assert following is not None
-        again = next_wall(parsed, following)
-        assert again is not None
-        assert again - following >= shortest
-        wall = following
+rare = st.builds(
+    written,
+    st.sets(st.integers(0, 59), min_size=1, max_size=2),
+    st.sets(st.integers(0, 23), min_size=1, max_size=2),
+    st.none() | st.sets(st.integers(1, 31), min_size=1, max_size=3),
+    st.none() | st.sets(st.integers(1, 12), min_size=1, max_size=3),
+    st.none() | st.sets(st.integers(0, 6), min_size=1, max_size=2),
+)
+YEAR_2000, YEAR_2400 = (date(year, 1, 1).toordinal() * DAY for year in (2000, 2400))
+
+
+@given(rare)
+@settings(max_examples=examples(15, 1000), deadline=None)
+def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) -> None:
+    """After which the plain calendar repeats, so it is exact."""
+    try:
+        parsed = schedule.parsed
+    except InvalidSchedule:
+        assume(False)
+    found = walls(parsed, YEAR_2000, YEAR_2400 + 8 * 366 * DAY)
+    shortest = min(later - earlier for earlier, later in itertools.pairwise(found))
+
+    assert shortest_interval(parsed) == shortest * 60
+
+
+@given(rare)
+@settings(max_examples=examples(100, 3000), deadline=None)
+def test_a_date_is_refused_if_and_only_if_it_never_comes(schedule: Written) -> None:
+    """Told from the fields alone, without a search: 29 February comes, 30 February does not."""
+    lengths = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    comes = schedule.weekdays is not None or schedule.days is None
+    comes = comes or any(
+        day <= lengths[month - 1] for day in schedule.days or () for month in schedule.months
+    )
+
+    try:
+        parse(schedule.text)
+    except InvalidSchedule:
+        assert not comes
+    else:
+        assert comes
+
+
+@given(schedules(), instants, st.integers(0, 500), st.integers(0, 500))
+@settings(max_examples=examples(100, 3000), deadline=None)
+def test_the_last_wall_time_is_the_last_of_all(
+    schedule: Written, start: datetime, low: int, days: int
+) -> None:
+    """Searching backwards finds what searching forwards finds last."""
+    first = start.date().toordinal() * DAY + low
+    end = first + days * DAY
+
+    assert last_wall(schedule.parsed, first, end) == max(walls(schedule.parsed, first, end), default=None)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fedhpa.cron import InvalidSchedule, UnknownZone, load_zone, next_fire, next_fires, parse
-from fedhpa.cron.calendar import shortest_interval
+from fedhpa.cron.interval import shortest_interval
 
 
 def values(bits: int) -> list[int]:

@@ -1,0 +1,113 @@
+"""The rules for skipped and repeated wall times, against a walk over every minute around a clock change."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fedhpa.cron import fires, load_zone, next_fires, parse, previous_fire
+from tests.nightly import NIGHTLY, examples
+from tests.property.schedules import MINUTE, ODD_ZONES, ZONES, Walk, Written, clock_changes, written
+
+YEARS = (2026, 2027)
+# One zone in so many is looked at in the suite; all of them at night.
+PART = 1 if NIGHTLY else 50
+
+
+def in_this_part(name: str) -> bool:
+    return name in ODD_ZONES or zlib.crc32(name.encode()) % PART == 0
+
+
+CHANGING = [
+    (name, year)
+    for name in ZONES
+    if in_this_part(name)
+    for year in YEARS
+    if clock_changes(load_zone(name), year)
+]
+
+
+def in_utc(times: list[datetime]) -> list[datetime]:
+    """Python takes a repeated time of a zone for unequal to any time of another zone."""
+    return [time.astimezone(UTC) for time in times]
+
+
+def around(change_at: datetime) -> list[Written]:
+    """Schedules that meet a clock change at, before, within and after what it skips or repeats; and others."""
+    shown = [change_at + timedelta(minutes=offset) for offset in (-61, -30, -1, 0, 15, 59, 60)]
+    daily = [written({wall.minute}, {wall.hour}) for wall in shown]
+    several = written({wall.minute for wall in shown}, {wall.hour for wall in shown})
+    return [
+        *daily,
+        several,
+        written({change_at.minute, 30}, None),
+        written({0}, {change_at.hour}, {change_at.day}, None, {0}),
+        written(None, {change_at.hour}),
+    ]
+
+
+@pytest.mark.parametrize(("name", "year"), CHANGING)
+def test_around_every_clock_change_fires_are_those_of_the_rules(name: str, year: int) -> None:
+    """Skipped: at the first instant after the gap; repeated: once, on the first pass; `*`: real time."""
+    zone = load_zone(name)
+    for change in clock_changes(zone, year):
+        walk = Walk.around(zone, change, hours=26)
+        for schedule in around(change.before) + around(change.after):
+            parsed = schedule.parsed
+            expected = walk.fires(schedule, real_time=parsed.real_time)
+            found = next_fires(parsed, zone, walk.start, len(expected))
+
+            assert expected == in_utc(found), (schedule.text, change)
+            assert all(fire.tzinfo is zone for fire in found)
+
+
+@pytest.mark.parametrize("name", [name for name in ZONES if in_this_part(name)])
+def test_within_the_two_years_no_fire_is_lost_or_doubled(name: str) -> None:
+    """A daily schedule fires once for each of the 730 days, in order; going back finds the same fires."""
+    zone = load_zone(name)
+    start = datetime(YEARS[0], 1, 1, tzinfo=zone) - timedelta(seconds=1)
+    end = datetime(YEARS[-1] + 1, 1, 1, tzinfo=zone).astimezone(UTC)
+    for text in ("30 2 * * *", "0 0 * * *", "59 23 * * *"):
+        schedule = parse(text)
+        found = []
+        for fire in fires(schedule, zone, start):
+            if fire.astimezone(UTC) >= end:
+                break
+            found.append(fire)
+
+        assert len(found) == 730
+        assert in_utc(found) == sorted(set(in_utc(found)))
+        assert all(previous_fire(schedule, zone, fire) == fire for fire in found[::7])
+
+
+@given(st.sampled_from(ODD_ZONES) | st.sampled_from(ZONES), st.integers(1970, 2060), st.data())
+@settings(max_examples=examples(12, 3000), deadline=None)
+def test_around_clock_changes_of_other_years_too(name: str, year: int, data: st.DataObject) -> None:
+    """Half hours, three hours, whole days: whatever clocks were changed by, and changes to come."""
+    zone = load_zone(name)
+    found = clock_changes(zone, year)
+    assume(found)
+    change = data.draw(st.sampled_from(found))
+    # Zones of Africa had offsets with seconds until 1972.
+    assume(change.before.second == change.after.second == 0)
+    walk = Walk.around(zone, change, hours=50)
+    base = data.draw(st.sampled_from((change.before, change.after)))
+    near = base + MINUTE * data.draw(st.integers(-1500, 1500))
+    others = data.draw(st.sets(st.integers(0, 23), max_size=3))
+    schedule = written({near.minute, base.minute}, {near.hour, *others})
+    hourly = written({near.minute}, None)
+
+    for each in (schedule, hourly):
+        parsed = each.parsed
+        expected = walk.fires(each, real_time=parsed.real_time)
+        assert expected == in_utc(next_fires(parsed, zone, walk.start, len(expected)))
+        backwards = []
+        at = walk.minutes[-1][0]
+        while (fire := previous_fire(parsed, zone, at)) is not None and fire > walk.start:
+            backwards.append(fire)
+            at = fire.astimezone(UTC) - timedelta(seconds=1)
+        assert expected == in_utc(backwards[::-1])
