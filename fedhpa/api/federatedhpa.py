@@ -116,7 +116,9 @@ class ClusterPreference(ApiModel):
     )
 
     target_cluster: ClusterAffinity | None = Field(None, description="The clusters this is about.")
-    static_weight: Natural | None = Field(None, description="The weight under StaticWeighted.")
+    static_weight: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
+        None, description="The weight under StaticWeighted, above zero."
+    )
     priority: Int32 | None = Field(
         None, description="The rank under Prioritized; the larger number goes first."
     )

@@ -1,7 +1,8 @@
 """Field errors and their texts, byte for byte as Kubernetes prints them.
 
 `<path>: <Type>[: <value>][: <detail>]`; several become `[e1, e2]` in the order of the checks, each text once.
-Source: Kubernetes 1.36, apimachinery field errors and aggregates; Karmada's webhook answers with them.
+Source: Kubernetes 1.36, apimachinery field errors and aggregates; Karmada's webhook answers with them. One
+difference: what is longer than anybody reads is cut, so that an answer has a bound whatever was sent.
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ from typing import Any, Final
 
 from fedhpa.api.quantity import Quantity
 
+# Far beyond what an honest object holds: a value, and the errors of an object together.
+MAX_VALUE: Final = 4096
+MAX_AGGREGATE: Final = 512 * 1024
+
 _NO_VALUE: Final = object()
 _HTML_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"}
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _SHORT_ESCAPES: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -89,9 +95,19 @@ def too_many(path: str, count: int, limit: int) -> FieldError:
 
 
 def aggregate(errors: Sequence[FieldError]) -> str:
-    """One text for all of them; identical ones appear once."""
-    texts = list(dict.fromkeys(map(str, errors)))
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    """One text for all of them; identical ones appear once. Past MAX_AGGREGATE the rest is only counted."""
+    texts: dict[str, None] = {}
+    length = 0
+    for index, error in enumerate(errors):
+        if length > MAX_AGGREGATE:
+            texts[f"and {len(errors) - index} more"] = None
+            break
+        text = str(error)
+        if text not in texts:
+            texts[text] = None
+            length += len(text)
+    shown = list(texts)
+    return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
 
 
 def printed(value: Any) -> str:
@@ -99,7 +115,7 @@ def printed(value: Any) -> str:
     if isinstance(value, TypedText):
         return _json(value)
     if isinstance(value, str):
-        return quoted(value)
+        return _cut(quoted(value[:MAX_VALUE]), len(value))
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -111,8 +127,19 @@ def printed(value: Any) -> str:
 
 def _json(value: Any) -> str:
     """Compact JSON with the characters escaped that Go escapes for HTML and JavaScript."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, str):
+        return _cut(_ENCODER.encode(value[:MAX_VALUE]).translate(_HTML_ESCAPES), len(value))
+    text = ""
+    # A list may be millions long: no more of it is encoded than is shown.
+    for part in _ENCODER.iterencode(value):
+        text += part
+        if len(text) > MAX_VALUE:
+            return text[:MAX_VALUE].translate(_HTML_ESCAPES) + "..."
     return text.translate(_HTML_ESCAPES)
+
+
+def _cut(shown: str, length: int) -> str:
+    return shown if length <= MAX_VALUE else f"{shown}... ({length} characters)"
 
 
 def quoted(text: str) -> str:

@@ -18,14 +18,14 @@ from fedhpa.api.model import MAX_METRICS
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.validation_metadata import validate_metadata
-from fedhpa.api.validation_metrics import validate_metric
+from fedhpa.api.validation_metrics import METRICS_AT_ZERO, validate_metric
+from fedhpa.api.validation_own import validate_own_fields
 
 MAX_PERIOD_SECONDS: Final = 1800
 MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
 
 _SELECT_POLICIES: Final = ("Max", "Min", "Disabled")
 _POLICY_TYPES: Final = ("Pods", "Percent")
-_METRICS_AT_ZERO: Final = ("Object", "External")
 
 
 def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
@@ -46,7 +46,7 @@ def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
         if replicas < 0:
             errors.append(invalid(f"status.{name}", replicas, "must be greater than or equal to 0"))
     errors += check_bounds(spec, "spec")
-    errors += _own_rules(spec)
+    errors += validate_own_fields(spec)
     return errors
 
 
@@ -69,7 +69,7 @@ def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
 
 def _scales_from_zero(spec: FederatedHPASpec) -> bool:
     """Without a pod only these metrics can ask for one."""
-    return any(metric.type in _METRICS_AT_ZERO for metric in spec.metrics)
+    return any(metric.type in METRICS_AT_ZERO for metric in spec.metrics)
 
 
 def validate_reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
@@ -117,29 +117,3 @@ def _scaling_policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]
     if policy.period_seconds > MAX_PERIOD_SECONDS:
         limit = f"must be less than or equal to {MAX_PERIOD_SECONDS}"
         yield invalid(f"{path}.periodSeconds", policy.period_seconds, limit)
-
-
-def _own_rules(spec: FederatedHPASpec) -> Iterator[FieldError]:
-    """What the bounds of single fields cannot say about ours; the CRD says the same in CEL."""
-    for name, plain, alias in (
-        ("minReplicas", spec.min_replicas, spec.federated_min_replicas),
-        ("maxReplicas", spec.max_replicas, spec.federated_max_replicas),
-    ):
-        if plain is not None and alias is not None and plain != alias:
-            path = f"spec.federated{name[0].upper()}{name[1:]}"
-            yield invalid(path, alias, f"is another name of {name}, which is {plain}: give one of them")
-    partial = spec.partial_metrics
-    if partial is not None and partial.policy == "Fallback" and partial.fallback_replicas is None:
-        yield required(
-            "spec.partialMetrics.fallbackReplicas", "policy Fallback needs the number to fall back to"
-        )
-    if spec.federated_hpa_assignment is not None:
-        path = "spec.federatedHPAAssignment.clusterAutoscalingPreference"
-        for index, preference in enumerate(spec.federated_hpa_assignment.cluster_autoscaling_preference):
-            low, high = preference.autoscaling_min_threshold, preference.autoscaling_max_threshold
-            if low is not None and high is not None and low > high:
-                yield invalid(
-                    f"{path}[{index}].autoscalingMinThreshold",
-                    low,
-                    f"must be less than or equal to autoscalingMaxThreshold, which is {high}",
-                )

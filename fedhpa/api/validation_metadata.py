@@ -62,15 +62,18 @@ def _annotations(annotations: dict[str, str], path: str) -> Iterator[FieldError]
 
 def _owners(owners: tuple[OwnerReference, ...], path: str) -> Iterator[FieldError]:
     controller = ""
+    shown: list[dict[str, Any]] = []
     for owner in owners:
         yield from _owner(owner, path)
         if not owner.controller:
             continue
         name = f"{owner.kind}/{owner.name}"
         if controller:
+            # Made once: there may be as many errors as owners.
+            shown = shown or [_owner_json(reference) for reference in owners]
             yield invalid(
                 path,
-                [_owner_json(reference) for reference in owners],
+                shown,
                 'Only one reference can have Controller set to true. Found "true" in references for '
                 f"{controller} and {name}",
             )
@@ -84,7 +87,7 @@ def _owner(owner: OwnerReference, path: str) -> Iterator[FieldError]:
     for name, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
         if not value:
             yield invalid(f"{path}.{name}", value, "must not be empty")
-    if (owner.api_version, owner.kind) == ("v1", "Event"):
+    if owner.api_version in ("v1", "/v1") and owner.kind == "Event":
         yield invalid(path, _owner_json(owner), "/v1, Kind=Event is disallowed from being an owner")
 
 

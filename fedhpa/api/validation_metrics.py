@@ -32,9 +32,11 @@ SOURCE_FIELDS: Final = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
+# Without a pod only these can ask for one.
+METRICS_AT_ZERO: Final = ("Object", "External")
 TARGET_TYPES: Final = ("Utilization", "Value", "AverageValue")
 
-_Source = (
+MetricSource = (
     ObjectMetricSource
     | ExternalMetricSource
     | PodsMetricSource
@@ -49,9 +51,9 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.type", "must specify a metric source type")
     if metric.type not in SOURCE_FIELDS:
         yield unsupported(f"{path}.type", TypedText(metric.type), SOURCE_FIELDS)
-    present = [field for field in SOURCE_FIELDS.values() if _body(metric, field) is not None]
+    present = [field for field in SOURCE_FIELDS.values() if source_body(metric, field) is not None]
     if present:
-        body = _body(metric, present[0])
+        body = source_body(metric, present[0])
         assert body is not None
         yield from _source(body, f"{path}.{present[0]}")
     expected = SOURCE_FIELDS.get(metric.type)
@@ -63,8 +65,9 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
                 yield forbidden(f"{path}.{field}", "must populate the given metric source only")
 
 
-def _body(metric: MetricSpec, field: str) -> _Source | None:
-    bodies: dict[str, _Source | None] = {
+def source_body(metric: MetricSpec, field: str) -> MetricSource | None:
+    """The body of a metric in the given field of SOURCE_FIELDS, None if it is absent."""
+    bodies: dict[str, MetricSource | None] = {
         "object": metric.object,
         "external": metric.external,
         "pods": metric.pods,
@@ -74,7 +77,7 @@ def _body(metric: MetricSpec, field: str) -> _Source | None:
     return bodies[field]
 
 
-def _source(source: _Source, path: str) -> Iterator[FieldError]:
+def _source(source: MetricSource, path: str) -> Iterator[FieldError]:
     match source:
         case ObjectMetricSource():
             yield from _object(source, path)

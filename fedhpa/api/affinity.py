@@ -1,0 +1,61 @@
+"""Which clusters a ClusterAffinity selects. Source: Karmada v1.19; all of its parts must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fedhpa.api.federatedhpa import ClusterAffinity, FieldSelector
+from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
+from fedhpa.api.selectors import selector_of
+
+
+@dataclass(frozen=True)
+class KnownCluster:
+    """What affinities look at of a registered cluster."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    provider: str = ""
+    region: str = ""
+    zones: tuple[str, ...] = ()
+
+
+class Selection:
+    """An affinity, read once. Raises InvalidObject if its label selector cannot be read."""
+
+    def __init__(self, affinity: ClusterAffinity) -> None:
+        self._named = frozenset(affinity.cluster_names)
+        self._excluded = frozenset(affinity.exclude)
+        labels = affinity.label_selector
+        self._labels = None if labels is None else selector_of(selector_json(labels))
+        self._fields = affinity.field_selector
+
+    def selects(self, cluster: KnownCluster) -> bool:
+        """Whether the cluster is selected."""
+        if cluster.name in self._excluded or (self._named and cluster.name not in self._named):
+            return False
+        if self._labels is not None and not self._labels.matches(cluster.labels):
+            return False
+        return self._fields is None or _has_fields(cluster, self._fields)
+
+
+def selector_json(selector: LabelSelector) -> dict[str, object]:
+    """The selector as it is on the wire."""
+    return {
+        "matchLabels": selector.match_labels,
+        "matchExpressions": [
+            {"key": expression.key, "operator": expression.operator, "values": list(expression.values)}
+            for expression in selector.match_expressions
+        ],
+    }
+
+
+def _has_fields(cluster: KnownCluster, selector: FieldSelector) -> bool:
+    return all(_has_field(cluster, requirement) for requirement in selector.match_expressions)
+
+
+def _has_field(cluster: KnownCluster, requirement: LabelSelectorRequirement) -> bool:
+    fields = {"provider": (cluster.provider,), "region": (cluster.region,), "zone": cluster.zones}
+    found = any(value in requirement.values for value in fields.get(requirement.key, ()))
+    return found if requirement.operator == "In" else not found

@@ -1,0 +1,77 @@
+"""Admission warnings about metrics that are admitted though they hardly mean well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fedhpa.api.affinity import selector_json
+from fedhpa.api.autoscaling import MetricSpec, MetricTarget
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.fielderror import quoted
+from fedhpa.api.meta import LabelSelector
+from fedhpa.api.model import MAX_METRICS, MAX_TEXT
+from fedhpa.api.remedies import target_fields
+from fedhpa.api.selectors import selector_of
+from fedhpa.api.validation_metrics import SOURCE_FIELDS, source_body
+
+
+def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
+    """Metrics given twice, targets whose type and field disagree, selectors nobody can read."""
+    seen: dict[str, int] = {}
+    for index, metric in enumerate(metrics[:MAX_METRICS]):
+        at = f"{path}[{index}]"
+        first = seen.setdefault(_identity(metric), index)
+        if first != index:
+            yield f"{at}: is the same metric as {path}[{first}]; the lower target decides alone"
+        for field in SOURCE_FIELDS.values():
+            body = source_body(metric, field)
+            # An Object metric whose target disagrees is refused.
+            if body is not None and field != "object":
+                yield from _mismatch(body.target, f"{at}.{field}.target")
+        yield from _described(metric, at)
+        yield from _selectors(metric, at)
+
+
+def _mismatch(target: MetricTarget, path: str) -> Iterator[str]:
+    fields = {type_: (name, value) for type_, name, value in target_fields(target)}
+    if target.type not in fields or fields[target.type][1] is not None:
+        return
+    given = [type_ for type_, (_, value) in fields.items() if value is not None]
+    if given:
+        yield f"{path}.type: {target.type} does not go with {fields[given[0]][0]}; write {given[0]}"
+
+
+def _described(metric: MetricSpec, path: str) -> Iterator[str]:
+    if metric.object is not None and metric.object.described_object.api_version.count("/") > 1:
+        version = quoted(metric.object.described_object.api_version[:MAX_TEXT])
+        instead = "names no API group and version; write one such as apps/v1"
+        yield f"{path}.object.describedObject.apiVersion: {version} {instead}"
+
+
+def _selectors(metric: MetricSpec, path: str) -> Iterator[str]:
+    for name, source in (("pods", metric.pods), ("object", metric.object), ("external", metric.external)):
+        if source is not None and source.metric.selector is not None:
+            yield from _selector(source.metric.selector, f"{path}.{name}.metric.selector")
+
+
+def _selector(selector: LabelSelector, path: str) -> Iterator[str]:
+    try:
+        selector_of(selector_json(selector))
+    except InvalidObject as error:
+        yield f"{path}: {error}"
+
+
+def _identity(metric: MetricSpec) -> str:
+    """What is measured, whatever its target."""
+    parts: list[object] = [metric.type]
+    if metric.resource is not None:
+        parts.append(metric.resource.name)
+    if metric.container_resource is not None:
+        parts += [metric.container_resource.name, metric.container_resource.container]
+    if metric.object is not None:
+        parts += [metric.object.described_object.kind, metric.object.described_object.name]
+    for source in (metric.pods, metric.object, metric.external):
+        if source is not None:
+            selector = source.metric.selector
+            parts += [source.metric.name, None if selector is None else selector_json(selector)]
+    return repr(parts)

@@ -1,0 +1,343 @@
+"""What admission says about a FederatedHPA beside its verdict: remedies, and what hardly means well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedhpa.api.affinity import KnownCluster
+from fedhpa.api.decode import decode
+from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.validation import validate_federatedhpa
+from fedhpa.api.warnings import MAX_COUNT, MAX_LENGTH, presentable, warn_federatedhpa
+
+METADATA = {"name": "web", "namespace": "shop"}
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+KNOWN = [
+    KnownCluster("member1", labels={"tier": "gold"}, provider="one", region="north", zones=("n1", "n2")),
+    KnownCluster("member2", labels={"tier": "iron"}, provider="two", region="s", zones=("s1",)),
+]
+
+
+def fhpa(**spec: Any) -> FederatedHPA:
+    raw = {"metadata": METADATA, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 10, **spec}}
+    return decode(FederatedHPA, raw)
+
+
+def warnings(**spec: Any) -> list[str]:
+    return list(warn_federatedhpa(fhpa(**spec)))
+
+
+def cluster_warnings(**spec: Any) -> list[str]:
+    return list(warn_federatedhpa(fhpa(**spec), KNOWN))
+
+
+def resource(**target: Any) -> dict[str, Any]:
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def assignment(type_: str | None, *preferences: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "federatedHPAAssignment": {
+            "federatedHPAAssignmentType": type_,
+            "clusterAutoscalingPreference": list(preferences),
+        }
+    }
+
+
+CPU = resource(type="Utilization", averageUtilization=80)
+PODS = {
+    "type": "Pods",
+    "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": 1}},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"maxReplicas": None},
+            "spec.maxReplicas: is missing; write the upper limit here, or as federatedMaxReplicas",
+        ),
+        (
+            {"scaleTargetRef": {**TARGET, "name": "deployments/web"}},
+            "spec.scaleTargetRef.name: write the name alone, without the kind or the namespace",
+        ),
+        (
+            {"metrics": [{**CPU, "type": ""}]},
+            "spec.metrics[0].type: write Resource, which has the field resource",
+        ),
+        (
+            {"metrics": [{**CPU, "type": "CPU"}]},
+            "spec.metrics[0].type: write Resource, which has the field resource",
+        ),
+        (
+            {"metrics": [{**CPU, "type": "Pods"}]},
+            (
+                "spec.metrics[0]: type Pods has the field pods, but resource is given; "
+                "write type Resource, or pods"
+            ),
+        ),
+        ({"metrics": [{"type": "Pods"}]}, "spec.metrics[0]: type Pods has the field pods, which is missing"),
+        (
+            {"metrics": [CPU, {**PODS, **CPU}]},
+            "spec.metrics[1]: pods, resource are two metrics; write each as an item of the list",
+        ),
+        (
+            {"metrics": [resource(type="Utilization", averageUtilization=80, averageValue=1)]},
+            (
+                "spec.metrics[0].resource.target: keep averageUtilization (percent of the requests) "
+                "or averageValue, not both"
+            ),
+        ),
+        (
+            {"metrics": [resource(averageUtilization=80)]},
+            "spec.metrics[0].resource.target.type: write Utilization, which goes with averageUtilization",
+        ),
+        (
+            {"metrics": [resource(type="Percent", averageUtilization=80)]},
+            "spec.metrics[0].resource.target.type: write Utilization, which goes with averageUtilization",
+        ),
+        (
+            {"behavior": {"scaleDown": {"policies": []}}},
+            (
+                "spec.behavior.scaleDown.policies: leave them out for the defaults; "
+                "selectPolicy: Disabled forbids this direction"
+            ),
+        ),
+    ],
+)
+def test_a_refusal_comes_with_what_to_write_instead(spec: dict[str, Any], expected: str) -> None:
+    """The message is Karmada's, so what to do about it is a warning."""
+    assert validate_federatedhpa(fhpa(**spec)) != []
+    assert warnings(**spec) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"partialMetrics": {"policy": "Hold", "fallbackReplicas": 3}},
+            "spec.partialMetrics.fallbackReplicas: is of no effect without policy: Fallback",
+        ),
+        (
+            {"partialMetrics": {"policy": "Fallback", "fallbackReplicas": 11}},
+            "spec.partialMetrics.fallbackReplicas: 11 is outside the limits 1 and 10, which hold anyway",
+        ),
+        (
+            {"minReplicas": 4, "partialMetrics": {"policy": "Fallback", "fallbackReplicas": 3}},
+            "spec.partialMetrics.fallbackReplicas: 3 is outside the limits 4 and 10, which hold anyway",
+        ),
+        (
+            {"scalingToZero": True},
+            "spec.scalingToZero: is of no effect in mode Centralized, where minReplicas: 0 does this",
+        ),
+        (
+            {"mode": "Distributed", "scalingToZero": True, "scaleAssist": False},
+            "spec.scalingToZero: counts as false, because scaleAssist is false",
+        ),
+        (
+            {"autoscaleMultiClusterDelay": 5, "scaleAssist": False},
+            "spec.autoscaleMultiClusterDelay: is of no effect, because scaleAssist is false",
+        ),
+        (
+            assignment("Prioritized", {"priority": 2}, {"staticWeight": 2}, {"staticWeight": 3}),
+            (
+                "spec.federatedHPAAssignment.clusterAutoscalingPreference[1].staticWeight: "
+                "is of no effect under Prioritized"
+            ),
+        ),
+        (
+            assignment("Aggregated", {"priority": 2}),
+            (
+                "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].priority: "
+                "is of no effect under Aggregated"
+            ),
+        ),
+        (
+            assignment("StaticWeighted", {"autoscalingMaxThreshold": 2}),
+            "spec.federatedHPAAssignment: no preference has a staticWeight, so all clusters weigh the same",
+        ),
+        (
+            assignment("Prioritized", {"autoscalingMaxThreshold": 2}),
+            "spec.federatedHPAAssignment: no preference has a priority, so all clusters rank the same",
+        ),
+        (
+            assignment(None, {"autoscalingMinThreshold": 11}),
+            (
+                "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].autoscalingMinThreshold: "
+                "11 is above the upper limit 10"
+            ),
+        ),
+        (
+            assignment(
+                None,
+                {"targetCluster": {"clusterNames": ["m1", "m2"]}},
+                {"targetCluster": {"clusterNames": ["m2"]}},
+            ),
+            (
+                "spec.federatedHPAAssignment.clusterAutoscalingPreference[1].targetCluster: names m2, "
+                "as item 0 does; name a cluster in one preference only"
+            ),
+        ),
+        (
+            {"clusterAffinity": {"clusterNames": ["m1", "m2"], "exclude": ["m2", "m1"]}},
+            "spec.clusterAffinity: excludes every cluster that it names",
+        ),
+        (
+            {
+                "metrics": [
+                    {
+                        "type": "Object",
+                        "object": {
+                            "describedObject": {"apiVersion": "a/b/c", "kind": "Service", "name": "s"},
+                            "metric": {"name": "rps"},
+                            "target": {"type": "Value", "value": 1},
+                        },
+                    }
+                ]
+            },
+            (
+                'spec.metrics[0].object.describedObject.apiVersion: "a/b/c" names no API group and version; '
+                "write one such as apps/v1"
+            ),
+        ),
+    ],
+)
+def test_what_is_admitted_but_hardly_means_well_is_said(spec: dict[str, Any], expected: str) -> None:
+    """None of it is a reason to refuse the object."""
+    assert validate_federatedhpa(fhpa(**spec)) == []
+    assert warnings(**spec) == [expected]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"metrics": [CPU, PODS]},
+        {"partialMetrics": {"policy": "Fallback", "fallbackReplicas": 10}},
+        {"mode": "Distributed", "scalingToZero": True, "autoscaleMultiClusterDelay": 5},
+        assignment("StaticWeighted", {"staticWeight": 2}),
+        assignment("Prioritized", {"priority": 2}, {"autoscalingMaxThreshold": 3}),
+        assignment("Aggregated"),
+        {"maxReplicas": None, "federatedMaxReplicas": 4},
+    ],
+)
+def test_nothing_is_said_about_a_tidy_object(spec: dict[str, Any]) -> None:
+    """A warning that always comes is not read."""
+    assert warnings(**spec) == cluster_warnings(**spec) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"clusterAffinity": {"clusterNames": ["member1", "membr2"]}},
+            'spec.clusterAffinity.clusterNames[1]: "membr2" is no known cluster; known: member1, member2',
+        ),
+        (
+            {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "wood"}}}},
+            "spec.clusterAffinity: selects no known cluster; known: member1, member2",
+        ),
+        (
+            {"clusterAffinity": {"exclude": ["member1", "member2"]}},
+            "spec.clusterAffinity: selects no known cluster; known: member1, member2",
+        ),
+        (
+            assignment(None, {"targetCluster": {"clusterNames": ["m9"]}}),
+            (
+                "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].targetCluster.clusterNames[0]: "
+                '"m9" is no known cluster; known: member1, member2'
+            ),
+        ),
+        (
+            assignment(None, {"targetCluster": {"labelSelector": {"matchLabels": {"tier": "wood"}}}}),
+            (
+                "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].targetCluster: "
+                "selects no known cluster; known: member1, member2"
+            ),
+        ),
+        (
+            {"clusterHPAPreference": {"clusterName": "m9", "maxResourceUsage": 1}},
+            'spec.clusterHPAPreference[0].clusterName: "m9" is no known cluster; known: member1, member2',
+        ),
+    ],
+)
+def test_a_selection_of_no_known_cluster_is_told(spec: dict[str, Any], expected: str) -> None:
+    """It may come to be known later, so it is no error; without a list of clusters nothing is said."""
+    assert cluster_warnings(**spec) == [expected]
+    assert warnings(**spec) == []
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        {"clusterNames": ["member1"]},
+        {"labelSelector": {"matchLabels": {"tier": "gold"}}},
+        {"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["iron"]}]}},
+        {"fieldSelector": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["n2"]}]}},
+        {"fieldSelector": {"matchExpressions": [{"key": "region", "operator": "NotIn", "values": ["s"]}]}},
+        {"exclude": ["member2"]},
+    ],
+)
+def test_a_selection_of_some_cluster_is_not(affinity: dict[str, Any]) -> None:
+    """By name, label, field or exclusion."""
+    assert cluster_warnings(clusterAffinity=affinity) == []
+
+
+def test_a_preference_within_an_affinity_need_only_know_its_clusters() -> None:
+    """A hub without any registered cluster yet says nothing about single names."""
+    spec = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
+
+    assert list(warn_federatedhpa(fhpa(**spec), [])) == [
+        "spec.clusterAffinity: selects no known cluster; none is known yet"
+    ]
+
+
+def test_many_known_clusters_are_not_all_listed() -> None:
+    """The whole warning fits into what clients show."""
+    known = [KnownCluster(f"a-rather-long-name-of-a-cluster-{number}") for number in range(1000)]
+    spec = {"clusterAffinity": {"clusterNames": ["m1"]}}
+
+    (text,) = list(warn_federatedhpa(fhpa(**spec), known))
+
+    assert text.endswith(" and 997 more")
+    assert len(text) <= MAX_LENGTH
+
+
+def test_warnings_are_few_and_short() -> None:
+    """At most five, each under 256 characters, without control characters; the last one counts the rest."""
+    shown = presentable([*(f"{number}\n" + "x" * 300 for number in range(40))])
+
+    assert (MAX_COUNT, MAX_LENGTH) == (5, 255)
+    assert len(shown) == MAX_COUNT
+    assert shown[0][:2] == "0?"
+    assert max(map(len, shown)) == MAX_LENGTH
+    assert shown[-1] == "and 36 more warnings"
+
+
+def test_an_object_full_of_mistakes_gets_its_remedies_first() -> None:
+    """What keeps it from being admitted is said before what is merely odd."""
+    spec: dict[str, Any] = {
+        "maxReplicas": None,
+        "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+        "scalingToZero": True,
+    }
+
+    assert [text.split(":")[0] for text in warnings(**spec)] == [
+        "spec.maxReplicas",
+        "spec.scaleTargetRef.apiVersion",
+        "spec.scalingToZero",
+    ]
+
+
+def test_a_hostile_affinity_costs_no_more_than_a_warning_is_worth() -> None:
+    """Beyond a number of comparisons nothing is said."""
+    known = [KnownCluster(f"c{number}", labels={"a": "b"}) for number in range(1000)]
+    expressions = [{"key": f"k{n}", "operator": "Exists"} for n in range(60)]
+    preferences = [{"targetCluster": {"labelSelector": {"matchExpressions": expressions}}}] * 1000
+
+    found = list(warn_federatedhpa(fhpa(**assignment(None, *preferences)), known))
+
+    assert 0 < len(found) < 20
