@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from aiohttp import web
 
 from certs import CertificateAuthority
@@ -63,7 +62,8 @@ async def hub(plane: ControlPlane) -> AsyncIterator[PlaneApi]:
 
 @pytest.fixture
 async def webhook(hub: PlaneApi, tmp_path: Path) -> AsyncIterator[Client]:
-    await hub.apply_all(list(yaml.safe_load_all(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)))))
+    kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
+    await hub.apply_all([crd.custom_resource_definition(kind) for kind in kinds])
     authority = CertificateAuthority.create("admission tests")
     async with running(tmp_path / "webhook", authority) as client:
         await hub.apply_all(configurations(Endpoint(url=client.url), authority.bundle_pem))
