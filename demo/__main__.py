@@ -24,9 +24,9 @@ from stage.runs import StartFailed
 from stage.waiting import NotInTime
 
 NEXT_COMMANDS = (
-    ".venv/bin/python -m playground up   # a hub, two members and the processes, for your own objects",
-    ".venv/bin/fedhpa replay -o text demo/member-lost.json   # why it did not scale down: decided again",
-    '.venv/bin/fedhpa cron next "0 9 * * MON-FRI" --time-zone Europe/Berlin   # scaling by time',
+    ("why nothing was scaled down while one was lost:", ".venv/bin/fedhpa replay -o text demo/lost.json"),
+    ("a hub, two members and the processes, for your own objects:", ".venv/bin/python -m playground up"),
+    ("when a CronFederatedHPA would scale:", '.venv/bin/fedhpa cron next "0 9 * * MON-FRI"'),
 )
 
 
@@ -82,7 +82,7 @@ async def _demo(stage: Stage, seconds: float | None) -> int:
         await world.start()
         lines.say("ready")
         on_terminal = sys.stdout.isatty()
-        view = LiveView(_hints(stage)) if on_terminal else lines
+        view = LiveView(stage.load.peak, _hints(stage)) if on_terminal else lines
         story = Story(world, view.say, view.show)
         try:
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):  # its ends, both in order
@@ -101,8 +101,8 @@ def _summary(story: Story) -> int:
     for name in story.missing:
         print(f"missing: {name}")
     print("next:")
-    for command in NEXT_COMMANDS:
-        print(f"  {command}")
+    for what, command in NEXT_COMMANDS:
+        print(f"  # {what}\n  {command}")
     return 1 if story.missing else 0
 
 

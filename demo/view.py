@@ -16,9 +16,9 @@ from rich.text import Text
 from demo.picture import REQUEST_MILLIS, TARGET, MemberView, Picture
 
 OBSERVED = "observed: "
-REMEMBERED = 300  # seconds of the curves, and lines of what happened: more than a terminal shows
+REMEMBERED = 500  # columns of the curves, and lines of what happened: more than a terminal shows
 LABEL = 15  # columns in front of a curve
-HEIGHT_OF_OTHERS = 15  # lines above and around what happened
+HEIGHT_OF_OTHERS = 16  # lines above, around and below what happened
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -57,12 +57,12 @@ class LiveView:
     for.
     """
 
-    def __init__(self, hints: Sequence[str], console: Console | None = None) -> None:
+    def __init__(self, peak: int, hints: Sequence[str], console: Console | None = None) -> None:
         self._said: deque[str] = deque(maxlen=REMEMBERED)
         self._observed: list[str] = []
         self._hints = hints
         self._picture: Picture | None = None
-        self._curves = Curves()
+        self._curves = Curves(peak)
         self._console = console or Console()
         self._live = Live(self.render(), console=self._console, refresh_per_second=4)
         self._live.start()
@@ -106,7 +106,8 @@ class LiveView:
 
     def _decision(self, picture: Picture) -> RenderableType:
         text = self._curves.draw(self._console.width - LABEL - 4)
-        text.append(f"wanted {picture.desired or '-'}: {picture.reason or 'no decision yet'}")
+        why = picture.reason or ("nothing to change" if picture.desired else "no decision yet")
+        text.append(f"wanted {picture.desired or '-'}: {why}")
         if picture.missing:
             text.append(f"\n{picture.missing}", style="yellow")
         title = f"FederatedHPA shop/web, {len(picture.members)} clusters, {picture.seconds:.0f} s"
@@ -131,23 +132,20 @@ class Sample:
 
 
 class Curves:
-    """Load, usage and pods, a column a second."""
+    """Load, usage and pods, a column a look."""
 
-    def __init__(self) -> None:
-        self._second = -1
+    def __init__(self, peak: int) -> None:
+        self._peak = peak
         self._samples: deque[Sample] = deque(maxlen=REMEMBERED)
         self._most = 1
 
     def add(self, picture: Picture, demand: int) -> None:
-        """Take a moment in; of several in one second the last stays."""
-        if self._samples and int(picture.seconds) == self._second:
-            self._samples.pop()
-        self._second = int(picture.seconds)
+        """Take a moment in."""
         self._samples.append(Sample(demand, picture.utilization(), picture.total))
         self._most = picture.most or self._most
 
     def draw(self, columns: int) -> Text:
-        """Three lines, each with the present value and a curve of as many seconds as fit."""
+        """Three lines, each with the present value and as much of its curve as fits."""
         now, samples = self._samples[-1], list(self._samples)
         usage = "?" if now.usage is None else f"{now.usage:.0f} %"
         far = now.usage is None or abs(now.usage - TARGET) > TARGET / 10
@@ -156,7 +154,7 @@ class Curves:
             (f"usage {usage:>7}", [each.usage for each in samples], "yellow" if far else "green"),
             (f"pods  {now.pods:>7}", [each.pods for each in samples], "blue"),
         )
-        mosts = (max(each.demand for each in samples), 2 * TARGET, max(self._most, now.pods))
+        mosts = (self._peak, 2 * TARGET, max(self._most, now.pods))
         text = Text(no_wrap=True, overflow="ellipsis")
         for (label, values, style), most in zip(rows, mosts, strict=True):
             text.append(f"{label}  ").append(_curve(values, columns, most) + "\n", style=style)

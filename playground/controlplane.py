@@ -51,11 +51,12 @@ class ControlPlane:
         self.server = self.listener.server
         self.kubeconfig = self.pki.kubeconfig(folder / "admin.kubeconfig", self.server, *ADMIN)
         self._open = contextlib.AsyncExitStack()
+        self._open.push_async_exit(self.listener)  # it holds its port from now on
 
     async def start(self) -> None:
         """Serve."""
         self._open.push_async_callback(self._outgoing.close)
-        await self._open.enter_async_context(self.listener)
+        await self.listener.__aenter__()
         await self._open.enter_async_context(self._availability)
 
     async def end(self) -> None:

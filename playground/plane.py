@@ -4,8 +4,6 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 
-import yaml
-
 from fedhpa.api import crd
 from fedhpa.serving.authentication import utc_now
 from playground.controlplane import ControlPlane
@@ -37,7 +35,6 @@ class Plane:
     ) -> None:
         self.run = Run.begin()
         self.load = Load()
-        self._started: list[ControlPlane] = []
         try:
             self.hub = ControlPlane(self.run.folder / "hub", "hub", now=now)
             self.members = {
@@ -60,10 +57,9 @@ class Plane:
         """Serve, install the CRDs on the hub, register the members; whatever fails, nothing is left."""
         try:
             for one in (self.hub, *self.members.values()):
-                self._started.append(one)
                 await one.start()
             async with self.hub.api() as api:
-                await api.apply_all(list(yaml.safe_load_all(crd.render(CRDS))))
+                await api.apply_all([crd.custom_resource_definition(each) for each in CRDS])
                 for member in self.members.values():
                     await api.apply_all(cluster_objects(member.name, member.server, member.credentials()))
         except BaseException:
@@ -73,8 +69,7 @@ class Plane:
     async def end(self) -> None:
         """End every program of this run while the hub still answers, then close everything."""
         await asyncio.to_thread(self.run.end)
-        started, self._started = self._started, []
-        await gather(*(one.end() for one in started))
+        await gather(*(one.end() for one in (self.hub, *self.members.values())))
 
     async def lose(self, name: str) -> None:
         """Have nobody listen on the member's port; its pods go on."""

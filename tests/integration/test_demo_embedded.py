@@ -1,0 +1,117 @@
+"""The demo on the embedded plane, as a person without Go gets it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo.__main__ import NEXT_COMMANDS
+from demo.picture import OBSERVATIONS
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs are recorded in /proc")
+
+
+async def started(module: str, *arguments: str, folder: Path) -> asyncio.subprocess.Process:
+    """`python -m MODULE`, with its files below `folder`."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("DEMO_")}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *arguments),
+        cwd=ROOT,
+        env={**environment, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+async def read_until(process: asyncio.subprocess.Process, text: str) -> list[str]:
+    """The lines up to one that contains the text."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    async with asyncio.timeout(60):
+        while not lines or text not in lines[-1]:
+            line = await process.stdout.readline()
+            assert line, "".join(lines)
+            lines.append(line.decode())
+    return lines
+
+
+async def read_rest(process: asyncio.subprocess.Process) -> list[str]:
+    assert process.stdout is not None
+    async with asyncio.timeout(90):
+        rest = (await process.stdout.read()).decode().splitlines()
+        await process.wait()
+    return rest
+
+
+def left_in(folder: Path) -> list[Path]:
+    return list(folder.glob("fedhpa-*/run-*"))
+
+
+async def test_one_pass_makes_every_observation(tmp_path: Path) -> None:
+    """In a pipe: one pass, each observation on a line of its own, and what to type next; nothing is left."""
+    process = await started("demo", folder=tmp_path)
+    try:
+        lines = await read_rest(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert process.returncode == 0, "\n".join(lines)
+    assert [f"observed: {name}" for name in sorted(OBSERVATIONS)] == sorted(
+        line for line in lines if line.startswith("observed: ")
+    )
+    assert [f"  {command}" for _, command in NEXT_COMMANDS] == [
+        line for line in lines if line.startswith("  .venv")
+    ]
+    assert left_in(tmp_path) == []
+
+
+async def test_signal_ends_the_demo_in_order(tmp_path: Path) -> None:
+    """What was not observed is named, the exit code says so, and nothing is left."""
+    process = await started("demo", folder=tmp_path)
+    try:
+        await read_until(process, "ready\n")
+        process.send_signal(signal.SIGINT)
+        lines = await read_rest(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert process.returncode == 1, "\n".join(lines)
+    assert "missing: scaled-down" in lines
+    assert left_in(tmp_path) == []
+
+
+async def test_plane_is_held_up_until_a_signal(tmp_path: Path) -> None:
+    """`python -m playground up` prints a kubeconfig for each plane and ends in order."""
+    process = await started("playground", "up", "--members=1", folder=tmp_path)
+    try:
+        lines = await read_until(process, "Ctrl-C")
+        kubeconfigs = [line.split()[1].partition("=")[2] for line in lines if line.startswith("export KUBE")]
+        there = [os.access(path, os.R_OK) for path in kubeconfigs]
+        process.send_signal(signal.SIGTERM)
+        await read_rest(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert process.returncode == 0
+    assert there == [True, True]
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", [command for _, command in NEXT_COMMANDS])
+def test_printed_commands_work_as_printed(command: str) -> None:
+    """Each names a program of the virtual environment that takes these arguments; none needs Go."""
+    words = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+    if "playground up" in command:
+        words += " --help"  # it runs until somebody ends it; the test above starts it
+    answer = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout
