@@ -13,7 +13,9 @@ from fedhpa.serving.health import Health
 from fedhpa.serving.process import Signals, run_process
 from fedhpa.serving.server import TlsServer, side_doors
 from fedhpa.serving.tls import ServingTls, TlsFiles
+from webhook.advice import Advisor
 from webhook.application import build_application
+from webhook.hub import HubReader, reading_hub
 from webhook.settings import ABOUT, FLAGS, PROGRAM
 from webhook.telemetry import Telemetry
 
@@ -28,17 +30,30 @@ class Webhook:
         self._certificate = self.health.readiness("certificate", latches=True)
         self.telemetry = Telemetry()
         self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[flag_sets.TLS_MIN_VERSION])
-        self.server = TlsServer.of(build_application(self.health, self.telemetry), self.tls, values)
+        self.advisor = Advisor()
+        application = build_application(self.health, self.telemetry, self.advisor)
+        self.server = TlsServer.of(application, self.tls, values)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve; leaving drains: not ready any more, then no new connections, then requests end."""
-        async with side_doors(self._values, self.health, self.telemetry.registry), self.server:
-            self._certificate.succeed()
-            try:
-                yield
-            finally:
-                self.health.drain()
+        """Serve; leaving drains: not ready any more, then no new connections, then requests end.
+
+        What the hub says never decides whether the webhook is ready.
+        """
+        async with reading_hub(self._values) as hub:
+            if hub is not None:
+                self._read(hub)
+            async with side_doors(self._values, self.health, self.telemetry.registry), self.server:
+                self._certificate.succeed()
+                try:
+                    yield
+                finally:
+                    self.health.drain()
+
+    def _read(self, hub: HubReader) -> None:
+        self.advisor.hub = hub
+        for kind in hub.reflectors:
+            self.telemetry.follow_hub(kind, hub.knows)
 
 
 async def serve(

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Sections, boolean
+from fedhpa.serving.flag_types import Sections, boolean, choice
 
 PROGRAM: Final = "fedhpa-webhook"
 ABOUT: Final = (
     "Validates and defaults FederatedHPA and CronFederatedHPA objects for the API server's admission. "
-    "It needs no access to any API."
+    "It needs no access to any API; with a kubeconfig it warns about other objects on the hub, too."
 )
+
+KARMADA: Final = "karmada"
+DIRECT: Final = "direct"
+AUTO, ON, OFF = "auto", "on", "off"
 
 ALLOW_NO_EXECUTE_TAINT_POLICY: Final = boolean(
     "allow-no-execute-taint-policy",
     False,
     "Of no effect: it concerns kinds that are not served here; accepted because manifests carry it.",
 )
+PROPAGATION: Final = choice(
+    "propagation",
+    KARMADA,
+    "The controller's flag: with karmada targets are templates on the hub, and one that is missing there is "
+    "warned about; with direct they are in the members, which are not asked.",
+    choices=(KARMADA, DIRECT),
+)
+CROSS_OBJECT_WARNINGS: Final = choice(
+    "cross-object-warnings",
+    AUTO,
+    "Whether to read the hub for warnings about other objects: auto does if --kubeconfig is given, on also "
+    "takes the pod's own service account.",
+    choices=(AUTO, ON, OFF),
+)
+KUBECONFIG: Final = replace(
+    flag_sets.KUBECONFIG,
+    help="The hub's kubeconfig, for warnings about other objects; not needed for verdicts.",
+)
+HUB: Final = tuple(KUBECONFIG if flag.name == KUBECONFIG.name else flag for flag in flag_sets.HUB)
 
 FLAGS: Final[Sections] = {
     "Serving": flag_sets.SERVING,
     "Observing": flag_sets.OBSERVING,
-    "Hub": flag_sets.HUB,
+    "Hub": (*HUB, PROPAGATION, CROSS_OBJECT_WARNINGS),
     "Compatibility": (ALLOW_NO_EXECUTE_TAINT_POLICY, *flag_sets.UNBUILT),
     "Logging": flag_sets.LOGGING,
 }

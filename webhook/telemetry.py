@@ -1,10 +1,10 @@
-"""The webhook's Prometheus series: controller-runtime's names, which dashboards for Karmada know."""
+"""The webhook's Prometheus series: controller-runtime's, which dashboards for Karmada know, and our own."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,33 +15,83 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-from webhook.review import PATHS
+from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
+from fedhpa.api.federatedhpa import KIND as FHPA_KIND
+from webhook.review import PATHS, Review
 
 # A verdict takes a fraction of a millisecond; the caller gives up after three seconds.
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
+ALLOWED, DENIED, MALFORMED, DEFECT = "allowed", "denied", "malformed", "defect"
+VERDICTS: Final = (ALLOWED, DENIED, MALFORMED, DEFECT)
+_KINDS: Final = (FHPA_KIND, CRON_KIND)
+# Labels are a closed set: what a client calls its object must not become a series.
+OTHER, NONE = "other", "none"
+
+
+class Served:
+    """The series of one path. The children of labels are looked up once: it costs more than to count."""
+
+    def __init__(self, telemetry: Telemetry, path: str) -> None:
+        self._path = path
+        self._telemetry = telemetry
+        self._in_flight = telemetry.in_flight.labels(path)
+        self._latency = telemetry.latency.labels(path)
+        self._codes = {code: telemetry.requests.labels(path, code) for code in ("200", "500")}
+        self._verdicts: dict[tuple[str, str], Counter] = {}
+        self._warned = telemetry.warned.labels(path)
+        for kind in _KINDS:
+            for verdict in VERDICTS:
+                self._counter(kind, verdict)
+
+    def started(self) -> float:
+        """A request arrived; gives the time to hand to `ended`."""
+        self._in_flight.inc()
+        return time.perf_counter()
+
+    def ended(self, started: float, *, answered: bool) -> float:
+        """Its answer is ready, or the client is gone; gives the seconds it took."""
+        seconds = time.perf_counter() - started
+        self._latency.observe(seconds)
+        self._in_flight.dec()
+        self._codes["200" if answered else "500"].inc()
+        return seconds
+
+    def judged(self, review: Review) -> None:
+        """What the answer says."""
+        self._counter(_kind_of(review), _verdict_of(review)).inc()
+        if review.verdict.warnings:
+            self._warned.inc()
+
+    def _counter(self, kind: str, verdict: str) -> Counter:
+        counter = self._verdicts.get((kind, verdict))
+        if counter is None:
+            counter = self._telemetry.verdicts.labels(self._path, kind, verdict)
+            self._verdicts[kind, verdict] = counter
+        return counter
+
 
 class Telemetry:
-    """Counts requests by path (label `webhook`) and HTTP status (label `code`)."""
+    """All series of a webhook's process; label `webhook` is the path."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        self._requests = Counter(
+        self.requests = Counter(
             "controller_runtime_webhook_requests",
             "Admission requests by HTTP status code; a refusal is a 200 too.",
             ["webhook", "code"],
             registry=self.registry,
         )
-        self._latency = Histogram(
+        self.latency = Histogram(
             "controller_runtime_webhook_latency_seconds",
             "Time to process an admission request.",
             ["webhook"],
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self._in_flight = Gauge(
+        self.in_flight = Gauge(
             "controller_runtime_webhook_requests_in_flight",
             "Admission requests being served.",
             ["webhook"],
@@ -52,28 +102,46 @@ class Telemetry:
             "Admission requests that met a defect of the webhook and were refused.",
             registry=self.registry,
         )
-        for path in PATHS:
-            for code in ("200", "500"):
-                self._requests.labels(path, code)
-            self._latency.labels(path)
-            self._in_flight.labels(path)
-
-    @contextmanager
-    def serving(self, path: str) -> Iterator[None]:
-        """Measures one request to a webhook's path, which is always answered with 200."""
-        in_flight = self._in_flight.labels(path)
-        in_flight.inc()
-        started = time.perf_counter()
-        try:
-            yield
-            self._requests.labels(path, "200").inc()
-        except BaseException:
-            self._requests.labels(path, "500").inc()
-            raise
-        finally:
-            self._latency.labels(path).observe(time.perf_counter() - started)
-            in_flight.dec()
+        self.verdicts = Counter(
+            "fedhpa_admission_requests",
+            "Admission requests by the object's kind and the verdict.",
+            ["webhook", "kind", "verdict"],
+            registry=self.registry,
+        )
+        self.warned = Counter(
+            "fedhpa_admission_warned_requests",
+            "Admission requests that were answered with warnings.",
+            ["webhook"],
+            registry=self.registry,
+        )
+        self._hub = Gauge(
+            "fedhpa_admission_hub_current",
+            "Whether the local copy of the hub's objects of a kind is up to date, for cross-object warnings.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.paths = {path: Served(self, path) for path in PATHS}
 
     def defect(self) -> None:
         """A request met a defect."""
         self._panics.inc()
+
+    def follow_hub(self, kind: str, knows: Callable[[str], bool]) -> None:
+        """Show from now on whether the copy of a kind can be believed."""
+        self._hub.labels(kind).set_function(lambda: float(knows(kind)))
+
+
+def _kind_of(review: Review) -> str:
+    if review.raw is None:
+        return NONE
+    kind = review.raw.get("kind")
+    return kind if kind in _KINDS else OTHER
+
+
+def _verdict_of(review: Review) -> str:
+    verdict = review.verdict
+    if verdict.allowed:
+        return ALLOWED
+    if verdict.code >= 500:
+        return DEFECT
+    return DENIED if verdict.code == 403 else MALFORMED

@@ -17,7 +17,9 @@ import pytest
 from certs import CertificateAuthority
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
+from webhook.intake import Intake
 from webhook.process import Webhook, serve
+from webhook.review import Review
 from webhook.settings import FLAGS
 
 FHPA: dict[str, Any] = {
@@ -140,10 +142,10 @@ async def test_any_body_gets_a_review_and_the_process_lives_on(
 async def test_a_defect_refuses_and_is_counted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even what we did not foresee is answered with a review that names no more than its kind."""
 
-    def broken(*_: object) -> bytes:
+    async def broken(*_: object) -> Review:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr("webhook.application.review", broken)
+    monkeypatch.setattr(Intake, "review", broken)
 
     response = await client.post("/validate-federatedhpa", json=REVIEW)
 
