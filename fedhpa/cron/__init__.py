@@ -5,15 +5,18 @@ name, `next_fires` and `previous_fire` the instants; `timetable` puts a rule's f
 windows; `simulate` says what the rules of an object will do.
 """
 
+from fedhpa.cron.crossings import TargetBounds
 from fedhpa.cron.fires import fires, next_fire, next_fires, previous_fire
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
 from fedhpa.cron.interval import shortest_interval
+from fedhpa.cron.simulation import simulate
 from fedhpa.cron.timetable import Timetable, Window, timetable
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 __all__ = [
     "InvalidSchedule",
     "Schedule",
+    "TargetBounds",
     "Timetable",
     "UnknownZone",
     "Window",
@@ -24,5 +27,6 @@ __all__ = [
     "parse",
     "previous_fire",
     "shortest_interval",
+    "simulate",
     "timetable",
 ]

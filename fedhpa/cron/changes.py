@@ -131,5 +131,20 @@ def stretches_until(zone: tzinfo, instant: int) -> Iterator[Stretch]:
                 yield stretch
 
 
+def stretches_between(zone: tzinfo, start: int, end: int) -> list[Stretch]:
+    """The stretches that hold an instant of [start, end], in order. Each but the first begins with a clock
+    change: years in which none comes are one stretch.
+    """
+    found: list[Stretch] = []
+    for stretch in stretches_from(zone, start):
+        if stretch.start > end:
+            break
+        if found and found[-1].offset == stretch.offset:
+            found[-1] = found[-1]._replace(end=stretch.end)
+        else:
+            found.append(stretch)
+    return found
+
+
 def _year_of(instant: int) -> int:
     return date.fromordinal(instant // _DAY + 1).year

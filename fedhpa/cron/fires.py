@@ -4,8 +4,8 @@ Wall times of the plain calendar become instants, stretch by stretch of one offs
 (docs/contracts.md section 4): a wall time that is skipped fires at the first instant after the gap, one that
 repeats fires once, on the first pass; a schedule whose hour field begins with `*` follows real time.
 
-Nothing fires on excluded days, which are days in the zone. Instants go in and come out as aware datetimes,
-the latter in the zone.
+Nothing fires on excluded days, which are days in the zone: of the wall time, and of the instant that stands
+in for one that is skipped. Instants go in and come out as aware datetimes, the latter in the zone.
 """
 
 from __future__ import annotations
@@ -34,14 +34,24 @@ def next_fire(
 
 
 def fires(
-    schedule: Schedule, zone: tzinfo, after: datetime, excluded: Set[int] = NO_DAYS
+    schedule: Schedule,
+    zone: tzinfo,
+    after: datetime,
+    excluded: Set[int] = NO_DAYS,
+    until: datetime | None = None,
 ) -> Iterator[datetime]:
-    """All fires strictly after `after`, in order."""
+    """All fires strictly after `after`, in order.
+
+    Beyond `until` nothing is searched for, which bounds the work; fires of the day after it may still come.
+    """
+    last = LAST_WALL if until is None else min(LAST_WALL, instant_of(until) // 60 + DAY)
     follow = _by_real_time if schedule.real_time else _by_wall_clock
-    return follow(schedule, zone, instant_of(after), excluded)
+    return follow(schedule, zone, instant_of(after), last, excluded)
 
 
-def _by_wall_clock(schedule: Schedule, zone: tzinfo, instant: int, excluded: Set[int]) -> Iterator[datetime]:
+def _by_wall_clock(
+    schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
+) -> Iterator[datetime]:
     """Every wall time fires in the first stretch that ends after it: there, or where that stretch begins."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
     coming = stretches_from(zone, instant)
@@ -51,7 +61,7 @@ def _by_wall_clock(schedule: Schedule, zone: tzinfo, instant: int, excluded: Set
     low = begin = max((instant + stretch.offset) // 60 + 1, _minute(stretch.covered))
     end = _minute(stretch.end + stretch.offset)
     fired = 0
-    for wall in walls(schedule, low, LAST_WALL + 1, excluded):
+    for wall in walls(schedule, low, last + 1, excluded):
         while wall >= end:
             stretch = next(coming, None)
             if stretch is None:
@@ -69,13 +79,17 @@ def _by_wall_clock(schedule: Schedule, zone: tzinfo, instant: int, excluded: Set
             yield calendar + timedelta(0, first)
 
 
-def _by_real_time(schedule: Schedule, zone: tzinfo, instant: int, excluded: Set[int]) -> Iterator[datetime]:
+def _by_real_time(
+    schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
+) -> Iterator[datetime]:
     """Every stretch fires at the wall times it has, whether they were in another one or not."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
     for start, end, offset, covered in stretches_from(zone, instant):
         low = _minute(start + offset) if instant < start else (instant + offset) // 60 + 1
+        if low > last:
+            return
         repeated = _minute(covered)
-        for wall in walls(schedule, low, _minute(end + offset), excluded):
+        for wall in walls(schedule, low, min(_minute(end + offset), last + 1), excluded):
             local = calendar + timedelta(0, 0, 0, 0, wall)
             yield local if wall >= repeated else local.replace(fold=1)
 

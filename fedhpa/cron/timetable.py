@@ -15,7 +15,7 @@ import msgspec
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration
-from fedhpa.cron.fires import fires, next_fire, previous_fire
+from fedhpa.cron.fires import fires, previous_fire
 from fedhpa.cron.grammar import Schedule, parse
 from fedhpa.cron.zones import load_zone
 
@@ -23,6 +23,7 @@ from fedhpa.cron.zones import load_zone
 _SHORTEST: Final = 60
 _LONGEST: Final = 366 * 86400
 _LONGEST_TEXT: Final = 64
+_NO_TIME: Final = timedelta(0)
 # How many overlapping windows are followed back to where the first of them opened.
 _MAX_OVERLAPPING: Final = 100
 
@@ -53,13 +54,18 @@ class Timetable(msgspec.Struct, frozen=True):
     excluded: frozenset[int] = frozenset()
     duration: timedelta | None = None
 
-    def fires(self, after: datetime) -> Iterator[datetime]:
-        """All fires strictly after an aware instant, in order, as aware times in the zone."""
-        return fires(self.schedule, self.zone, after, self.excluded)
+    def fires(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
+        """All fires strictly after an aware instant, in order; beyond `until` nothing is searched for."""
+        return fires(self.schedule, self.zone, after, self.excluded, until)
 
-    def next(self, after: datetime) -> datetime | None:
-        """The first fire strictly after an aware instant; None only at the end of the calendar."""
-        return next_fire(self.schedule, self.zone, after, self.excluded)
+    def next(self, after: datetime, until: datetime | None = None) -> datetime | None:
+        """The first fire strictly after an aware instant; None where there is none until `until`."""
+        fire = next(self.fires(after, until), None)
+        return None if fire is None or (until is not None and elapsed(until, fire) > _NO_TIME) else fire
+
+    def at_or_after(self, at: datetime, until: datetime | None = None) -> datetime | None:
+        """The first fire at or after an aware instant; None where there is none until `until`."""
+        return self.next(at.astimezone(UTC) - timedelta.resolution, until)
 
     def previous(self, at: datetime) -> datetime | None:
         """The latest fire at or before an aware instant; None only at the beginning of the calendar."""

@@ -61,6 +61,12 @@ def load_zone(name: str | None) -> ZoneInfo:
         if example is not None:
             raise UnknownZone("is a directory", f"write a zone of it, such as {example}")
         raise UnknownZone(f"unknown time zone {name}", _remedy(name))
+    return _zone(name)
+
+
+@lru_cache(maxsize=1024)
+def _zone(name: str) -> ZoneInfo:
+    """The zone of a known name; one object a name, so that zones compare by identity."""
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as data:
         return ZoneInfo.from_file(data, key=name)
 

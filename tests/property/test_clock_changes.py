@@ -10,8 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import fires, load_zone, next_fires, parse, previous_fire
-from tests.nightly import NIGHTLY, examples
+from tests.nightly import NIGHTLY, TIMEOUT, examples
 from tests.property.schedules import MINUTE, ODD_ZONES, ZONES, Walk, Written, clock_changes, written
+
+pytestmark = pytest.mark.timeout(TIMEOUT)
 
 YEARS = (2026, 2027)
 # One zone in so many is looked at in the suite; all of them at night.
@@ -37,7 +39,7 @@ def in_utc(times: list[datetime]) -> list[datetime]:
 
 
 def around(change_at: datetime) -> list[Written]:
-    """Schedules that meet a clock change at, before, within and after what it skips or repeats; and others."""
+    """Schedules that meet a clock change: at, before, within and after what it skips or repeats."""
     shown = [change_at + timedelta(minutes=offset) for offset in (-61, -30, -1, 0, 15, 59, 60)]
     daily = [written({wall.minute}, {wall.hour}) for wall in shown]
     several = written({wall.minute for wall in shown}, {wall.hour for wall in shown})
