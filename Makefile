@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := fedhpa webhook metrics_adapter controller certs playground demo realplane stage benchmarks tests
+PACKAGES := fedhpa webhook metrics_adapter controller certs playground demo realplane stage benchmarks tests docs/picture.py
 
 .PHONY: venv lint test bench crds real-plane demo lock
 .DEFAULT_GOAL := test

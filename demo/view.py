@@ -106,8 +106,7 @@ class LiveView:
 
     def _decision(self, picture: Picture) -> RenderableType:
         text = self._curves.draw(self._console.width - LABEL - 4)
-        why = picture.reason or ("nothing to change" if picture.desired else "no decision yet")
-        text.append(f"wanted {picture.desired or '-'}: {why}")
+        text.append(f"wanted {picture.desired or '-'}" + (f": {picture.reason}" if picture.reason else ""))
         if picture.missing:
             text.append(f"\n{picture.missing}", style="yellow")
         title = f"FederatedHPA shop/web, {len(picture.members)} clusters, {picture.seconds:.0f} s"
@@ -124,11 +123,12 @@ class LiveView:
 
 @dataclass(frozen=True)
 class Sample:
-    """One column of the curves."""
+    """One column of the curves; the pods are those of the members that answer."""
 
     demand: int
     usage: float | None
     pods: int
+    complete: bool
 
 
 class Curves:
@@ -141,18 +141,20 @@ class Curves:
 
     def add(self, picture: Picture, demand: int) -> None:
         """Take a moment in."""
-        self._samples.append(Sample(demand, picture.utilization(), picture.total))
+        complete = len(picture.replicas) == len(picture.members)
+        self._samples.append(Sample(demand, picture.utilization(), picture.total, complete))
         self._most = picture.most or self._most
 
     def draw(self, columns: int) -> Text:
         """Three lines, each with the present value and as much of its curve as fits."""
         now, samples = self._samples[-1], list(self._samples)
         usage = "?" if now.usage is None else f"{now.usage:.0f} %"
+        pods = f"{now.pods}" if now.complete else f"{now.pods} + ?"
         far = now.usage is None or abs(now.usage - TARGET) > TARGET / 10
         rows: tuple[tuple[str, Sequence[float | None], str], ...] = (
             (f"load {now.demand:>7}m", [each.demand for each in samples], "cyan"),
             (f"usage {usage:>7}", [each.usage for each in samples], "yellow" if far else "green"),
-            (f"pods  {now.pods:>7}", [each.pods for each in samples], "blue"),
+            (f"pods  {pods:>7}", [each.pods for each in samples], "blue"),
         )
         mosts = (self._peak, 2 * TARGET, max(self._most, now.pods))
         text = Text(no_wrap=True, overflow="ellipsis")

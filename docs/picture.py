@@ -1,0 +1,60 @@
+"""Makes docs/demo.svg, what `make demo` looks like, from a run: `.venv/bin/python docs/picture.py`."""
+
+import asyncio
+import io
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.embedded import EmbeddedStage
+from demo.story import Story
+from demo.view import OBSERVED, LiveView
+from demo.world import World
+
+PICTURE = Path(__file__).with_name("demo.svg")
+MOMENT = "nothing-scaled-on-missing-data"
+WIDTH, HEIGHT = 96, 32
+FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+class Camera(LiveView):
+    """Takes one picture, at the moment of an observation."""
+
+    taken = ""
+
+    def say(self, text: str) -> None:
+        """As the view; and if this is the moment, take the picture."""
+        super().say(text)
+        if text == OBSERVED + MOMENT:
+            console = Console(record=True, file=io.StringIO(), width=WIDTH, height=HEIGHT)
+            console.print(self.render())
+            svg = console.export_svg(title="make demo", unique_id="demo")
+            self.taken = FONT_FACES.sub("", svg)  # a picture fetches nothing from anywhere
+
+
+async def main() -> int:
+    """Play the story once; 1 if the moment did not come."""
+    world = World(EmbeddedStage(), print)
+    try:
+        await world.start()
+        # Nobody reads along: what is drawn while it runs goes nowhere.
+        screen = Console(file=io.StringIO(), width=WIDTH, height=HEIGHT, force_terminal=True)
+        camera = Camera(world.load.peak, [], screen)
+        try:
+            await Story(world, camera.say, camera.show).run(once=True)
+        finally:
+            camera.close()
+    finally:
+        await world.end()
+    if not camera.taken:
+        print(f"not observed: {MOMENT}", file=sys.stderr)
+        return 1
+    PICTURE.write_text(camera.taken, encoding="utf-8")
+    print(PICTURE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
