@@ -46,10 +46,12 @@ class Aggregator:
             return _unavailable("service unavailable")
         response: web.StreamResponse | None = None
         try:
-            url = self._outgoing.resolve(service["spec"]["service"]) + request.raw_path
-            headers = {**_kept(request.headers), "X-Forwarded-For": request.remote or ""}
+            base = self._outgoing.resolve(service["spec"]["service"])
+            headers = {**_kept(request.headers), **_forwarded(request, base)}
             data = request.content if request.can_read_body else None
-            call = self._outgoing.aggregated(service, url, user, request.method, headers, data)
+            call = self._outgoing.aggregated(
+                service, base + request.raw_path, user, request.method, headers, data
+            )
             async with call as answer:
                 response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
                 await response.prepare(request)
@@ -67,6 +69,16 @@ class Aggregator:
 
 def _kept(headers: Mapping[str, str]) -> CIMultiDict[str]:
     return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in NOT_PASSED_ON)
+
+
+def _forwarded(request: web.Request, base: str) -> dict[str, str]:
+    scheme, _, host = base.partition("://")
+    return {
+        "X-Forwarded-For": request.remote or "",
+        "X-Forwarded-Uri": request.rel_url.raw_path,
+        "X-Forwarded-Host": host,
+        "X-Forwarded-Proto": scheme,
+    }
 
 
 def _unavailable(text: str) -> web.Response:

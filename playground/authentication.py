@@ -6,8 +6,10 @@ there a certificate of another CA ends the handshake already.
 
 import datetime as dt
 import hashlib
+import json
 import secrets
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,6 +24,7 @@ from playground.pipeline import ANONYMOUS, Object, User
 from playground.store import Store
 
 SERVICE_ACCOUNTS = ("", "serviceaccounts")
+AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 # k8s.io/kubernetes, apis/authentication/validation.
 SHORTEST_TOKEN, LONGEST_TOKEN, DEFAULT_TOKEN = 600, 1 << 32, 3600
@@ -76,7 +79,8 @@ class Authenticator:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         extra = {CREDENTIAL: (f"JTI={uuid.uuid4()}",)}
         user = User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra)
-        token, expires = secrets.token_urlsafe(32), self._now() + dt.timedelta(seconds=seconds)
+        expires = self._now() + dt.timedelta(seconds=seconds)
+        token = _token({"sub": user.name, "aud": [AUDIENCE], "exp": int(expires.timestamp())})
         claim = _ServiceAccountToken(namespace, name, uid, expires)
         self._issued[token] = claim, _authenticated(user)
         return token, expires
@@ -88,6 +92,12 @@ class Authenticator:
         groups = names_of(certificate, NameOID.ORGANIZATION_NAME)
         extra = {CREDENTIAL: (f"X509SHA256={hashlib.sha256(leaf).hexdigest()}",)}
         return _authenticated(User(common_name(certificate), groups, extra=extra))
+
+
+def _token(claims: Object) -> str:
+    """A token with the claims of a JWT, for people who look; what proves it is that we know it."""
+    parts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
+    return ".".join(urlsafe_b64encode(p).decode().rstrip("=") for p in (*parts, secrets.token_bytes(32)))
 
 
 def user_info(user: User) -> Object:

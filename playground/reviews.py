@@ -8,12 +8,11 @@ from dataclasses import fields
 from fedhpa.api.fielderror import FieldError, invalid
 from fedhpa.serving.authentication import utc_now
 from playground import refusals
-from playground.authentication import DEFAULT_TOKEN, Authenticator, user_info
+from playground.authentication import AUDIENCE, DEFAULT_TOKEN, Authenticator, user_info
 from playground.authorization import Authorizer
 from playground.pipeline import Attributes, Object, User
 from playground.pki import Pki
 
-AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 _CHOICE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _NOT_BOTH = "cannot be specified in combination with resourceAttributes"
 _NAMED = {field.name for field in fields(Attributes)} - {"user", "path"}
@@ -36,9 +35,9 @@ class Reviews:
             raise refusals.bad_request("token is required for TokenReview in authentication")
         user = self._authenticator.bearer(token)
         if user is None:
-            return {**body, "status": {"user": {}, "error": "invalid bearer token"}}
+            return {**body, "metadata": {}, "status": {"user": {}, "error": "invalid bearer token"}}
         known = {"authenticated": True, "user": user_info(user), "audiences": [AUDIENCE]}
-        return {**body, "status": known}
+        return {**body, "metadata": {}, "status": known}
 
     def access(self, body: Object, _user: User, _namespace: str, _name: str) -> Object:
         """SubjectAccessReview. Refusal for one that says neither who nor what."""
@@ -48,11 +47,11 @@ class Reviews:
             problems.append(invalid("spec.user", "", "at least one of user or group must be specified"))
         extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
-        return self._reviewed(body, "SubjectAccessReview", problems, user)
+        return self._reviewed(body, problems, user)
 
     def own_access(self, body: Object, user: User, _namespace: str, _name: str) -> Object:
         """SelfSubjectAccessReview."""
-        return self._reviewed(body, "SelfSubjectAccessReview", _unclear(body.get("spec") or {}), user)
+        return self._reviewed(body, _unclear(body.get("spec") or {}), user)
 
     def oneself(self, body: Object, user: User, _namespace: str, _name: str) -> Object:
         """SelfSubjectReview: `kubectl auth whoami`."""
@@ -72,16 +71,17 @@ class Reviews:
             "status": {"token": token, "expirationTimestamp": f"{expires:%Y-%m-%dT%H:%M:%SZ}"},
         }
 
-    def _reviewed(self, body: Object, kind: str, problems: list[FieldError], user: User) -> Object:
+    def _reviewed(self, body: Object, problems: list[FieldError], user: User) -> Object:
         if problems:
-            raise refusals.invalid("authorization.k8s.io", kind, "", problems)
+            # Without a kind: by then Kubernetes has forgotten it.
+            raise refusals.invalid("authorization.k8s.io", "", "", problems)
         spec = body["spec"]
         wanted = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
         named = {key: value for key, value in wanted.items() if key in _NAMED}
         attributes = Attributes(user, path=wanted.get("path") or "", **{"verb": "", **named})
         why = self._authorizer.allowed(attributes)
         status = {"allowed": why is not None} | ({"reason": why} if why else {})
-        return {**body, "status": status}
+        return {**body, "metadata": {}, "status": status}
 
 
 def trust_config_map(pki: Pki) -> Object:
@@ -102,5 +102,6 @@ def trust_config_map(pki: Pki) -> Object:
 def _unclear(spec: Object) -> list[FieldError]:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
-        return [invalid("spec.nonResourceAttributes", path, _NOT_BOTH)]
+        shown = {key.title(): value for key, value in path.items()}
+        return [invalid("spec.nonResourceAttributes", shown, _NOT_BOTH)]
     return [invalid("spec.resourceAttributes", None, _CHOICE)] if resource is None and path is None else []

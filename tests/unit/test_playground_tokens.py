@@ -6,10 +6,10 @@ import json
 import pytest
 
 from certs import CertificateAuthority
-from playground.authentication import Authenticator
+from playground.authentication import AUDIENCE, Authenticator
 from playground.authorization import Authorizer, bootstrap
 from playground.pipeline import Object, Refusal, User
-from playground.reviews import AUDIENCE, Reviews
+from playground.reviews import Reviews
 from playground.store import Store
 from tests.unit.test_playground_rights import GROUP, PLURALS
 
