@@ -16,7 +16,7 @@ from playground.outgoing import Outgoing, Unreachable
 from playground.patches import json_patch
 from playground.pipeline import Attributes, Object, Refusal, Write
 from playground.store import Collection, Store
-from playground.webhooks import SIDE_EFFECTS, ask
+from playground.webhooks import ask
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING: Collection = (GROUP, "mutatingwebhookconfigurations")
@@ -85,8 +85,6 @@ class Admission:
     async def _ask(self, hook: Object, write: Write, *, mutating: bool) -> Object:
         """The webhook's response; {} if there is none and that may be. Refusal."""
         name = hook["name"]
-        if write.dry_run and hook.get("sideEffects") not in SIDE_EFFECTS:
-            raise Refusal(400, "BadRequest", f'admission webhook "{name}" does not support dry run')
         try:
             response = await ask(self._outgoing, hook, write, mutating=mutating)
         except Unreachable as error:

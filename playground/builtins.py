@@ -10,6 +10,7 @@ from fedhpa.api.selectors import selector_of
 from playground import refusals
 from playground.kinds import CRDS, NAMESPACES, Kind
 from playground.pipeline import Object
+from playground.webhooks import wrong_webhooks
 
 _POD: Final[Object] = {
     "restartPolicy": "Always",
@@ -91,6 +92,8 @@ def wrong(kind: Kind, obj: Object) -> Iterator[FieldError]:
     yield from _wrong_name(kind, obj["metadata"])
     if kind.group == "apps":
         yield from _wrong_workload(obj.get("spec") or {})
+    if kind.plural.endswith("webhookconfigurations"):
+        yield from wrong_webhooks(obj)
     if kind.collection == CRDS:
         spec = obj.get("spec") or {}
         wanted = f"{(spec.get('names') or {}).get('plural')}.{spec.get('group')}"

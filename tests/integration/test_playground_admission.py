@@ -259,20 +259,39 @@ async def test_a_review_says_what_kubernetes_says(hub: PlaneApi, hook: Hook) -> 
     assert len({review["uid"] for review in hook.asked}) == 3
 
 
-async def test_a_dry_run_is_said_and_needs_a_webhook_without_side_effects(hub: PlaneApi, hook: Hook) -> None:
-    """400 for others."""
+async def test_a_dry_run_is_said(hub: PlaneApi, hook: Hook) -> None:
+    """To the webhook, so that it leaves no trace either."""
     await hub.apply(hook.registration())
     await hub.ask("POST", CONFIG_MAPS, body=config_map("a"), params={"dryRun": "All"})
 
     assert hook.asked[0]["dryRun"] is True
     assert hook.asked[0]["options"]["dryRun"] == ["All"]
 
-    await hub.apply(hook.registration(sideEffects="Some"))
-    with pytest.raises(ApiError) as refused:
-        await hub.ask("POST", CONFIG_MAPS, body=config_map("a"), params={"dryRun": "All"})
 
-    assert refused.value.status == 400
-    assert 'admission webhook "test.example.com" does not support dry run' in str(refused.value)
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"sideEffects": "Some"},
+            'webhooks[0].sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"',
+        ),
+        ({"name": "bare"}, 'webhooks[0].name: Invalid value: "bare": should be a domain with at least three'),
+        ({"timeoutSeconds": 31}, "webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be"),
+        (
+            {"clientConfig": {"url": "http://localhost"}},
+            "webhooks[0].clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme",
+        ),
+    ],
+)
+async def test_a_wrong_registration_is_refused(
+    hub: PlaneApi, hook: Hook, fields: Object, problem: str
+) -> None:
+    """422, before anybody is asked by it."""
+    with pytest.raises(ApiError) as refused:
+        await hub.apply(hook.registration(**fields))
+
+    assert refused.value.status == 422
+    assert problem in str(refused.value)
 
 
 @pytest.mark.parametrize(
