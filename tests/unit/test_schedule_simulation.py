@@ -1,0 +1,372 @@
+"""What admission says the rules are going to do."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
+from fedhpa.api.decode import decode
+from fedhpa.cron import TargetBounds, simulate
+from fedhpa.cron.warnings import warn_cronfederatedhpa
+
+NOW = datetime(2026, 3, 11, 13, 23, 17, tzinfo=UTC)
+WORKLOAD = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+R0, R1 = "spec.rules[0] (r0)", "spec.rules[1] (r1)"
+FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
+
+
+def cron(*rules: dict[str, Any], target: dict[str, str] = WORKLOAD) -> CronFederatedHPA:
+    filled = [{"name": f"r{index}", "timeZone": "Europe/Berlin", **rule} for index, rule in enumerate(rules)]
+    raw = {
+        "metadata": {"name": "c", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "rules": filled},
+    }
+    return decode(CronFederatedHPA, raw)
+
+
+def spec(*rules: dict[str, Any], target: dict[str, str] = WORKLOAD) -> CronFederatedHPASpec:
+    return cron(*rules, target=target).spec
+
+
+def sizes(*rules: tuple[str, int], **fields: Any) -> list[str]:
+    return without_forecasts(
+        simulate(spec(*({"schedule": text, "targetReplicas": size, **fields} for text, size in rules)), NOW)
+    )
+
+
+def bounds(*rules: dict[str, Any], present: TargetBounds | None = None) -> list[str]:
+    return without_forecasts(simulate(spec(*rules, target=FHPA), NOW, present))
+
+
+def without_forecasts(warnings: list[str]) -> list[str]:
+    return [text for text in warnings if " fires next at " not in text]
+
+
+def test_the_next_three_fires_are_told_in_the_zone_of_the_rule() -> None:
+    """With the offset of each, and of at most three rules; not of one that rests."""
+    rules = [{"schedule": f"{minute} 8 * * MON", "targetReplicas": 1} for minute in range(5)]
+    rules[1]["suspend"] = True
+    found = simulate(spec(*rules), NOW)
+
+    assert found == [
+        f"spec.rules[{index}] (r{index}) fires next at 2026-03-16T08:0{index}:00+01:00, "
+        f"2026-03-23T08:0{index}:00+01:00, 2026-03-30T08:0{index}:00+02:00 (Europe/Berlin)"
+        for index in (0, 2, 3)
+    ]
+
+
+def test_a_rule_that_does_not_fire_in_sight_is_told_so() -> None:
+    """Its only dates are excluded."""
+    leap_days = ["2028-02-29", "2032-02-29"]
+    rule = {"schedule": "0 8 29 2 *", "targetReplicas": 1, "excludeDates": leap_days}
+
+    assert simulate(spec(rule), NOW) == ["spec.rules[0] (r0) does not fire for nine years"]
+
+
+def test_a_fire_that_is_skipped_or_repeated_within_a_year_is_told() -> None:
+    """Which time on which date, what the clock does, and when it fires."""
+    assert sizes(("30 2 * * *", 3)) == [
+        (
+            f"{R0}: 02:30 does not exist on 2026-03-29 in Europe/Berlin, where the clock goes from "
+            "02:00 to 03:00; it fires at 2026-03-29T03:00:00+02:00 instead"
+        ),
+        (
+            f"{R0}: 02:30 comes twice on 2026-10-25 in Europe/Berlin, where the clock goes from 03:00 "
+            "back to 02:00; it fires once, at 2026-10-25T02:30:00+02:00"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "fields"),
+    [
+        ("30 * * * *", {}),
+        ("30 */2 * * *", {}),
+        ("30 3 * * *", {}),
+        ("30 2 * * MON-SAT", {}),
+        ("30 2 1 * *", {}),
+        ("30 2 * * *", {"excludeDates": ["2026-03-29", "2026-10-25"]}),
+        ("30 2 * * *", {"suspend": True}),
+        ("30 2 * * *", {"timeZone": "Asia/Kolkata"}),
+    ],
+)
+def test_what_no_clock_change_affects_is_not_told_of_one(schedule: str, fields: dict[str, Any]) -> None:
+    """Real time, other times, other days, excluded days, other zones, rules that rest."""
+    assert sizes((schedule, 3), **fields) == []
+
+
+def test_a_repeated_time_that_has_fired_is_not_told() -> None:
+    """Asked between the two passes."""
+    rule = {"schedule": "30 2 * * *", "targetReplicas": 1}
+    between = datetime.fromisoformat("2026-10-25T02:45:00+02:00")
+
+    (skipped,) = without_forecasts(simulate(spec(rule), between))
+
+    assert "does not exist on 2027-03-28" in skipped
+
+
+def test_rules_that_collide_are_told_with_the_first_time_and_both_values() -> None:
+    """A daily and a weekly rule meet on Monday; a fifth of the month and a Friday later."""
+    assert sizes(("0 8 * * *", 3), ("0 8 * * MON", 1)) == [
+        (
+            f"{R0} and {R1} fire in the same minute, first at "
+            "2026-03-16T08:00:00+01:00, and set targetReplicas 3 and 1; only one of them can hold"
+        )
+    ]
+    (met,) = sizes(("0 8 5 * *", 3), ("*/5 8 * * FRI", 1))
+    assert "first at 2026-06-05T08:00:00+02:00" in met
+
+
+def test_rules_of_different_zones_collide_at_the_same_instant() -> None:
+    """For three weeks in March New York is five hours from Berlin, and six for the rest of the year."""
+    first = {"schedule": "0 9 * * *", "targetReplicas": 3}
+    second = {"schedule": "0 4 * * *", "targetReplicas": 1, "timeZone": "America/New_York"}
+    (met,) = without_forecasts(simulate(spec(first, second), NOW))
+
+    assert "first at 2026-03-12T09:00:00+01:00" in met
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [("0 8 * * *", 3), ("0 8 * * MON", 3)],
+        [("0 8 * * *", 3), ("1 8 * * *", 1)],
+        [("0 8 * * MON-FRI", 3), ("0 8 * * SAT,SUN", 1)],
+        [("0 8 1 * *", 3), ("0 8 15 * *", 1)],
+        [("0 8 * 1 *", 3), ("0 8 * 2 *", 1)],
+        [("0 8 29 2 *", 3), ("0 8 29 2 MON", 1)],
+    ],
+)
+def test_rules_that_agree_or_never_meet_within_a_year_are_not_told(rules: list[tuple[str, int]]) -> None:
+    """The same value, other minutes, other days, other months, in years only."""
+    assert [text for text in sizes(*rules) if "same minute" in text] == []
+
+
+def test_bounds_collide_only_where_both_rules_set_them() -> None:
+    """One that sets the minimum and one that sets the maximum go together."""
+    low = {"schedule": "0 8 * * *", "targetMinReplicas": 2}
+    high = {"schedule": "0 8 * * *", "targetMaxReplicas": 8}
+    other = {"schedule": "0 8 * * *", "targetMinReplicas": 3, "targetMaxReplicas": 8}
+
+    assert bounds(low, high) == []
+    assert bounds(low, other) == [
+        (
+            f"{R0} and {R1} fire in the same minute, first at "
+            "2026-03-12T08:00:00+01:00, and set targetMinReplicas 2 and 3; only one of them can hold"
+        )
+    ]
+
+
+def test_a_minimum_above_the_present_maximum_is_told_with_its_first_date() -> None:
+    """And the other way round; bounds that are not known are not guessed."""
+    low = {"schedule": "0 8 * * MON", "targetMinReplicas": 20}
+    high = {"schedule": "0 18 * * *", "targetMaxReplicas": 2}
+
+    assert bounds(low, present=TargetBounds(1, 10)) == [
+        (
+            f"{R0} fires at 2026-03-16T08:00:00+01:00 and sets minReplicas 20, above the maxReplicas "
+            "10 that the target has now; that is refused then"
+        )
+    ]
+    assert bounds(high, present=TargetBounds(3, 10)) == [
+        (
+            f"{R0} fires at 2026-03-11T18:00:00+01:00 and sets maxReplicas 2, below the minReplicas "
+            "3 that the target has now; that is refused then"
+        )
+    ]
+    assert bounds(low) == []
+    assert bounds(high, present=TargetBounds(None, 10)) == []
+
+
+def test_bounds_that_cross_through_another_rule_are_told() -> None:
+    """Each rule is well by itself and with the target; after one of them the other is not."""
+    up = {"schedule": "0 8 * * *", "targetMinReplicas": 8}
+    down = {"schedule": "0 18 * * FRI", "targetMaxReplicas": 5}
+
+    assert bounds(up, down, present=TargetBounds(1, 10)) == [
+        (
+            f"{R1} fires at 2026-03-13T18:00:00+01:00 and sets maxReplicas 5, below the minReplicas 8 "
+            f"that {R0} sets; that is refused then"
+        )
+    ]
+
+
+def test_a_rule_that_makes_room_first_keeps_bounds_from_crossing() -> None:
+    """The maximum is raised an hour before the minimum, and lowered an hour after it."""
+    assert (
+        bounds(
+            {"schedule": "0 7 * * *", "targetMaxReplicas": 30},
+            {"schedule": "0 8 * * *", "targetMinReplicas": 20},
+            {"schedule": "0 18 * * *", "targetMinReplicas": 1},
+            {"schedule": "0 19 * * *", "targetMaxReplicas": 10},
+            present=TargetBounds(1, 10),
+        )
+        == []
+    )
+
+
+def test_rules_of_one_minute_are_applied_together() -> None:
+    """Both bounds move at once, so it does not matter which rule comes first."""
+    rules = [
+        {"schedule": "0 8 * * *", "targetMinReplicas": 20},
+        {"schedule": "0 8 * * *", "targetMaxReplicas": 30},
+        {"schedule": "0 18 * * *", "targetMinReplicas": 1, "targetMaxReplicas": 10},
+    ]
+
+    assert bounds(*rules, present=TargetBounds(1, 10)) == []
+    assert bounds(*reversed(rules), present=TargetBounds(1, 10)) == []
+
+
+def test_a_frequent_rule_does_not_hide_a_rare_one() -> None:
+    """A rule of every minute and one of New Year: half a million fires are not played one by one."""
+    minutely = {"schedule": "* * * * *", "targetMinReplicas": 8}
+    yearly = {"schedule": "0 0 1 1 *", "targetMaxReplicas": 5}
+
+    (told,) = bounds(minutely, yearly, present=TargetBounds(1, 10))
+
+    assert told.startswith(f"{R1} fires at 2027-01-01T00:00:00+01:00")
+
+
+def test_what_a_window_leaves_behind_may_cross_too() -> None:
+    """The minimum returns when the window ends, and the maximum was lowered meanwhile."""
+    told = bounds(
+        {"schedule": "0 8 * * *", "targetMinReplicas": 2, "duration": "4h"},
+        {"schedule": "0 10 * * *", "targetMaxReplicas": 5},
+        present=TargetBounds(6, 10),
+    )
+
+    assert told == [
+        (
+            f"{R0} ends its window at 2026-03-12T12:00:00+01:00, and minReplicas is 6 again, above the "
+            f"maxReplicas 5 that {R1} sets; that is refused then"
+        )
+    ]
+
+
+def test_windows_return_what_was_before() -> None:
+    """The minimum is 20 in office hours alone, and the maximum may be lowered in the evening."""
+    assert (
+        bounds(
+            {"schedule": "0 8 * * *", "targetMinReplicas": 20, "targetMaxReplicas": 30, "duration": "9h"},
+            {"schedule": "0 20 * * *", "targetMaxReplicas": 5},
+            present=TargetBounds(1, 10),
+        )
+        == []
+    )
+
+
+def test_a_window_that_never_closes_is_told() -> None:
+    """It is as long as the time between two fires, so it is renewed each time."""
+    (told,) = sizes(("0 8 * * *", 3), duration="24h")
+
+    assert told == (
+        f"{R0}: its window of 24h0m0s can still be open when it fires again, 24h0m0s later; then it "
+        "is renewed, and what was before does not return"
+    )
+    assert sizes(("0 8 * * *", 3), duration="23h") == []
+
+
+def test_rules_without_zone_and_dates_listed_twice_are_told() -> None:
+    """Once for all rules without a zone."""
+    rules = [
+        {"schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": None},
+        {"schedule": "0 9 * * *", "targetReplicas": 3, "timeZone": None},
+        {
+            "schedule": "1 9 * * *",
+            "targetReplicas": 3,
+            "excludeDates": ["2026-12-25", "2026-01-01", "2026-12-25"],
+        },
+    ]
+
+    assert without_forecasts(simulate(spec(*rules), NOW)) == [
+        "spec.rules[0].timeZone: no zone is given (nor of 1 more rules), so the schedule runs in UTC",
+        "spec.rules[2].excludeDates: 2026-12-25 is listed twice; once is enough",
+    ]
+
+
+def test_the_worst_comes_first_and_each_kind_has_its_turn() -> None:
+    """Ten rules collide and meet clock changes: one warning of each kind before a second of any."""
+    rules = [
+        {"schedule": "30 2 * * *", "targetMinReplicas": index + 1, "timeZone": "Europe/Berlin"}
+        for index in range(10)
+    ]
+    rules.append({"schedule": "0 3 * * *", "targetMinReplicas": 1, "timeZone": None})
+
+    found = simulate(spec(*rules, target=FHPA), NOW, TargetBounds(1, 5))
+
+    assert len(found) == 5
+    assert "above the maxReplicas 5 that the target has now" in found[0]
+    assert "fire in the same minute" in found[1]
+    assert "does not exist on 2026-03-29" in found[2]
+    assert found[3].startswith("and at least ")
+    assert " fires next at " in found[4]
+
+
+@pytest.mark.parametrize("name", ["x" * 400, "ü" * 32, "a\nb\x00c"])
+def test_warnings_fit_whatever_a_rule_is_called(name: str) -> None:
+    """Under 256 characters each."""
+    rules = [
+        {"name": name, "schedule": "30 2 * * *", "targetMinReplicas": 2000000000 + index, "duration": "9h"}
+        for index in range(3)
+    ]
+    for zone in ("America/Argentina/ComodRivadavia", "America/North_Dakota/New_Salem", "Europe/Berlin"):
+        for rule in rules:
+            rule["timeZone"] = zone
+        found = simulate(spec(*rules, target=FHPA), NOW, TargetBounds(1, 2000000000))
+
+        assert 1 <= len(found) <= 5
+        assert all(len(text) < 256 for text in found)
+
+
+def test_a_refused_object_gets_remedies_and_no_simulation() -> None:
+    """What is refused will not run; without a time nothing is simulated either."""
+    good = cron({"schedule": "0 8 * * *", "targetReplicas": 1})
+    bad = cron({"schedule": "0 8 * *", "targetReplicas": 1}, {"schedule": "0 8 * * *", "targetReplicas": 1})
+
+    assert len(list(warn_cronfederatedhpa(good, NOW))) == 1
+    assert list(warn_cronfederatedhpa(good)) == []
+    assert [text.split(":")[0] for text in warn_cronfederatedhpa(bad, NOW)] == ["spec.rules[0].schedule"]
+    assert len(simulate(bad.spec, NOW)) == 1
+
+
+def hostile() -> dict[str, CronFederatedHPASpec]:
+    """Objects made to cost much: each a thousand rules."""
+    zones = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
+    leap_days = [f"{year}-02-29" for year in range(2028, 2428, 4) if year % 100]
+    shapes: dict[str, list[dict[str, Any]]] = {
+        "every minute": [{"schedule": "* * * * *"}] * 1000,
+        "never meeting": [{"schedule": f"0 8 {n % 28 + 1} * {n % 7}"} for n in range(1000)],
+        "of four zones": [{"schedule": f"{n % 60} 2 * * *", "timeZone": zones[n % 4]} for n in range(1000)],
+        "windows": [{"schedule": f"{n % 60} * * * *", "duration": "30m"} for n in range(1000)],
+        "leap days": [{"schedule": "0 8 29 2 *", "excludeDates": leap_days}] * 1000,
+    }
+    return {
+        name: spec(
+            *(
+                {**rule, "targetMinReplicas": n + 1, "targetMaxReplicas": n + 2}
+                for n, rule in enumerate(rules)
+            ),
+            target=FHPA,
+        )
+        for name, rules in shapes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), hostile().items(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_the_work_is_bounded_whatever_the_object(name: str, wanted: CronFederatedHPASpec) -> None:
+    """A fifth of a second of CPU time at the most, where half a million fires would take many seconds."""
+    simulate(wanted, NOW, TargetBounds(1, 10))
+    spent = []
+    for _ in itertools.repeat(None, 3):
+        started = time.process_time()
+        simulate(wanted, NOW, TargetBounds(1, 10))
+        spent.append(time.process_time() - started)
+
+    assert min(spent) < 0.2

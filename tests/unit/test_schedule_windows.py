@@ -1,0 +1,173 @@
+"""The timetable of a rule: excluded dates, and the windows of `duration`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPARule
+from fedhpa.api.errors import InvalidObject
+from fedhpa.cron import Timetable, timetable
+
+
+def rule(schedule: str, zone: str = "Europe/Berlin", **fields: Any) -> Timetable:
+    raw = {"name": "r", "schedule": schedule, "timeZone": zone, **fields}
+    return timetable(CronFederatedHPARule.model_validate(raw))
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def window(table: Timetable, moment: str) -> tuple[str, str, str] | None:
+    found = table.window(at(moment))
+    if found is None:
+        return None
+    return found.opened.isoformat(), found.fired.isoformat(), found.closes.isoformat()
+
+
+def test_a_window_is_open_from_the_fire_until_its_duration_is_over() -> None:
+    """The fire is within, the end is not; in between it is named with both."""
+    office = rule("0 8 * * MON-FRI", duration="9h")
+    monday = ("2026-03-16T08:00:00+01:00", "2026-03-16T08:00:00+01:00", "2026-03-16T17:00:00+01:00")
+
+    assert window(office, "2026-03-16T07:59:59+01:00") is None
+    assert window(office, "2026-03-16T08:00:00+01:00") == monday
+    assert window(office, "2026-03-16T16:59:59.999999+01:00") == monday
+    assert window(office, "2026-03-16T17:00:00+01:00") is None
+    assert window(office, "2026-03-15T12:00:00+01:00") is None
+
+
+def test_a_rule_without_duration_has_no_window() -> None:
+    """Its value holds until another rule fires."""
+    assert rule("0 8 * * *").window(at("2026-03-16T08:00:00+01:00")) is None
+
+
+def test_a_fire_while_a_window_is_open_renews_it() -> None:
+    """It opened with the first of the fires that follow one another, and closes after the newest."""
+    table = rule("0 8,10,12,18 * * *", duration="2h")
+
+    assert window(table, "2026-03-16T12:30:00+01:00") == (
+        "2026-03-16T08:00:00+01:00",
+        "2026-03-16T12:00:00+01:00",
+        "2026-03-16T14:00:00+01:00",
+    )
+    assert window(table, "2026-03-16T18:30:00+01:00") == (
+        "2026-03-16T18:00:00+01:00",
+        "2026-03-16T18:00:00+01:00",
+        "2026-03-16T20:00:00+01:00",
+    )
+
+
+def test_windows_without_end_are_followed_back_a_hundred_fires() -> None:
+    """A window that is longer than it takes to fire again has no beginning; the work is bounded."""
+    opened, fired, closes = (
+        window(rule("* * * * *", "UTC", duration=120), "2026-03-16T12:00:30Z") or ("",) * 3
+    )
+
+    assert fired == "2026-03-16T12:00:00+00:00"
+    assert closes == "2026-03-16T12:02:00+00:00"
+    assert opened == "2026-03-16T10:20:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("fires", "closes"),
+    [
+        ("2026-03-28T20:00:00+01:00", "2026-03-29T07:00:00+02:00"),
+        ("2026-10-24T20:00:00+02:00", "2026-10-25T05:00:00+01:00"),
+    ],
+)
+def test_a_window_over_a_clock_change_is_as_long_as_any(fires: str, closes: str) -> None:
+    """Ten hours of real time, whatever the clock shows."""
+    assert window(rule("0 20 * * *", duration="10h"), fires) == (fires, fires, closes)
+
+
+def test_a_window_in_the_repeated_hour_is_told_apart_by_its_pass() -> None:
+    """A daily rule fires on the first pass alone, so the second pass may lie behind its window."""
+    table = rule("30 2 * * *", duration="45m")
+    first = "2026-10-25T02:30:00+02:00"
+
+    assert window(table, "2026-10-25T02:10:00+01:00") == (first, first, "2026-10-25T02:15:00+01:00")
+    assert window(table, "2026-10-25T02:20:00+01:00") is None
+    assert window(table, "2026-10-25T02:40:00+01:00") is None
+
+
+def test_nothing_fires_on_excluded_dates() -> None:
+    """Neither forwards nor backwards, nor is a window opened; the dates are those of the zone."""
+    table = rule("30 0,23 * * *", excludeDates=["2026-12-25", "2026-12-26"], duration="1h")
+    before, after = at("2026-12-24T22:30:00Z"), at("2026-12-26T23:30:00Z")
+
+    assert table.next(before) == after
+    assert table.previous(at("2026-12-26T22:59:00Z")) == before
+    assert window(table, "2026-12-25T00:45:00+01:00") is None
+    assert list(table.fires(before, until=at("2026-12-26T12:00:00Z"))) in ([], [after])
+
+
+def test_a_fire_that_a_clock_change_moves_to_another_date_is_excluded_by_both() -> None:
+    """In Nuuk 23:00 is followed by midnight: 23:30 of the 28th fires on the 29th."""
+    before = at("2026-03-28T12:00:00Z")
+
+    def fires_next(*excluded: str) -> str:
+        found = rule("30 23 * * *", "America/Nuuk", excludeDates=list(excluded)).next(before)
+        assert found is not None
+        return found.isoformat()
+
+    assert fires_next() == "2026-03-29T00:00:00-01:00"
+    assert fires_next("2026-03-28") == "2026-03-29T23:30:00-01:00"
+    assert fires_next("2026-03-29") == "2026-03-30T23:30:00-01:00"
+
+
+def test_every_leap_day_excluded_leaves_a_rule_without_fires_and_without_endless_work() -> None:
+    """Where nothing is found until the given time, nothing is returned."""
+    days = [f"{year}-02-29" for year in range(2028, 2400, 4) if year % 100]
+    table = rule("0 8 29 2 *", excludeDates=days)
+    now = at("2026-03-16T00:00:00Z")
+
+    assert table.next(now, until=at("2035-01-01T00:00:00Z")) is None
+    found = table.next(now)
+    assert found is not None
+    assert found.isoformat() == "2400-02-29T08:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schedule": "0 8 * *"},
+        {"timeZone": "Mars/Phobos"},
+        {"duration": "59s"},
+        {"duration": "1e3h"},
+        {"duration": 10**400},
+        {"duration": "1h" * 40},
+        {"duration": "8785h"},
+        {"excludeDates": ["2026-W52-5"]},
+        {"excludeDates": ["20261225"]},
+        {"excludeDates": ["2026-13-01"]},
+    ],
+)
+def test_what_admission_refuses_has_no_timetable(fields: dict[str, Any]) -> None:
+    """Each says so with the error that admission prints, never with another exception."""
+    raw = {"name": "r", "schedule": "0 8 * * *", **fields}
+
+    with pytest.raises(InvalidObject):
+        timetable(CronFederatedHPARule.model_validate(raw))
+
+
+def test_absent_zones_are_one_zone() -> None:
+    """UTC by any of its readings is the same object, so that rules without a zone share a clock."""
+    zones = {
+        timetable(CronFederatedHPARule(schedule="@daily", time_zone=name)).zone for name in (None, "", "UTC")
+    }
+
+    assert {zone.key for zone in zones} == {"UTC"}
+    assert len(zones) == 1
+
+
+def test_the_calendar_ends_without_an_error() -> None:
+    """Near year 1 and year 9999 there is no fire, or one; never an exception."""
+    table = rule("0 8 * * *", "Pacific/Kiritimati")
+
+    assert table.previous(datetime(1, 1, 1, tzinfo=UTC)) is None
+    assert table.next(datetime(9999, 12, 31, 23, 59, tzinfo=UTC)) is None
+    assert table.next(datetime(1, 1, 1, tzinfo=UTC)) is not None
