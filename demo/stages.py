@@ -86,6 +86,7 @@ class RealStage:
         self._processes = Processes(self._plane, adapter_flags=ADAPTER_FLAGS)
         self._usage: dict[str, int] = {}
         self._lost: set[str] = set()
+        self._pods = len(MEMBERS)
         self.hub = self._plane.hub
         self.members = self._plane.members
         self.has_kubectl = True
@@ -101,12 +102,15 @@ class RealStage:
 
     async def demand(self, millis: int, pods: int) -> None:
         """Tell kwok what each pod uses; a member that is away keeps what it was told last."""
-        each = max(1, millis // max(1, pods))
+        self._pods = max(1, pods)
+        each = max(1, millis // self._pods)
         changed = [name for name in MEMBERS if name not in self._lost and self._usage.get(name) != each]
         await gather(*(self._set_usage(name, each) for name in changed))
 
     async def lose(self, name: str) -> None:
         """Kill the member's API server."""
+        # The load falls now, and nobody can tell kwok there while it is away.
+        await self._set_usage(name, max(1, self.load.quiet // self._pods))
         self._lost.add(name)
         await self._plane.members[name].kill_component("kube-apiserver")
 
