@@ -1,0 +1,127 @@
+"""What admission says about collisions and crossed bounds, against plain enumerations of all fires."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import takewhile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedhpa.cron import Timetable, load_zone, parse
+from fedhpa.cron.collisions import collisions
+from fedhpa.cron.crossings import TargetBounds, crossings
+from fedhpa.cron.plan import Plan
+from tests.nightly import TIMEOUT, examples
+
+pytestmark = pytest.mark.timeout(TIMEOUT)
+
+ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
+HOURS = st.sampled_from(("1", "2", "3", "8", "1,2", "*/12", "*"))
+DAYS = st.sampled_from(("* * *", "* * MON", "* * SAT,SUN", "1 * *", "1,15 * FRI", "29 3 *", "*/10 * *"))
+TEXTS = st.builds("{} {} {}".format, st.sampled_from(("0", "30", "0,30")), HOURS, DAYS)
+DAYS_AHEAD = 60
+instants = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+
+
+@st.composite
+def plan_lists(draw: st.DrawFn) -> list[Plan]:
+    """Two or three plans of bounds, none of which crosses its own."""
+    zones = draw(st.sampled_from((ZONES[:1], ZONES)))
+    plans = []
+    for index in range(draw(st.integers(2, 3))):
+        low = draw(st.none() | st.integers(1, 6))
+        high = draw(st.none() | st.integers(low or 1, 9))
+        table = Timetable(parse(draw(TEXTS)), load_zone(draw(st.sampled_from(zones))))
+        plans.append(Plan(f"rule {index}", table, low, high))
+    return plans
+
+
+def fires(plan: Plan, now: datetime, until: datetime) -> list[datetime]:
+    coming = (fire.astimezone(UTC) for fire in plan.timetable.fires(now))
+    return list(takewhile(lambda fire: fire <= until, coming))
+
+
+@given(plan_lists(), instants)
+@settings(max_examples=examples(60, 1000), deadline=None)
+def test_the_first_collision_of_each_pair_is_found(plans: list[Plan], now: datetime) -> None:
+    """Every pair that sets different values at one instant, and its first one: none else is named."""
+    until = now + timedelta(days=DAYS_AHEAD)
+    expected = {}
+    for index, second in enumerate(plans):
+        for first in plans[:index]:
+            differ = any(
+                one is not None and other is not None and one != other
+                for one, other in ((first.minimum, second.minimum), (first.maximum, second.maximum))
+            )
+            shared = sorted(set(fires(first, now, until)) & set(fires(second, now, until)))
+            if differ and shared:
+                expected[first.shown, second.shown] = shared[0]
+
+    found = {
+        (each.first.shown, each.second.shown): each.at.astimezone(UTC)
+        for each in collisions(plans, now, until)
+    }
+
+    # A pair that meets rarely, or through a clock change alone, may be missed; what is said is right.
+    assert all(expected.get(pair) == at for pair, at in found.items())
+    near = now + timedelta(days=8)
+    assert {pair for pair, at in expected.items() if at <= near and not _moved(plans, at)} <= set(found)
+
+
+def _moved(plans: list[Plan], at: datetime) -> bool:
+    """Whether a fire stands in for a wall time that was skipped."""
+    return any(
+        at - timedelta(hours=3) < change <= at
+        for plan in plans
+        for change in _gaps(plan.timetable.zone.key, at.year)
+    )
+
+
+@lru_cache(maxsize=256)
+def _gaps(name: str, year: int) -> list[datetime]:
+    zone = load_zone(name)
+    hours = [datetime(year, 1, 1, tzinfo=UTC) + timedelta(hours=number) for number in range(366 * 24)]
+    offsets = [hour.astimezone(zone).utcoffset() for hour in hours]
+    return [
+        later
+        for later, before, after in zip(hours[1:], offsets, offsets[1:], strict=False)
+        if before is not None and after is not None and after > before
+    ]
+
+
+@given(plan_lists(), instants, st.none() | st.integers(1, 5), st.integers(5, 9))
+@settings(max_examples=examples(60, 1000), deadline=None)
+def test_the_first_crossing_is_that_of_playing_every_fire(
+    plans: list[Plan], now: datetime, minimum: int | None, maximum: int
+) -> None:
+    """Fire by fire, those of one instant together; the same instant, and the same bounds."""
+    until = now + timedelta(days=DAYS_AHEAD)
+    expected = played(plans, now, until, 1 if minimum is None else minimum, maximum)
+
+    first = next(crossings(plans, TargetBounds(minimum, maximum), now, until), None)
+
+    found = None
+    if first is not None:
+        pair = (first.value, first.against)
+        found = (first.at.astimezone(UTC), *(pair if first.bound == "minReplicas" else pair[::-1]))
+    assert found == expected
+
+
+def played(
+    plans: list[Plan], now: datetime, until: datetime, low: int, high: int
+) -> tuple[datetime, int, int] | None:
+    """The first instant after which the lower bound is above the upper one, with both."""
+    due: dict[datetime, list[Plan]] = {}
+    for plan in plans:
+        for fire in fires(plan, now, until):
+            due.setdefault(fire, []).append(plan)
+    for instant in sorted(due):
+        for plan in due[instant]:
+            low = low if plan.minimum is None else plan.minimum
+            high = high if plan.maximum is None else plan.maximum
+        if low > high:
+            return instant, low, high
+    return None
