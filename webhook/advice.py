@@ -1,31 +1,72 @@
-"""What is said about an object that is admitted, beyond the object itself: what other objects mean for it.
+"""What is said about an object that is admitted, beyond the object itself: other objects, and the calendar.
 
-Advice never changes a verdict and never holds one up: whatever goes wrong here, there is less of it.
+Advice never changes a verdict and never holds one up: whatever goes wrong here, there is less of it. It comes
+in the order of weight: who else changes the target, a target that is missing, what the rules are going to do.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
 import structlog
 
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.cron.crossings import TargetBounds
+from fedhpa.cron.simulation import simulate
 from webhook.hub import HubReader
-from webhook.review import Review
+from webhook.review import Review, Subject
 
 log = structlog.get_logger(__name__)
 
+# Rules beyond this take milliseconds to play through: others need not wait for it.
+MANY_RULES: Final = 20
+
+
+def utc_now() -> datetime:
+    """The time of the machine."""
+    return datetime.now(UTC)
+
 
 class Advisor:
-    """Adds warnings to reviews. `hub` is None where no hub is read."""
+    """Adds warnings to reviews. `hub` is None where no hub is read; `now` gives an aware time."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
         self.hub: HubReader | None = None
+        self._now = now
 
     async def advised(self, review: Review) -> Review:
-        """The review with what there is to say about its object; the weightiest first."""
-        if review.subject is None or self.hub is None:
+        """The review with what there is to say about its object."""
+        subject = review.subject
+        if subject is None:
             return review
+        found = await self._about_others(subject)
+        if isinstance(subject, CronFederatedHPA):
+            found += await self._about_times(subject)
+        return review.warned(found) if found else review
+
+    async def _about_others(self, subject: Subject) -> list[str]:
+        if self.hub is None:
+            return []
         try:
-            return review.warned(await self.hub.warnings(review.subject))
+            return await self.hub.warnings(subject)
         except Exception:
             # A warning less; the verdict stands.
-            log.exception("no advice about an object because of a defect")
-            return review
+            log.exception("no advice about other objects because of a defect")
+            return []
+
+    async def _about_times(self, cron: CronFederatedHPA) -> list[str]:
+        try:
+            target = self._target_bounds(cron)
+            if len(cron.spec.rules) > MANY_RULES:
+                return await asyncio.to_thread(simulate, cron.spec, self._now(), target)
+            return simulate(cron.spec, self._now(), target)
+        except Exception:
+            log.exception("no advice about times because of a defect")
+            return []
+
+    def _target_bounds(self, cron: CronFederatedHPA) -> TargetBounds | None:
+        target = None if self.hub is None else self.hub.stored_target(cron)
+        return None if target is None else TargetBounds(target.minimum, target.maximum)

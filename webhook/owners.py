@@ -15,11 +15,13 @@ from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.federatedhpa import GROUP, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
+from webhook.verdict import MAX_WARNING
 
 HPA_KIND: Final = "HorizontalPodAutoscaler"
 
 # Names of 253 characters must leave room for the rest of a warning.
-_MAX_NAME: Final = 40
+_MAX_NAME: Final = 45
+_MAX_KIND: Final = 30
 _MAX_NAMED: Final = 2
 
 
@@ -37,7 +39,7 @@ class Target(NamedTuple):
         return (self.group, self.kind) == (GROUP, FHPA_KIND)
 
     def __str__(self) -> str:
-        return f"{self.kind[:_MAX_NAME]} {named(self.name)}"
+        return f"{self.kind[:_MAX_KIND]} {named(self.name)}"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -160,18 +162,20 @@ class Owners:
 
 def rival_warnings(owner: Owner, rivals: Iterable[Owner]) -> Iterator[str]:
     """One warning that names the first rivals of an autoscaler and counts the others."""
-    texts = [str(rival) for rival in rivals]
-    if not texts:
+    names = [str(rival) for rival in rivals]
+    if not names:
         return
-    shown = texts[:_MAX_NAMED] + ([f"{len(texts) - _MAX_NAMED} more"] if len(texts) > _MAX_NAMED else [])
-    yield (
-        f"spec.scaleTargetRef: {owner.target} is the target of {_and(shown)} too; "
-        "they will overwrite one another, so keep one of them"
+    texts = (_rivalry(owner, names, shown) for shown in range(min(_MAX_NAMED, len(names)), 0, -1))
+    yield next((text for text in texts if len(text) <= MAX_WARNING), _rivalry(owner, names, 1))
+
+
+def _rivalry(owner: Owner, names: list[str], shown: int) -> str:
+    hidden = len(names) - shown
+    listed = names[:shown] + ([f"{hidden} more"] if hidden else [])
+    others = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+    return (
+        f"spec.scaleTargetRef: {owner.target} is the target of {others} too; they will overwrite one another"
     )
-
-
-def _and(texts: list[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _target(namespace: str, api_version: str, kind: str, name: str) -> Target:

@@ -3,6 +3,9 @@
 Each webhook keeps Karmada's name, because clients see it in every denial; the two configuration objects have
 names of their own, so that they never overwrite Karmada's `mutating-config` and `validating-config`.
 Validation fails closed; mutation fails open, because the schema and the controller have the defaults too.
+Conditions keep away what is none of admission's business: an object on its way out may always lose its
+finalizer, also while the webhook is down, and a status is never judged. (Kubernetes before 1.28 knows no
+conditions and drops them; the rules name no subresource, and the webhook admits what is being deleted.)
 """
 
 from __future__ import annotations
@@ -16,6 +19,12 @@ from webhook.review import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALID
 
 CONFIGURATION_NAME: Final = "fedhpa-webhook"
 TIMEOUT_SECONDS: Final = 3
+
+# CEL, evaluated by the API server. A subresource that is none is absent, not empty.
+MATCH_CONDITIONS: Final = (
+    {"name": "not-on-its-way-out", "expression": "!has(object.metadata.deletionTimestamp)"},
+    {"name": "not-a-subresource", "expression": "!has(request.subResource) || request.subResource == ''"},
+)
 
 _LABELS: Final = {"app.kubernetes.io/name": "fedhpa", "app.kubernetes.io/component": "webhook"}
 
@@ -59,6 +68,7 @@ def configurations(endpoint: Endpoint, ca_bundle: bytes) -> list[dict[str, Any]]
             ],
             "failurePolicy": failure_policy,
             "matchPolicy": "Equivalent",
+            "matchConditions": [dict(condition) for condition in MATCH_CONDITIONS],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             "timeoutSeconds": TIMEOUT_SECONDS,

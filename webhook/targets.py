@@ -118,7 +118,7 @@ class Targets:
         except InvalidObject:
             return f"the hub serves no kind {named(target.kind)} of {named(api_version)}"
         if not resource.scale:
-            return f"{target.kind[:40]} has no scale subresource, so nothing can scale it"
+            return f"{target.kind[:30]} has no scale subresource, so nothing can scale it"
         return await self._scale_problem(target, resource)
 
     async def _scale_problem(self, target: Target, resource: Resource) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,13 @@ def webhook_config(
     ca_file: Annotated[
         Path | None, typer.Option(help="The CA that signed the webhook's certificate, PEM.")
     ] = None,
+    reader: Annotated[
+        str,
+        typer.Option(
+            help="Also print the rights for warnings about other objects, for this user of the webhook's "
+            "kubeconfig, or for a service account as NAMESPACE/NAME."
+        ),
+    ] = "",
 ) -> None:
     """Print the objects that register the webhook: fedhpa webhook-config ... | kubectl apply -f -"""
     import yaml
@@ -31,7 +38,7 @@ def webhook_config(
     from webhook.registration import configurations
 
     bundle = b"" if ca_file is None else read_certificates("--ca-file", ca_file)
-    documents = configurations(_endpoint(url, service), bundle)
+    documents = _rights(reader) + configurations(_endpoint(url, service), bundle)
     typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
 
 
@@ -49,6 +56,19 @@ def _endpoint(url: str, service: str) -> Endpoint:
     if not (slash and namespace and name) or (colon and not port.isdecimal()):
         raise ConfigError(f"--service={service!r}: expected NAMESPACE/NAME or NAMESPACE/NAME:PORT")
     return registration.Endpoint(namespace=namespace, service=name, port=int(port) if colon else 443)
+
+
+def _rights(reader: str) -> list[dict[str, Any]]:
+    from webhook import rights
+
+    if not reader:
+        return []
+    namespace, slash, name = reader.partition("/")
+    if not slash:
+        return rights.reading_rights(rights.user(reader))
+    if not (namespace and name) or "/" in name:
+        raise ConfigError(f"--reader={reader!r}: expected a user's name, or NAMESPACE/NAME of an account")
+    return rights.reading_rights(rights.service_account(namespace, name))
 
 
 def register(app: typer.Typer) -> None:

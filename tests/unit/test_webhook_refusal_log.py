@@ -1,0 +1,137 @@
+"""Refusals are logged once each, on one line, and never without bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from webhook.refusals import (
+    AGAIN_SECONDS,
+    LINES_A_MINUTE,
+    LINES_A_MINUTE_OF_ONE,
+    MAX_REMEMBERED,
+    MINUTE,
+    RefusalLog,
+)
+from webhook.review import Review
+from webhook.verdict import Verdict
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lines() -> Iterator[list[Any]]:
+    with capture_logs() as found:
+        yield found
+
+
+def refusal(name: Any = "web", namespace: Any = "shop", message: str = "spec: wrong", **more: Any) -> Review:
+    raw = {"metadata": {"name": name, "namespace": namespace, **more}}
+    return Review(Verdict(False, 403, "Forbidden", message), raw=raw)
+
+
+def test_a_refusal_says_who_was_refused_what_and_why(clock: Clock, lines: list[Any]) -> None:
+    """One line with kind, namespace, name, code and reason."""
+    RefusalLog(clock).add("FederatedHPA", refusal())
+
+    assert lines == [
+        {
+            "event": "refused",
+            "log_level": "info",
+            "kind": "FederatedHPA",
+            "namespace": "shop",
+            "name": "web",
+            "code": 403,
+            "reason": "spec: wrong",
+        }
+    ]
+
+
+def test_the_same_again_is_logged_after_ten_minutes(clock: Clock, lines: list[Any]) -> None:
+    """A tool that tries for ever fills no log; another reason or object is another line."""
+    log = RefusalLog(clock)
+    for _ in range(50):
+        log.add("FederatedHPA", refusal())
+    log.add("FederatedHPA", refusal(message="spec: something else"))
+    log.add("FederatedHPA", refusal(name="api"))
+    log.add("CronFederatedHPA", refusal())
+    clock.now = AGAIN_SECONDS + 1
+
+    log.add("FederatedHPA", refusal())
+
+    assert len(lines) == 5
+
+
+def test_one_namespace_cannot_hide_another(clock: Clock, lines: list[Any]) -> None:
+    """Each has its bound a minute; what was left out is counted in the next line."""
+    log = RefusalLog(clock)
+    for number in range(500):
+        log.add("FederatedHPA", refusal(name=f"web-{number}", namespace="noisy"))
+    log.add("FederatedHPA", refusal(namespace="quiet"))
+
+    assert [line["namespace"] for line in lines] == ["noisy"] * LINES_A_MINUTE_OF_ONE + ["quiet"]
+    assert lines[-1]["left_out"] == 500 - LINES_A_MINUTE_OF_ONE
+
+
+def test_all_together_have_a_bound(clock: Clock, lines: list[Any]) -> None:
+    """Whoever invents namespaces too gets no further; the next minute is a new one."""
+    log = RefusalLog(clock)
+    for number in range(5000):
+        log.add("FederatedHPA", refusal(namespace=f"space-{number}"))
+    clock.now = MINUTE
+    log.add("FederatedHPA", refusal(namespace="later"))
+
+    assert len(lines) == LINES_A_MINUTE + 1
+
+
+def test_what_is_remembered_is_bounded(clock: Clock) -> None:
+    """Hours of different refusals keep the memory as it is."""
+    log = RefusalLog(clock)
+    with capture_logs():
+        for number in range(MAX_REMEMBERED * 2):
+            clock.now += MINUTE / LINES_A_MINUTE
+            log.add("FederatedHPA", refusal(name=f"web-{number}", namespace=f"space-{number % 50}"))
+
+    assert len(log._seen) == MAX_REMEMBERED
+
+
+def test_what_a_tenant_wrote_cannot_forge_a_line(clock: Clock, lines: list[Any]) -> None:
+    """Line ends and other control characters are not passed on, and nothing is long."""
+    name = 'web\n2026-01-01 [info] all is well\x1b[2J\u202e"' + "x" * 10_000
+
+    RefusalLog(clock).add("FederatedHPA", refusal(name=name, namespace="\r\n", message=name))
+
+    [line] = lines
+    assert all(str(value).isprintable() for value in line.values())
+    assert all(len(str(value)) <= 500 for value in line.values())
+
+
+@pytest.mark.parametrize("raw", [None, {}, {"metadata": None}, {"metadata": {"name": 7, "namespace": []}}])
+def test_what_cannot_be_read_has_no_name(clock: Clock, lines: list[Any], raw: dict[str, Any] | None) -> None:
+    """A refusal of bytes that are no object is logged without one."""
+    RefusalLog(clock).add("FederatedHPA", Review(Verdict(False, 400, message="invalid JSON"), raw=raw))
+
+    assert (lines[0]["namespace"], lines[0]["name"]) == ("", "")
+
+
+def test_a_generated_name_is_shown_by_its_beginning(clock: Clock, lines: list[Any]) -> None:
+    """An object that has no name yet is known by generateName."""
+    RefusalLog(clock).add("FederatedHPA", refusal(name=None, generateName="web-"))
+
+    assert lines[0]["name"] == "web-"
