@@ -1,0 +1,103 @@
+"""What schedules cost: parsed for the first time, with their next fires, and simulated at admission.
+
+Schedules are all different and of every shape; nothing is cached when they are parsed. Each figure is the
+best of several runs, because other work on the machine shows in CPU time too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.decode import decode
+from fedhpa.cron import TargetBounds, grammar, load_zone, next_fires, parse, previous_fire, simulate
+from fedhpa.cron.validation import validate_cronfederatedhpa
+
+SCHEDULES = 1000
+RUNS = 7
+NOW = datetime(2026, 3, 11, 13, 23, 17, tzinfo=UTC)
+ZONE = "Europe/Berlin"
+TARGETS = {
+    "Deployment": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    "FederatedHPA": {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"},
+}
+
+
+def run() -> dict[str, float]:
+    """CPU milliseconds of each."""
+    texts = _schedules()
+    zone = load_zone(ZONE)
+    parsed = [parse(text) for text in texts]
+    small = _object("Deployment", [{"schedule": "30 2 * * *"}, {"schedule": "0 18 * * MON-FRI"}])
+    large = _object("Deployment", [{"schedule": text, "maxDelaySeconds": 30} for text in texts])
+    minutely = _object("FederatedHPA", [{"schedule": "* * * * *"} for _ in texts])
+    return {
+        "1,000 different schedules parsed, CPU ms": _best(lambda: [parse(text) for text in texts], _forget),
+        "three fires of each, CPU ms": _best(lambda: [next_fires(one, zone, NOW, 3) for one in parsed]),
+        "the fire before of each, CPU ms": _best(lambda: [previous_fire(one, zone, NOW) for one in parsed]),
+        "validation of 1,000 rules, CPU ms": _best(lambda: validate_cronfederatedhpa(large), _forget),
+        "simulation of 2 rules, CPU ms": _best(lambda: simulate(small.spec, NOW)),
+        "simulation of 1,000 rules, CPU ms": _best(lambda: simulate(large.spec, NOW)),
+        "simulation of 1,000 rules of every minute, CPU ms": _best(
+            lambda: simulate(minutely.spec, NOW, TargetBounds(1, 10))
+        ),
+    }
+
+
+def _forget() -> None:
+    for cached in (parse, grammar._parse_field, grammar._parse_item):
+        cached.cache_clear()
+
+
+def _best(work: Callable[[], object], before: Callable[[], object] = int) -> float:
+    spent = []
+    for _ in itertools.repeat(None, RUNS):
+        before()
+        started = time.process_time()
+        work()
+        spent.append(time.process_time() - started)
+    return min(spent) * 1000
+
+
+def _schedules() -> list[str]:
+    """Different schedules of values, ranges, steps and lists; every date comes within a year."""
+    chance = random.Random(5)
+    found: dict[str, None] = {}
+    while len(found) < SCHEDULES:
+        fields = (
+            _field(chance, 0, 59, star=0.1),
+            _field(chance, 0, 23, star=0.2),
+            _field(chance, 1, 28, star=0.7),
+            _field(chance, 1, 12, star=0.8),
+            _field(chance, 0, 6, star=0.5),
+        )
+        found[" ".join(fields)] = None
+    return list(found)
+
+
+def _field(chance: random.Random, low: int, high: int, *, star: float) -> str:
+    if chance.random() < star:
+        return "*"
+    first, last = sorted((chance.randint(low, high), chance.randint(low, high)))
+    return chance.choice((f"{first}", f"{first}-{last}", f"*/{max(last, 1)}", f"{first},{last},{low}"))
+
+
+def _object(kind: str, rules: list[dict[str, Any]]) -> CronFederatedHPA:
+    values = {"Deployment": "targetReplicas", "FederatedHPA": "targetMinReplicas"}[kind]
+    filled = [
+        {"name": f"rule-{number}", "timeZone": ZONE, values: number + 1, **rule}
+        for number, rule in enumerate(rules)
+    ]
+    metadata = {"name": "web", "namespace": "shop"}
+    spec = {"scaleTargetRef": TARGETS[kind], "rules": filled}
+    return decode(CronFederatedHPA, {"metadata": metadata, "spec": spec})
+
+
+if __name__ == "__main__":
+    for name, value in run().items():
+        print(f"{name}: {value:.3f}")
