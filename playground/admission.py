@@ -5,11 +5,8 @@ without reinvocation, and without CEL: a webhook with matchConditions is asked a
 """
 
 import asyncio
-from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-
-import msgspec
 
 from fedhpa.api.selectors import selector_of
 from playground.outgoing import Outgoing, Unreachable
@@ -74,12 +71,12 @@ class Admission:
         patch = (await self._ask(hook, write, mutating=True)).get("patch")
         if not patch:
             return write.object
-        try:
-            if write.object is not None:
-                return json_patch(write.object, msgspec.json.decode(b64decode(patch)))
+        if write.object is None:
             why = f'admission webhook "{hook["name"]}" attempted to modify the object, which is not supported'
             raise _internal(f"{why} for this operation")
-        except (Refusal, ValueError) as error:
+        try:
+            return json_patch(write.object, patch)
+        except Refusal as error:
             raise _internal(str(error)) from error
 
     async def _ask(self, hook: Object, write: Write, *, mutating: bool) -> Object:

@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from playground.availability import API_SERVICES, Availability, available
+from playground.availability import API_SERVICES, available
 from playground.outgoing import Outgoing, Unreachable, words
 from playground.pipeline import Object, User
 from playground.store import Store
@@ -23,10 +23,9 @@ NOT_PASSED_ON: Final = frozenset({"host", "authorization", "connection", "keep-a
 class Aggregator:
     """The APIServices of one plane that name a Service."""
 
-    def __init__(self, store: Store, outgoing: Outgoing, availability: Availability) -> None:
+    def __init__(self, store: Store, outgoing: Outgoing) -> None:
         self._store = store
         self._outgoing = outgoing
-        self._availability = availability
 
     def handler(self, path: str) -> Callable[[web.Request, User], Awaitable[web.StreamResponse]] | None:
         """Who answers the path: the server behind the APIService of its group and version, if any."""
@@ -35,11 +34,6 @@ class Aggregator:
             return None
         service = self._store.find(API_SERVICES, "", f"{parts[3]}.{parts[2]}")
         return partial(self._proxy, service) if service and service["spec"].get("service") else None
-
-    def openapi_paths(self) -> Object:
-        """What /openapi/v3 lists beside the server's own."""
-        paths = [f"apis/{version}" for version in self._availability.resources]
-        return {path: {"serverRelativeURL": f"{OPENAPI}/{path}"} for path in paths}
 
     async def _proxy(self, service: Object, request: web.Request, user: User) -> web.StreamResponse:
         if available(service).get("status") != "True":

@@ -8,7 +8,6 @@ import datetime as dt
 from collections.abc import Callable
 
 import aiohttp
-import msgspec
 
 from fedhpa.serving.authentication import utc_now
 from playground.outgoing import SERVICES, Outgoing, Unreachable, words
@@ -32,8 +31,6 @@ class Availability:
         now: Callable[[], dt.datetime] = utc_now,
         every_seconds: float = EVERY_SECONDS,
     ) -> None:
-        # What each available group version says of its resources, by GROUP/VERSION.
-        self.resources: dict[str, Object] = {}
         self._store = store
         self._outgoing = outgoing
         self._now = now
@@ -57,12 +54,9 @@ class Availability:
     async def _watch(self) -> None:
         while True:
             self._changed.clear()
-            services = self._store.list(API_SERVICES)
             async with asyncio.TaskGroup() as group:
-                for service in services:
+                for service in self._store.list(API_SERVICES):
                     group.create_task(self._check(service))
-            known = {_version(service) for service in services}
-            self.resources = {key: value for key, value in self.resources.items() if key in known}
             try:
                 async with asyncio.timeout(self._every_seconds):
                     await self._changed.wait()
@@ -73,33 +67,28 @@ class Availability:
         reason, message = "Local", "Local APIServices are always available"
         if service["spec"].get("service"):
             reason, message = await self._ask(service)
-        if reason not in ("Passed", "Local"):
-            self.resources.pop(_version(service), None)
         self._say(service["metadata"]["name"], reason, message)
 
     async def _ask(self, service: Object) -> tuple[str, str]:
         """Reason and message of the condition."""
-        reference = service["spec"]["service"]
+        spec = service["spec"]
+        reference = spec["service"]
         namespace, name = reference["namespace"], reference["name"]
         if self._store.find(SERVICES, namespace, name) is None:
             return "ServiceNotFound", f'service/{name} in "{namespace}" is not present'
         try:
-            url = self._outgoing.resolve(reference) + f"/apis/{_version(service)}"
+            url = self._outgoing.resolve(reference) + f"/apis/{spec['group']}/{spec['version']}"
         except Unreachable as error:
             return "FailedDiscoveryCheck", str(error)
         failing = f"failing or missing response from {url}: "
         try:
             call = self._outgoing.aggregated(service, url, CHECKER)
             async with asyncio.timeout(CHECK_SECONDS), call as answer:
-                status, body = answer.status, await answer.read()
+                status = answer.status
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return "FailedDiscoveryCheck", f'{failing}Get "{url}": {words(error)}'
         if not 200 <= status < 300:
             return "FailedDiscoveryCheck", f"{failing}bad status from {url}: {status}"
-        try:
-            self.resources[_version(service)] = msgspec.json.decode(body, type=dict)
-        except msgspec.DecodeError:  # available all the same: nobody looks into it there
-            self.resources.pop(_version(service), None)
         return "Passed", "all checks passed"
 
     def _say(self, name: str, reason: str, message: str) -> None:
@@ -120,7 +109,3 @@ def available(service: Object) -> Object:
     """The Available condition of an APIService, {} if it has none yet."""
     conditions = (service.get("status") or {}).get("conditions") or ()
     return next((c for c in conditions if c["type"] == "Available"), {})
-
-
-def _version(service: Object) -> str:
-    return f"{service['spec']['group']}/{service['spec']['version']}"

@@ -73,7 +73,7 @@ class ControlPlane:
 
     def routers(self) -> Sequence[Router]:
         """Who may take requests away, the first first."""
-        return [Aggregator(self.store, self._outgoing, self._availability)]
+        return [Aggregator(self.store, self._outgoing)]
 
     def _join_parts(self) -> None:
         server, authorizer = self.apiserver, Authorizer(self.store)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from playground import openapi
-from playground.kinds import API_SERVICES, VERBS, Kind, Kinds
+from playground.availability import available
+from playground.kinds import API_SERVICES, CUSTOM_VERBS, NAMESPACES, VERBS, Kind, Kinds
 from playground.pipeline import Object
 from playground.store import Store
 
@@ -35,13 +36,15 @@ class Discovery:
         """A resource that can only be posted to."""
         name = f"{resource}/{subresource}" if subresource else resource
         singular = "" if subresource else kind.lower()
-        found = {
+        found: Object = {
             "name": name,
             "singularName": singular,
             "namespaced": namespaced,
             "kind": kind,
             "verbs": ["create"],
         }
+        if kind == "TokenRequest":
+            found |= {"group": "authentication.k8s.io", "version": "v1"}
         self._virtual.setdefault((group, version), []).append(found)
 
     def answer(self, path: str) -> Object | None:
@@ -64,11 +67,19 @@ class Discovery:
             case ["apis", group, version]:
                 return self._resources(group, version)
             case ["openapi", "v3"]:
-                return openapi.index(self._kinds)
+                return openapi.index(self._kinds, self._aggregated())
             case ["openapi", "v3", "api" | "apis", *rest]:
                 return openapi.document(self._kinds, "/".join(rest))
             case _:
                 return None
+
+    def _aggregated(self) -> list[str]:
+        """The group versions whose servers are behind this one and answer; the router has their documents."""
+        return [
+            f"{service['spec']['group']}/{service['spec']['version']}"
+            for service in self._store.list(API_SERVICES)
+            if service["spec"].get("service") and available(service).get("status") == "True"
+        ]
 
     def _groups(self) -> Mapping[str, list[str]]:
         """The versions of each group but the core one, the preferred first."""
@@ -111,8 +122,10 @@ def _entries(kind: Kind) -> list[Object]:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": list(VERBS),
+        "verbs": list(CUSTOM_VERBS if kind.custom else VERBS),
     }
+    if kind.collection == NAMESPACES:
+        first["verbs"].remove("deletecollection")
     if kind.short_names:
         first["shortNames"] = list(kind.short_names)
     if kind.categories:

@@ -1,21 +1,28 @@
 """OpenAPI v3 as kubectl reads it: schemas for `explain`, merge keys and field validation for `apply`."""
 
+from collections.abc import Iterable
 from typing import Final
 
-from playground.definitions import PREFIX, closure, definitions, name_of
+from playground.definitions import META, PREFIX, closure, definitions, name_of, schema_of
 from playground.kinds import Kind, Kinds
 from playground.pipeline import Object
 
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+V3_PATH: Final = "/openapi/v3"
+# OpenAPI v2, which kubectl asks for when it validates a List, in the one form it reads (protobuf): a document
+# without definitions, so that it leaves the validation to the server.
+V2_PATH: Final = "/openapi/v2"
+V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+V2: Final = b"\n\x032.0"
 _PARAMETERS: Final = [
     {"name": name, "in": "query", "schema": {"type": "string"}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
 ]
 
 
-def index(kinds: Kinds) -> Object:
-    """The documents there are."""
-    prefixes = {kind.api_version: "apis" if kind.group else "api" for kind in kinds}
+def index(kinds: Kinds, aggregated: Iterable[str] = ()) -> Object:
+    """The documents there are, those of aggregated group versions too."""
+    prefixes = dict.fromkeys(aggregated, "apis")
+    prefixes |= {kind.api_version: "apis" if kind.group else "api" for kind in kinds}
     paths = {f"{prefix}/{version}": f"/openapi/v3/{prefix}/{version}" for version, prefix in prefixes.items()}
     return {"paths": {path: {"serverRelativeURL": url} for path, url in paths.items()}}
 
@@ -25,8 +32,12 @@ def document(kinds: Kinds, api_version: str) -> Object | None:
     found = [kind for kind in kinds if kind.api_version == api_version]
     if not found:
         return None
-    schemas = closure({name_of(kind) for kind in found if not kind.custom} | {_META}, definitions())
-    schemas |= {_custom_name(kind): _custom_schema(kind) for kind in found if kind.custom}
+    schemas = closure({name_of(kind) for kind in found if not kind.custom} | {META}, definitions())
+    schemas |= {
+        _custom_name(kind): {**schema_of(kind), "x-kubernetes-group-version-kind": [_gvk(kind)]}
+        for kind in found
+        if kind.custom
+    }
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1.36.3"},
@@ -37,14 +48,6 @@ def document(kinds: Kinds, api_version: str) -> Object | None:
 
 def _custom_name(kind: Kind) -> str:
     return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
-
-
-def _custom_schema(kind: Kind) -> Object:
-    schema = dict(kind.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-    metadata = {"allOf": [{"$ref": PREFIX + _META}], "description": "Standard object's metadata."}
-    if "properties" in schema:
-        schema["properties"] = {**schema["properties"], "metadata": metadata}
-    return {**schema, "x-kubernetes-group-version-kind": [_gvk(kind)]}
 
 
 def _gvk(kind: Kind) -> Object:

@@ -119,5 +119,6 @@ def words(error: BaseException) -> str:
         return f"tls: failed to verify certificate: x509: {cause}"
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, ssl.SSLError):
         reason = os.strerror(error.os_error.errno or errno.ECONNREFUSED).lower()
-        return f"dial tcp {error.host}:{error.port}: connect: {reason}"
+        host = "127.0.0.1" if error.host == "localhost" else error.host
+        return f"dial tcp {host}:{error.port}: connect: {reason}"
     return "EOF" if isinstance(error, aiohttp.ServerDisconnectedError) else str(error)

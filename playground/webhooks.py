@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,7 +22,7 @@ _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/js
 
 
 async def ask(outgoing: Outgoing, hook: Object, write: Write, *, mutating: bool) -> Object:
-    """The `response` of the webhook's AdmissionReview. Unreachable if it did not give one."""
+    """The `response` of the webhook's AdmissionReview, its patch decoded. Unreachable if there is none."""
     review = _review(write)
     config, seconds = hook["clientConfig"], hook.get("timeoutSeconds") or DEFAULT_SECONDS
     service, base, name = config.get("service"), "", None
@@ -46,11 +47,8 @@ async def ask(outgoing: Outgoing, hook: Object, write: Write, *, mutating: bool)
             status, body = answer.status, await answer.read()
     except (aiohttp.ClientError, OSError, ValueError, Unreachable) as error:
         raise Unreachable(f'failed to call webhook: Post "{shown}": {words(error)}') from error
-    if status == 404:
-        raise Unreachable("failed to call webhook: the server could not find the requested resource")
     if status >= 300:
-        text = f'an error on the server ("{body.decode(errors="replace").strip()}")'
-        raise Unreachable(f"failed to call webhook: {text} has prevented the request from succeeding")
+        raise Unreachable(f"failed to call webhook: {_unsuccessful(status, body)}")
     return _verified(review["request"]["uid"], body, mutating=mutating)
 
 
@@ -103,6 +101,18 @@ def _review(write: Write) -> Object:
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
+def _unsuccessful(status: int, body: bytes) -> str:
+    """k8s.io/apimachinery, api/errors, NewGenericServerResponse."""
+    known = {
+        404: "the server could not find the requested resource",
+        500: f'an error on the server ("{body.decode(errors="replace").strip()}")'
+        " has prevented the request from succeeding",
+        503: "the server is currently unable to handle the request",
+    }
+    unknown = f"the server responded with the status code {status} but did not return more information"
+    return known.get(status, unknown)
+
+
 def _verified(uid: str, body: bytes, *, mutating: bool) -> Object:
     """The response within an answer's body. Unreachable if it is none."""
     try:
@@ -110,12 +120,13 @@ def _verified(uid: str, body: bytes, *, mutating: bool) -> Object:
     except msgspec.DecodeError as error:
         text = f"couldn't get version/kind; json parse error: {error}"
         raise Unreachable(f"failed to call webhook: {text}") from error
-    problem = ""
+    problem, patch = "", None
     if not isinstance(response, dict):
         problem = "webhook response was absent"
     elif response.get("uid") != uid:
         problem = f'expected response.uid="{uid}", got "{response.get("uid", "")}"'
     else:
+        patch = response.get("patch")
         given = [key for key in ("patch", "patchType") if response.get(key)]
         if given and not mutating:
             problem = f"validating webhook may not return response.{given[0]}"
@@ -124,4 +135,7 @@ def _verified(uid: str, body: bytes, *, mutating: bool) -> Object:
             problem = f"webhook returned response.{given[0]} but not response.{missing}"
     if problem or not isinstance(response, dict):
         raise Unreachable(f"received invalid webhook response: {problem}")
-    return response
+    try:
+        return {**response, "patch": patch and msgspec.json.decode(b64decode(patch), type=list)}
+    except ValueError as error:
+        raise Unreachable(f"received undecodable patch in webhook response: {error}") from error

@@ -140,7 +140,7 @@ async def test_a_webhook_that_is_away_refuses_new_objects(hub: PlaneApi, webhook
 
     assert (
         'Internal error occurred: failed calling webhook "federatedhpa.karmada.io": '
-        f'failed to call webhook: Post "{webhook.url}/validate-federatedhpa?timeout=3s": dial tcp '
+        f'failed to call webhook: Post "{webhook.url}/validate-federatedhpa?timeout=3s": dial tcp 127.0.0.1:'
     ) in text
     assert text.endswith("connect: connection refused")
 
@@ -346,10 +346,30 @@ async def test_what_a_webhook_makes_of_an_object_must_be_valid(hub: PlaneApi, ho
     failed = await create(hub)
     hook.response = hook.patch({"op": "add", "path": "/data", "value": 1})
     spoiled = await create(hub)
+    hook.response = {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(b"x").decode()}
+    unread = await create(hub)
 
     assert isinstance(failed, ApiError)
     assert failed.status == 500
     assert isinstance(spoiled, ApiError)
+    assert "received undecodable patch in webhook response: " in str(unread)
+    assert await hub.find(f"{CONFIG_MAPS}/a") is None
+
+
+async def test_a_deletion_cannot_be_changed(hub: PlaneApi, hook: Hook) -> None:
+    """There is no object to patch; a patch without operations is none."""
+    await create(hub)
+    await hub.apply(hook.registration("Mutating"))
+    hook.response = hook.patch({"op": "add", "path": "/data/x", "value": "y"})
+    with pytest.raises(ApiError) as refused:
+        await hub.delete(f"{CONFIG_MAPS}/a")
+    hook.response = hook.patch()
+    await hub.delete(f"{CONFIG_MAPS}/a")
+
+    assert str(refused.value).endswith(
+        '500 Internal error occurred: admission webhook "test.example.com" attempted to modify the object,'
+        " which is not supported for this operation"
+    )
     assert await hub.find(f"{CONFIG_MAPS}/a") is None
 
 
@@ -363,10 +383,9 @@ async def test_what_a_webhook_makes_of_an_object_must_be_valid(hub: PlaneApi, ho
             "received invalid webhook response: validating webhook may not return response.patch",
         ),
         ({"status": 404}, "failed to call webhook: the server could not find the requested resource"),
-        (
-            {"status": 503},
-            'failed to call webhook: an error on the server ("out of order") has prevented',
-        ),
+        ({"status": 500}, 'failed to call webhook: an error on the server ("out of order") has prevented'),
+        ({"status": 503}, "failed to call webhook: the server is currently unable to handle the request"),
+        ({"status": 418}, "failed to call webhook: the server responded with the status code 418 but did"),
         ({"hangs": True}, "context deadline exceeded"),
     ],
 )

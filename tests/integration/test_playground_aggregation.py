@@ -142,6 +142,8 @@ async def test_our_adapter_is_available_and_believes_the_front_proxy(
                 after = await jane.get(PODS_PATH)
             discovered = await hub.get("/apis/metrics.k8s.io/v1beta1")
             groups = await hub.get("/apis")
+            documents = (await hub.get("/openapi/v3"))["paths"]
+            document = await hub.get(documents["apis/metrics.k8s.io/v1beta1"]["serverRelativeURL"])
 
     assert passed["status"] == "True"
     assert passed["message"] == "all checks passed"
@@ -149,6 +151,7 @@ async def test_our_adapter_is_available_and_believes_the_front_proxy(
     assert [item["metadata"]["name"] for item in after["items"]] == ["web"]
     assert {resource["name"] for resource in discovered["resources"]} == {"nodes", "pods"}
     assert "metrics.k8s.io" in {group["name"] for group in groups["groups"]}
+    assert any(name.endswith("PodMetrics") for name in document["components"]["schemas"])
 
 
 # -- another server -------------------------------------------------------------------------------------
@@ -311,6 +314,7 @@ async def test_a_server_that_fails_becomes_unavailable_and_back(hub: PlaneApi, r
     registered.discovery = 500
     failed = await condition(hub, name, "FailedDiscoveryCheck")
     status, headers, raw = await hub.request("GET", "/apis/demo.example.com/v1/things")
+    documents = (await hub.get("/openapi/v3"))["paths"]
     registered.discovery = 200
     passed = await condition(hub, name, "Passed")
     await registered.listener.stop()
@@ -321,6 +325,7 @@ async def test_a_server_that_fails_becomes_unavailable_and_back(hub: PlaneApi, r
     assert failed["message"] == f"failing or missing response from {url}: bad status from {url}: 500"
     assert (status, raw) == (503, b"service unavailable\n")
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert "apis/demo.example.com/v1" not in documents
     assert passed["lastTransitionTime"] >= failed["lastTransitionTime"]
     assert gone[0] == 503
     assert gone[2].startswith((b"error trying to reach service: dial tcp", b"service unavailable"))
