@@ -13,11 +13,11 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from playground import addressing, refusals, selecting, tables, watch
+from playground import addressing, openapi, queries, refusals, selecting, tables, watch
 from playground.bodies import decode
 from playground.crds import CustomKinds
 from playground.discovery import Discovery
-from playground.kinds import NAMESPACES, Kinds
+from playground.kinds import NAMESPACES, Kind, Kinds
 from playground.lifecycle import Lifecycle
 from playground.pipeline import (
     ANONYMOUS,
@@ -136,6 +136,8 @@ class ApiServer:
         if user is None:
             raise Refusal(401, "Unauthorized", "Unauthorized")
         at = addressing.attributes(user, request.method, request.path, request.query)
+        if not _readable(request.headers.get("Accept", "*/*")):
+            raise refusals.not_acceptable()
         if self.authorizer.allowed(at) is None:
             raise refusals.not_allowed(at)
         passed_on = self.router.handler(request.path) if self.router else None
@@ -155,10 +157,17 @@ class ApiServer:
         if check in ("livez", "readyz", "healthz"):
             verbose = f"[+]ping ok\n{check} check passed\n"
             return web.Response(text=verbose if "verbose" in request.query else "ok")
+        if at.path == openapi.V2_PATH:
+            return web.Response(body=openapi.V2, content_type=openapi.V2_TYPE)
         found = self._discovery.answer(at.path)
+        if found is None and at.path.startswith("/api/"):
+            raise refusals.no_such_path()
         if found is None:
             raise web.HTTPNotFound(text="404 page not found\n")
-        return _json_response(found)
+        response = _json_response(found)
+        if at.path == openapi.V3_PATH:
+            response.headers["Content-Type"] = "text/plain; charset=utf-8"
+        return response
 
     async def _answer_virtual(
         self, request: web.Request, at: Attributes, kind: str, handler: Virtual
@@ -170,17 +179,13 @@ class ApiServer:
 
     async def _answer_resource(self, request: web.Request, at: Attributes) -> web.StreamResponse:
         kind = self.kinds.find(at.group, at.version, at.resource)
-        known = kind is not None and (not at.subresource or at.subresource in kind.subresources)
-        if (
-            kind is None
-            or not known
-            or (at.namespace and not kind.namespaced and at.resource != "namespaces")
-        ):
-            if kind is None and not self.kinds.serves_version(at.group, at.version):
-                raise web.HTTPNotFound(text="404 page not found\n")
+        if kind is None and not self.kinds.is_builtin(at.group, at.version):
+            raise web.HTTPNotFound(text="404 page not found\n")
+        if kind is None or not _has_path(at, kind):
             raise refusals.no_such_path()
-        if not _has_method(at, request.method):
+        if not _has_method(at, kind, request.method):
             raise refusals.method_not_allowed()
+        queries.check(at, request.query)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         call = Call(at, kind, request.query, await request.read(), content_type)
         table = tables.asked(request)
@@ -195,14 +200,16 @@ class ApiServer:
         return _json_response(body, status, call.warnings)
 
     async def _stream(self, request: web.Request, call: Call, table: bool) -> web.StreamResponse:
-        watch.check(call.query)
         wanted = selecting.selection(call.kind, call.query)
-        namespace = call.attributes.namespace if call.kind.namespaced else ""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        async for event in self.watches.events(call.kind, namespace, wanted, call.query):
+        headed = False
+        async for event in self.watches.events(call.kind, call.namespace, wanted, call.query):
             if table and event["type"] not in ("ERROR", "BOOKMARK"):
-                event["object"] = tables.table(call.kind, event["object"], self._now(), call.query)
+                found = tables.table(call.kind, event["object"], self._now(), call.query)
+                # What the columns are is said once.
+                event["object"] = {**found, "columnDefinitions": [] if headed else found["columnDefinitions"]}
+                headed = True
             await response.write(msgspec.json.encode(event) + b"\n")
         return response
 
@@ -218,9 +225,22 @@ def first_namespace(name: str) -> Object:
     }
 
 
-def _has_method(at: Attributes, method: str) -> bool:
+def _readable(accept: str) -> bool:
+    """Whether a client reads what is written here, which is JSON."""
+    types = {part.partition(";")[0].strip() for part in accept.split(",")}
+    return not types.isdisjoint(("application/json", "application/*", "*/*", ""))
+
+
+def _has_path(at: Attributes, kind: Kind) -> bool:
+    in_place = kind.namespaced or not at.namespace or kind.collection == NAMESPACES
+    return in_place and (not at.subresource or at.subresource in kind.subresources)
+
+
+def _has_method(at: Attributes, kind: Kind, method: str) -> bool:
     if at.subresource:
         return method in ("GET", "PUT", "PATCH")
+    if kind.namespaced and not at.namespace:
+        return method == "GET"
     if at.name and at.verb not in ("list", "watch"):
         return method in ("GET", "PUT", "PATCH", "DELETE")
     return method in ("GET", "POST", "DELETE")

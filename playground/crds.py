@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
+from playground.definitions import custom_schema
 from playground.kinds import CRDS, Kind, Kinds
 from playground.pipeline import Object
 from playground.store import Change, Store
@@ -73,7 +74,7 @@ def kinds_of(crd: Object) -> tuple[Kind, ...]:
                 unconditional=False,
                 custom=True,
                 storage=version["storage"],
-                schema=(version.get("schema") or {}).get("openAPIV3Schema"),
+                schema=custom_schema((version.get("schema") or {}).get("openAPIV3Schema")),
                 columns=tuple(version.get("additionalPrinterColumns") or ()),
                 scale=subresources.get("scale") or {},
             )

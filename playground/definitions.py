@@ -18,6 +18,7 @@ from playground.kinds import BUILTIN, Kind
 from playground.pipeline import Object
 
 PREFIX: Final = "#/components/schemas/"
+META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _FILE: Final = Path(__file__).with_name("definitions.json")
 _REFERENCE = re.compile(re.escape(PREFIX) + r'([^"]+)')
 _GVK: Final = "x-kubernetes-group-version-kind"
@@ -45,9 +46,16 @@ def name_of(kind: Kind) -> str:
 
 def schema_of(kind: Kind) -> Object:
     """The schema of any kind."""
-    if kind.custom:
-        return kind.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return definitions()[name_of(kind)]
+    return kind.schema if kind.schema is not None else definitions()[name_of(kind)]
+
+
+def custom_schema(schema: Object | None) -> Object:
+    """A CRD's schema with what every object has."""
+    found = schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    common = schema_of(BUILTIN[0])["properties"]
+    own = found.get("properties", {})
+    every = {name: common[name] for name in ("apiVersion", "kind", "metadata")}
+    return {**found, "properties": {**own, **every}}
 
 
 def reference(schema: Object) -> str:

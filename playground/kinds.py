@@ -8,6 +8,7 @@ from playground.pipeline import Object
 from playground.store import Collection
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CUSTOM_VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ BUILTIN: Final = (
     _kind(
         "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "crd", "crds",
         namespaced=False, subresources=_STATUS, unconditional=False, categories=("api-extensions",),
+        gives_deleted=True,
     ),
     _kind(
         "apiregistration.k8s.io/v1", "apiservices", "APIService",
@@ -151,6 +153,6 @@ class Kinds:
         """The kind of a collection, in the version it is stored in."""
         return next((each for each in self if each.collection == collection and each.storage), None)
 
-    def serves_version(self, group: str, version: str) -> bool:
-        """Whether there is anything in a group's version."""
-        return any((kind.group, kind.version) == (group, version) for kind in self)
+    def is_builtin(self, group: str, version: str) -> bool:
+        """Whether a group's version is one of Kubernetes' own."""
+        return not group or any((kind.group, kind.version) == (group, version) for kind in BUILTIN)

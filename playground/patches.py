@@ -13,6 +13,7 @@ from playground.strategic import strategic_merge
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 
@@ -28,6 +29,9 @@ def json_patch(obj: Object, operations: Any) -> Object:
 
 def merge_patch(target: Any, patch: Any) -> Any:
     """The target after a merge patch; neither is changed."""
+    if isinstance(patch, list) and not isinstance(target, dict):
+        # Go's library takes the nulls out of objects in lists, which the RFC leaves alone.
+        return [merge_patch({}, item) if isinstance(item, dict) else item for item in patch]
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -41,9 +45,11 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 def apply_patch(kind: Kind, schema: Object, obj: Object, content_type: str, body: bytes) -> Object:
     """The object after the patch of a request. Refusal."""
-    accepted = (JSON, MERGE) if kind.custom else (JSON, MERGE, STRATEGIC)
-    if content_type not in accepted:
-        raise refusals.unsupported_media_type(accepted)
+    if kind.custom and content_type not in (JSON, MERGE):
+        # As a real server says it; that this one has no server-side apply makes no difference to the rest.
+        raise refusals.unsupported_media_type((JSON, MERGE, APPLY))
+    if content_type not in (JSON, MERGE, STRATEGIC):
+        raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
     try:
         patch = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -23,9 +23,11 @@ def not_found(group: str, resource: str, name: str) -> Refusal:
     return Refusal(404, "NotFound", message, details=_details(group, resource, name))
 
 
-def already_exists(group: str, resource: str, name: str) -> Refusal:
+def already_exists(group: str, resource: str, name: str, *, being_deleted: bool = False) -> Refusal:
     """409 for a creation."""
     message = f'{qualified(group, resource)} "{name}" already exists'
+    if being_deleted:
+        message = f"object is being deleted: {message}"
     return Refusal(409, "AlreadyExists", message, details=_details(group, resource, name))
 
 
@@ -103,6 +105,18 @@ def not_allowed(at: Attributes) -> Refusal:
     where = f'in the namespace "{at.namespace}"' if at.namespace else "at the cluster scope"
     why = f'{who} resource "{resource}" in API group "{at.group}" {where}'
     return forbidden(at.group, at.resource, at.name, why)
+
+
+def not_acceptable() -> Refusal:
+    """406 for a client that reads nothing that is written here."""
+    readable = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    message = f"406: Not Acceptable\n\nAvailable representations: {readable}"
+    return Refusal(406, "NotAcceptable", message, details={})
+
+
+def plain(message: str) -> Refusal:
+    """500 for an error that Kubernetes passes on as it is."""
+    return Refusal(500, "", message)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> Refusal:

@@ -5,12 +5,14 @@ from typing import Any
 from fedhpa.api.fielderror import invalid
 from fedhpa.api.selectors import selector_of
 from playground import refusals
+from playground.definitions import schema_of
 from playground.kinds import Kind
 from playground.pipeline import Object, Refusal
+from playground.schema import problems
 
 
-def scale_of(kind: Kind, obj: Object) -> Object:
-    """The Scale. Refusal if a custom object has no replicas to show."""
+def scale_of(kind: Kind, obj: Object, *, must_be: bool = False) -> Object:
+    """The Scale. Refusal if replicas must be there, and a custom object has none."""
     metadata = obj["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Object = {"replicas": _at(obj, kind.scale["statusReplicasPath"]) or 0}
@@ -20,7 +22,7 @@ def scale_of(kind: Kind, obj: Object) -> Object:
     if selector:
         status["selector"] = selector
     replicas = _at(obj, kind.scale["specReplicasPath"])
-    if replicas is None and kind.custom:
+    if replicas is None and kind.custom and must_be:
         why = f'the spec replicas field "{kind.scale["specReplicasPath"]}" does not exist'
         raise Refusal(
             500, "InternalError", f"Internal error occurred: {why}", details={"causes": [{"message": why}]}
@@ -38,12 +40,7 @@ def scaled(kind: Kind, obj: Object, scale: Object) -> Object:
     """The object with the replicas of a Scale. Refusal if they are none."""
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     name = obj["metadata"]["name"]
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise refusals.bad_request(
-            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '
-            f"{type(replicas).__name__} into Go struct field ScaleSpec.spec.replicas of type int32"
-        )
-    if replicas < 0:
+    if replicas < 0 and not kind.custom:
         problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise refusals.invalid("autoscaling", "Scale", name, [problem])
     changed = dict(obj)
@@ -53,6 +50,11 @@ def scaled(kind: Kind, obj: Object, scale: Object) -> Object:
         inner[part] = dict(inner.get(part) or {})
         inner = inner[part]
     inner[last] = replicas
+    found = [*problems(changed, schema_of(kind))] if kind.custom else []
+    if replicas < 0 and kind.custom:
+        found.append(invalid(kind.scale["specReplicasPath"], replicas, "should be a non-negative integer"))
+    if found:
+        raise refusals.invalid(kind.group, kind.kind, name, found)
     return changed
 
 

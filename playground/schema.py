@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from fedhpa.api.fielderror import FieldError, invalid, printed, required, too_long, too_many, unsupported
+import msgspec
+
+from fedhpa.api.fielderror import FieldError, invalid, printed, required, too_long, too_many
 from playground.definitions import reference, resolve
 from playground.pipeline import Object
 
@@ -46,7 +48,7 @@ def prune(value: Any, schema: Object, unknown: list[str], *, builtin: bool, path
     for name, field in value.items():
         if builtin and field is None:
             continue
-        if name in _TYPE_FIELDS and (not path or schema.get(_EMBEDDED)) and not builtin:
+        if name in _TYPE_FIELDS and schema.get(_EMBEDDED):
             kept[name] = field
         elif name in properties or isinstance(more, dict):
             inner = properties.get(name, more)
@@ -59,15 +61,18 @@ def prune(value: Any, schema: Object, unknown: list[str], *, builtin: bool, path
 
 
 def default(value: Any, schema: Object) -> None:
-    """Fill in a CRD's defaults, in place; null where null is not allowed counts as absent."""
+    """Fill in a CRD's defaults, in place; null where it is not allowed is the same as absent."""
     if isinstance(value, list):
         for item in value:
             default(item, schema.get("items") or {})
     elif isinstance(value, dict):
         properties, more = schema.get("properties", {}), schema.get("additionalProperties")
+        for name in [name for name, field in value.items() if field is None]:
+            inner = properties.get(name, more)
+            if isinstance(inner, dict) and not inner.get("nullable"):
+                del value[name]
         for name, inner in properties.items():
-            absent = name not in value or (value[name] is None and not inner.get("nullable"))
-            if "default" in inner and absent:
+            if "default" in inner and name not in value:
                 value[name] = json.loads(json.dumps(inner["default"]))
         for name, field in value.items():
             default(field, properties.get(name) or (more if isinstance(more, dict) else {}))
@@ -82,9 +87,10 @@ def problems(value: Any, schema: Object, path: str = "") -> Iterator[FieldError]
         yield _wrong(path, _TypeName(_json_type(value)), wanted)
         return
     if "enum" in schema and value not in schema["enum"]:
-        yield unsupported(
-            path, value, [each if isinstance(each, str) else printed(each) for each in schema["enum"]]
+        names = ", ".join(
+            printed(each if isinstance(each, str) else printed(each)) for each in schema["enum"]
         )
+        yield FieldError(path, "Unsupported value", f"supported values: {names}", value)
     if isinstance(value, dict):
         yield from _object_problems(value, schema, path)
     elif isinstance(value, list):
@@ -118,6 +124,11 @@ def go_problem(value: Any, schema: Object, struct: str = "", path: str = "") -> 
             inner = properties.get(key) or (more if isinstance(more, dict) else {})
             found = found or go_problem(field, inner, struct, child(path, key))
     return found
+
+
+def has_rules(schema: Object) -> bool:
+    """Whether there are CEL rules anywhere in a schema."""
+    return b"x-kubernetes-validations" in msgspec.json.encode(schema)
 
 
 class _TypeName(str):
@@ -157,14 +168,14 @@ def _wrong_type(value: Any, schema: Object) -> str:
 def _object_problems(value: Object, schema: Object, path: str) -> Iterator[FieldError]:
     if len(value) > schema.get("maxProperties", math.inf):
         yield too_many(path, len(value), schema["maxProperties"])
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield required(child(path, name))
     properties, more = schema.get("properties", {}), schema.get("additionalProperties")
     for name, field in value.items():
         inner = properties.get(name) or (more if isinstance(more, dict) else None)
         if inner is not None and (path or name != "metadata"):
             yield from problems(field, inner, child(path, name))
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield required(child(path, name))
 
 
 def _list_problems(value: list[Any], schema: Object, path: str) -> Iterator[FieldError]:

@@ -25,6 +25,7 @@ Key = tuple[str, str]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 _NAMESPACES: Collection = ("", "namespaces")
+_DEPLOYMENTS: Collection = ("apps", "deployments")
 # Kubernetes counts no generations for these.
 UNCOUNTED: frozenset[Collection] = frozenset(
     {
@@ -95,7 +96,7 @@ class Store:
     def list(self, collection: Collection, namespace: str = "") -> list[Object]:
         """The objects of a collection, of one namespace if one is given, by namespace and name."""
         objects = self._objects.get(collection, {})
-        return [_copy(obj) for key, obj in sorted(objects.items()) if namespace in ("", key[0])]
+        return [_copy(obj) for key, obj in sorted(objects.items(), key=_order) if namespace in ("", key[0])]
 
     def at(self, collection: Collection, version: int, namespace: str = "") -> builtins.list[Object]:
         """The objects of a collection as they were at a version. Refusal Expired if that is forgotten."""
@@ -106,10 +107,23 @@ class Store:
                     del objects[change.namespace, change.name]
                 else:
                     objects[change.namespace, change.name] = change.old
-        return [_copy(obj) for key, obj in sorted(objects.items()) if namespace in ("", key[0])]
+        return [_copy(obj) for key, obj in sorted(objects.items(), key=_order) if namespace in ("", key[0])]
 
-    def create(self, collection: Collection, obj: Object, *, dry_run: bool = False) -> Object:
+    def identify(self, collection: Collection, metadata: Object) -> None:
+        """Write into the metadata of a new object what the server decides."""
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = self._time()
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(field, None)
+        if collection not in UNCOUNTED:
+            metadata["generation"] = 1
+
+    def create(
+        self, collection: Collection, obj: Object, *, identified: bool = False, dry_run: bool = False
+    ) -> Object:
         """Store a new object. Refusal AlreadyExists; the name may come from generateName.
+
+        `identified`: the object went through `identify` already.
 
         With `dry_run`, here and below, it is only said what would be stored.
         """
@@ -119,14 +133,12 @@ class Store:
         namespace = metadata.get("namespace", "")
         if not metadata.get("name"):
             metadata["name"] = self.free_name(collection, namespace, metadata["generateName"])
-        if (namespace, metadata["name"]) in objects:
-            raise refusals.already_exists(*collection, metadata["name"])
-        metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = self._time()
-        for field in ("generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-            metadata.pop(field, None)
-        if collection not in UNCOUNTED:
-            metadata["generation"] = 1
+        there = objects.get((namespace, metadata["name"]))
+        if there is not None:
+            being_deleted = "deletionTimestamp" in there["metadata"]
+            raise refusals.already_exists(*collection, metadata["name"], being_deleted=being_deleted)
+        if not identified:
+            self.identify(collection, metadata)
         return self._write(collection, "ADDED", obj, None, dry_run=dry_run)
 
     def update(
@@ -152,12 +164,12 @@ class Store:
             _keep(metadata, kept, field)
         if obj == old:
             return obj
-        if bump_generation and "generation" in kept and _wanted(obj) != _wanted(old):
-            metadata["generation"] = kept["generation"] + 1
-        kind: ChangeType = (
-            "DELETED" if "deletionTimestamp" in metadata and not _held(collection, obj) else "MODIFIED"
-        )
-        return self._write(collection, kind, obj, old, dry_run=dry_run)
+        if bump_generation:
+            count_generation(collection, obj, old)
+        if "deletionTimestamp" in metadata and not _held(collection, obj):
+            self._write(collection, "DELETED", _copy(old), old, dry_run=dry_run)
+            return obj
+        return self._write(collection, "MODIFIED", obj, old, dry_run=dry_run)
 
     def delete(
         self,
@@ -307,5 +319,20 @@ def _keep(metadata: Object, kept: Object, field: str) -> None:
         metadata[field] = kept[field]
 
 
-def _wanted(obj: Object) -> dict[str, Any]:
-    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+def count_generation(collection: Collection, obj: Object, old: Object) -> None:
+    """One generation more if something else changed than metadata and status."""
+    if "generation" in old["metadata"] and collection not in UNCOUNTED:
+        changed = _wanted(collection, obj) != _wanted(collection, old)
+        obj["metadata"]["generation"] = old["metadata"]["generation"] + changed
+
+
+def _wanted(collection: Collection, obj: Object) -> dict[str, Any]:
+    wanted = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+    if collection == _DEPLOYMENTS:  # Deployments alone count their annotations, too
+        wanted["annotations"] = obj["metadata"].get("annotations")
+    return wanted
+
+
+def _order(item: tuple[Key, Object]) -> str:
+    """How etcd orders the objects of a collection."""
+    return "/".join(item[0])

@@ -91,7 +91,7 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Object) -> list[A
     for item in rest:
         value = _of(item, key)
         if value is None:
-            raise refusals.bad_request(f"map: {item} does not contain declared merge key: {key}")
+            raise refusals.plain(f"map: {item} does not contain declared merge key: {key}")
         found = next((index for index, old in enumerate(merged) if _of(old, key) == value), None)
         if _of(item, DIRECTIVE) == "delete":
             merged = [old for old in merged if _of(old, key) != value]

@@ -6,10 +6,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from fedhpa.api.selectors import selector_of
+from playground.definitions import META, definitions
 from playground.kinds import Kind
 from playground.pipeline import Object
 
-_NAME: Final[Object] = {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}
+Finder = Callable[[Object], Any]
+_CREATED: Final = ".metadata.creationTimestamp"
 
 
 def asked(request: web.Request) -> bool:
@@ -19,30 +22,25 @@ def asked(request: web.Request) -> bool:
 
 def table(kind: Kind, body: Object, now: datetime, query: Mapping[str, str]) -> Object:
     """The table of a list or of one object."""
-    objects = body.get("items", [body])
     columns = _columns(kind)
-    shown = query.get("includeObject", "Metadata")
-    metadata = (
-        body["metadata"] if "items" in body else {"resourceVersion": body["metadata"].get("resourceVersion")}
-    )
-    definitions = [_NAME, *({"format": "", "priority": 0, "description": "", **each} for each, _ in columns)]
+    name = definitions()[META]["properties"]["name"]["description"]
+    first = {"name": "Name", "type": "string", "format": "name", "description": name, "priority": 0}
     rows = [
         {
             "cells": [obj["metadata"]["name"], *(_cell(each, find(obj), now) for each, find in columns)],
-            "object": _object(kind, obj, shown),
+            "object": _object(kind, obj, query.get("includeObject", "Metadata")),
         }
-        for obj in objects
+        for obj in body.get("items", [body])
     ]
+    metadata = {key: value for key, value in body["metadata"].items() if key in _LIST_METADATA and value}
+    definitions_ = [first, *({**_COLUMN, **each} for each, _ in columns)]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": definitions,
+        "columnDefinitions": definitions_,
         "rows": rows,
     }
-
-
-Finder = Callable[[Object], Any]
 
 
 def at(path: str) -> Finder:
@@ -51,63 +49,64 @@ def at(path: str) -> Finder:
 
     def find(obj: Object) -> Any:
         value: Any = obj
-        for name, condition in steps:
+        for name, key, wanted in steps:
             value = value.get(name) if isinstance(value, dict) else None
-            if condition and isinstance(value, list):
-                key, wanted = condition
+            if key and isinstance(value, list):
                 value = next(
-                    (item for item in value if isinstance(item, dict) and item.get(key) == wanted), None
+                    (each for each in value if isinstance(each, dict) and each.get(key) == wanted), None
                 )
         return value
 
     return find
 
 
-def _steps(path: str) -> list[tuple[str, tuple[str, str] | None]]:
-    found: list[tuple[str, tuple[str, str] | None]] = []
+_LIST_METADATA: Final = ("resourceVersion", "continue", "remainingItemCount")
+_COLUMN: Final = {"format": "", "description": "", "priority": 0}
+
+
+def _steps(path: str) -> list[tuple[str, str, str]]:
+    """Of each step the field's name and, if one item of a list is meant, which field of it has what value."""
+    found = []
     rest = path.lstrip(".")
     while rest:
         end = min((rest.index(mark) for mark in ".[" if mark in rest), default=len(rest))
         name, rest = rest[:end], rest[end:]
-        condition = None
+        key = wanted = ""
         if rest.startswith("[?("):
             inside, _, rest = rest[3:].partition(")]")
             key, _, wanted = inside.strip().removeprefix("@.").partition("==")
-            condition = (key.strip(), wanted.strip().strip("\"'"))
-        found.append((name, condition))
+        found.append((name, key.strip(), wanted.strip().strip("\"'")))
         rest = rest.removeprefix(".")
     return found
 
 
 def _columns(kind: Kind) -> Sequence[tuple[Object, Finder]]:
+    age = ({"name": "Age", "type": "string"}, at(_CREATED))
     if not kind.custom:
-        own = _BUILTIN.get(kind.plural, ())
-        return [*own, (_AGE, at(".metadata.creationTimestamp"))] if kind.plural != "events" else own
-    if not kind.columns:
-        return [(_AGE, at(".metadata.creationTimestamp"))]
-    return [
-        ({name: value for name, value in column.items() if name != "jsonPath"}, at(column["jsonPath"]))
-        for column in kind.columns
-    ]
+        return _BUILTIN.get(kind.plural, [age])
+    custom = kind.columns or ({"name": "Age", "type": "date", "jsonPath": _CREATED},)
+    return [(_described(column), at(column["jsonPath"])) for column in custom]
+
+
+def _described(column: Object) -> Object:
+    path = column["jsonPath"]
+    said = {"description": f"Custom resource definition column (in JSONPath format): {path}"}
+    return {**said, **{key: value for key, value in column.items() if key != "jsonPath"}}
 
 
 def _cell(column: Object, value: Any, now: datetime) -> Any:
-    if column["type"] == "date" or column.get("format") == "age":
-        return _age(value, now)
-    if value is None and column["type"] == "string":
-        return "<none>" if column.get("format") != "" else ""
-    return value
+    return _age(value, now) if column["type"] == "date" or column["name"] in ("Age", "Last Seen") else value
 
 
 def _age(value: Any, now: datetime) -> str:
     """As kubectl shows ages: 5s, 3m20s, 15m, 2h, 3d."""
     try:
-        seconds = int((now - datetime.fromisoformat(value)).total_seconds())
+        seconds = max(0, int((now - datetime.fromisoformat(value)).total_seconds()))
     except (TypeError, ValueError):
         return "<unknown>"
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 120:
-        return f"{max(seconds, 0)}s"
+        return f"{seconds}s"
     if minutes < 10:
         return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
     if hours < 3:
@@ -123,71 +122,107 @@ def _object(kind: Kind, obj: Object, shown: str) -> Object | None:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def _column(name: str, path: str, type_: str = "string") -> tuple[Object, Finder]:
-    return {"name": name, "type": type_}, at(path)
+def _column(name: str, find: str | Finder, priority: int = 0, missing: Any = "") -> tuple[Object, Finder]:
+    found = at(find) if isinstance(find, str) else find
+
+    def value(obj: Object) -> Any:
+        there = found(obj)
+        return missing if there is None else there
+
+    return {"name": name, "type": "string", "priority": priority}, value
 
 
-def _ratio(name: str, has: str, wanted: str) -> tuple[Object, Finder]:
+def _ratio(has: str, wanted: str) -> Finder:
     first, second = at(has), at(wanted)
-    return {"name": name, "type": "string"}, lambda obj: f"{first(obj) or 0}/{second(obj) or 0}"
+    return lambda obj: f"{first(obj) or 0}/{second(obj) or 0}"
+
+
+def _joined(path: str, field: str) -> Finder:
+    items = at(path)
+    return lambda obj: ",".join(item.get(field, "") for item in items(obj) or ())
 
 
 def _pod_status(obj: Object) -> str:
-    if "deletionTimestamp" in obj["metadata"]:
-        return "Terminating"
-    return str(at(".status.phase")(obj) or "Unknown")
+    return (
+        "Terminating"
+        if "deletionTimestamp" in obj["metadata"]
+        else str(at(".status.phase")(obj) or "Unknown")
+    )
 
 
-def _pod_ready(obj: Object) -> str:
-    statuses = at(".status.containerStatuses")(obj) or []
-    containers = at(".spec.containers")(obj) or []
-    return f"{sum(bool(status.get('ready')) for status in statuses)}/{len(containers)}"
+def _statuses(obj: Object) -> list[Object]:
+    return at(".status.containerStatuses")(obj) or []
 
 
-def _restarts(obj: Object) -> int:
-    return sum(status.get("restartCount", 0) for status in at(".status.containerStatuses")(obj) or [])
+def _node_status(obj: Object) -> str:
+    ready = at('.status.conditions[?(@.type=="Ready")].status')(obj) == "True"
+    closed = ",SchedulingDisabled" if at(".spec.unschedulable")(obj) else ""
+    return ("Ready" if ready else "NotReady") + closed
 
 
-_AGE: Final[Object] = {"name": "Age", "type": "string", "format": "age"}
-_READY: Final = _ratio("Ready", ".status.readyReplicas", ".spec.replicas")
+_AGE: Final = _column("Age", _CREATED)
+_PODS: Final = ".spec.template.spec.containers"
+_WORKLOAD: Final = [
+    _AGE,
+    _column("Containers", _joined(_PODS, "name"), 1),
+    _column("Images", _joined(_PODS, "image"), 1),
+    _column("Selector", lambda obj: str(selector_of(at(".spec.selector")(obj))), 1),
+]
 _BUILTIN: Final[Mapping[str, Sequence[tuple[Object, Finder]]]] = {
-    "namespaces": [_column("Status", ".status.phase")],
-    "nodes": [({"name": "Status", "type": "string"}, lambda obj: _node_status(obj))],
+    "namespaces": [_column("Status", ".status.phase"), _AGE],
+    "nodes": [_column("Status", _node_status), _AGE],
+    "configmaps": [_column("Data", lambda obj: len(obj.get("data") or ())), _AGE],
+    "secrets": [_column("Type", ".type"), _column("Data", lambda obj: len(obj.get("data") or ())), _AGE],
     "pods": [
-        ({"name": "Ready", "type": "string"}, _pod_ready),
-        ({"name": "Status", "type": "string"}, _pod_status),
-        ({"name": "Restarts", "type": "integer"}, _restarts),
+        _column(
+            "Ready",
+            lambda obj: (
+                f"{sum(bool(each.get('ready')) for each in _statuses(obj))}/{len(obj['spec']['containers'])}"
+            ),
+        ),
+        _column("Status", _pod_status),
+        _column("Restarts", lambda obj: str(sum(each.get("restartCount", 0) for each in _statuses(obj)))),
+        _AGE,
+        _column("IP", ".status.podIP", 1, "<none>"),
+        _column("Node", ".spec.nodeName", 1, "<none>"),
+        _column("Nominated Node", ".status.nominatedNodeName", 1, "<none>"),
+        _column("Readiness Gates", lambda _obj: "<none>", 1),
     ],
     "deployments": [
-        _READY,
-        ({"name": "Up-to-date", "type": "integer"}, lambda obj: at(".status.updatedReplicas")(obj) or 0),
-        ({"name": "Available", "type": "integer"}, lambda obj: at(".status.availableReplicas")(obj) or 0),
+        _column("Ready", _ratio(".status.readyReplicas", ".spec.replicas")),
+        _column("Up-to-date", ".status.updatedReplicas", missing=0),
+        _column("Available", ".status.availableReplicas", missing=0),
+        *_WORKLOAD,
     ],
-    "statefulsets": [_READY],
+    "statefulsets": [_column("Ready", _ratio(".status.readyReplicas", ".spec.replicas")), *_WORKLOAD[:3]],
+    "replicasets": [
+        _column("Desired", ".spec.replicas", missing=0),
+        _column("Current", ".status.replicas", missing=0),
+        _column("Ready", ".status.readyReplicas", missing=0),
+        *_WORKLOAD,
+    ],
     "events": [
-        ({"name": "Last Seen", "type": "string", "format": "age"}, at(".lastTimestamp")),
+        _column("Last Seen", ".lastTimestamp"),
         _column("Type", ".type"),
         _column("Reason", ".reason"),
-        (
-            {"name": "Object", "type": "string"},
+        _column(
+            "Object",
             lambda obj: (
                 f"{obj['involvedObject'].get('kind', '').lower()}/{obj['involvedObject'].get('name', '')}"
             ),
         ),
         _column("Message", ".message"),
     ],
-    "leases": [_column("Holder", ".spec.holderIdentity")],
+    "leases": [_column("Holder", ".spec.holderIdentity"), _AGE],
+    "customresourcedefinitions": [_column("Created At", _CREATED)],
     "apiservices": [
-        (
-            {"name": "Available", "type": "string"},
-            at('.status.conditions[?(@.type=="Available")].status'),
-        )
+        _column("Service", lambda obj: "/".join(_service(obj)) or "Local"),
+        _column("Available", '.status.conditions[?(@.type=="Available")].status'),
+        _AGE,
     ],
 }
 
 
-def _node_status(obj: Object) -> str:
-    ready = at('.status.conditions[?(@.type=="Ready")].status')(obj) == "True"
-    return ("Ready" if ready else "NotReady") + (
-        ",SchedulingDisabled" if at(".spec.unschedulable")(obj) else ""
-    )
+def _service(obj: Object) -> list[str]:
+    service = at(".spec.service")(obj) or {}
+    return [service[key] for key in ("namespace", "name") if key in service]

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final
 
-from fedhpa.api.fielderror import forbidden
 from playground import refusals
 from playground.kinds import Kind
 from playground.pipeline import Object, Refusal
@@ -13,6 +12,7 @@ from playground.store import Change, Store
 
 # kube-apiserver 1.36: a bookmark a minute, and watches that name no end last 30 to 60 minutes.
 BOOKMARK_SECONDS: Final = 60.0
+LAST_BOOKMARK_SECONDS: Final = 2.0
 DEFAULT_SECONDS: Final = 1800.0
 # A reader that is so far behind is cut off, as a real API server does.
 LONGEST_QUEUE: Final = 10_000
@@ -49,7 +49,7 @@ class Watches:
         try:
             for event in backlog:
                 yield event
-            seconds = int(query.get("timeoutSeconds") or DEFAULT_SECONDS)
+            seconds = int(query.get("timeoutSeconds") or 0) or DEFAULT_SECONDS
             bookmarks = query.get("allowWatchBookmarks") == "true"
             async for change in self._changes(queue, seconds, bookmarks):
                 if isinstance(change, Change):
@@ -70,7 +70,9 @@ class Watches:
         """Changes as they come, None when a bookmark is due; ends after `seconds`."""
         clock = asyncio.get_running_loop().time
         end = clock() + seconds
-        bookmark = clock() + self.bookmark_seconds if bookmarks else end
+        # Once a minute, and shortly before the end.
+        last = end - LAST_BOOKMARK_SECONDS
+        bookmark = min(clock() + self.bookmark_seconds, last) if bookmarks else end
         while queue.qsize() < LONGEST_QUEUE:
             try:
                 async with asyncio.timeout_at(min(end, bookmark)):
@@ -80,6 +82,7 @@ class Watches:
                     return
                 yield None
                 bookmark = clock() + self.bookmark_seconds
+                bookmark = last if clock() < last < bookmark else bookmark
             else:
                 if change is None:
                     return
@@ -95,17 +98,6 @@ class Watches:
             event = _event(change, kind, namespace, wanted) if change.collection == kind.collection else None
             if event is not None:
                 yield event
-
-
-def check(query: Mapping[str, str]) -> None:
-    """Refusal for a watch that cannot be had: this server has no streaming lists, clients list instead."""
-    if query.get("sendInitialEvents"):
-        detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        raise refusals.invalid("meta.k8s.io", "ListOptions", "", [forbidden("sendInitialEvents", detail)])
-    version = query.get("resourceVersion", "")
-    if version and not version.isdecimal():
-        message = f'Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
-        raise refusals.bad_request(f"resourceVersion: {message}")
 
 
 def shown(kind: Kind, obj: Object) -> Object:
@@ -140,5 +132,4 @@ def _event(change: Change, kind: Kind, namespace: str, wanted: Selection) -> Obj
 
 
 def _bookmark(kind: Kind, version: int) -> Object:
-    metadata = {"resourceVersion": str(version), "creationTimestamp": None}
-    return {"type": "BOOKMARK", "object": shown(kind, {"metadata": metadata})}
+    return {"type": "BOOKMARK", "object": shown(kind, {"metadata": {"resourceVersion": str(version)}})}

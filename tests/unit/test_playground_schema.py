@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from playground import bodies, schema
-from playground.definitions import schema_of
+from playground.definitions import custom_schema, schema_of
 from playground.kinds import BUILTIN, Kind
 from playground.pipeline import Object, Refusal
 
@@ -39,7 +39,7 @@ THING = Kind(
     "things",
     "Thing",
     custom=True,
-    schema={"type": "object", "properties": {"spec": SPEC}},
+    schema=custom_schema({"type": "object", "properties": {"spec": SPEC}}),
 )
 
 
@@ -119,12 +119,13 @@ def test_unknown_fields_are_pruned_and_named() -> None:
 
 
 def test_defaults_are_filled_in() -> None:
-    """Also where null stands and null is not allowed."""
-    absent, null, given = thing(), thing(count=None), thing(count=7)
+    """Also where null stands and null is not allowed; there it is the same as nothing."""
+    absent, null, given = thing(), thing(count=None, name=None, maybe=None), thing(count=7)
     for each in (absent, null, given):
         schema.default(each, THING.schema or {})
 
     assert [each["spec"]["count"] for each in (absent, null, given)] == [3, 3, 7]
+    assert null["spec"] == {"count": 3, "maybe": None}
 
 
 def test_built_in_objects_fit_their_go_types() -> None:
@@ -163,7 +164,7 @@ def test_strict_clients_are_refused() -> None:
     assert caught.value.code == 400
     assert str(caught.value) == (
         'Thing in version "v1" cannot be handled as a Thing: strict decoding error: '
-        'unknown field "spec.odd", unknown field "spec.even"'
+        'unknown field "spec.even", unknown field "spec.odd"'
     )
 
 
