@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -106,7 +107,7 @@ def timetable(rule: CronFederatedHPARule) -> Timetable:
 
     `suspend` is not looked at: a suspended rule has a timetable, and rests.
     """
-    days = frozenset(map(_ordinal, rule.exclude_dates))
+    days = frozenset(map(day_of, rule.exclude_dates))
     duration = None if rule.duration is None else window_duration(rule.duration)
     return Timetable(parse(rule.schedule), load_zone(rule.time_zone), days, duration)
 
@@ -126,16 +127,14 @@ def window_duration(value: str | int) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _ordinal(text: str) -> int:
-    return calendar_date(text).toordinal()
-
-
-def calendar_date(text: str) -> date:
-    """The date of an item of `excludeDates`. Raises InvalidObject."""
+# Rules mostly exclude the same holidays.
+@lru_cache(maxsize=4096)
+def day_of(text: str) -> int:
+    """The ordinal of an item of `excludeDates`. Raises InvalidObject, whose message follows the value."""
     # fromisoformat reads other forms too, such as 20261225 and 2026-W52-5.
     if len(text) == 10 and text[4] == text[7] == "-" and text.isascii():
         try:
-            return date.fromisoformat(text)
+            return date.fromisoformat(text).toordinal()
         except ValueError:
             pass
     raise InvalidObject("is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25")

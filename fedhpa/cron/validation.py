@@ -20,7 +20,7 @@ from fedhpa.api.validation import validate_reference
 from fedhpa.api.validation_metadata import validate_metadata
 from fedhpa.cron.grammar import InvalidSchedule, parse
 from fedhpa.cron.interval import shortest_interval
-from fedhpa.cron.timetable import calendar_date, window_duration
+from fedhpa.cron.timetable import day_of, window_duration
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 _MAX_INT32: Final = 2**31 - 1
@@ -109,7 +109,7 @@ def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.duration", rule.duration, str(error))
     for index, text in enumerate(rule.exclude_dates):
         try:
-            calendar_date(text)
+            day_of(text)
         except InvalidObject as error:
             yield invalid(f"{path}.excludeDates[{index}]", text, str(error))
             # One shows how to write them; a list of hundreds would drown the other messages.
