@@ -3,8 +3,6 @@
 import os
 
 NIGHTLY = os.environ.get("FEDHPA_NIGHTLY", "") not in ("", "0")
-# Seconds that one test may take (pytest-timeout).
-TIMEOUT = 3600 if NIGHTLY else 120
 
 
 def examples(suite: int, nightly: int) -> int:

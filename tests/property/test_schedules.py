@@ -21,10 +21,8 @@ from fedhpa.cron import (
     shortest_interval,
 )
 from fedhpa.cron.calendar import DAY, last_wall, walls
-from tests.nightly import TIMEOUT, examples
+from tests.nightly import examples
 from tests.property.schedules import Written, instants, schedules, written, zones
-
-pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +13,7 @@ from fedhpa.cron import Timetable, load_zone, parse
 from fedhpa.cron.collisions import collisions
 from fedhpa.cron.crossings import TargetBounds, crossings
 from fedhpa.cron.plan import Plan
-from tests.nightly import TIMEOUT, examples
-
-pytestmark = pytest.mark.timeout(TIMEOUT)
+from tests.nightly import examples
 
 ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
 HOURS = st.sampled_from(("1", "2", "3", "8", "1,2", "*/12", "*"))

@@ -66,8 +66,26 @@ def test_an_unknown_zone_is_a_finding_with_its_remedy() -> None:
     assert "Etc/GMT-8" in json.loads(done.stdout)["error"]
 
 
+def test_text_of_an_invalid_schedule_is_its_reason() -> None:
+    """The finding is data: one line on stdout, nothing on stderr."""
+    done = fedhpa("cron", "next", "0 0 31 2 *", "-o", "text")
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("day-of-month: ")
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(
-    "arguments", [[], ["@daily", "--from", "yesterday"], ["@daily", "--count", "0"], ["@daily", "--stdin"]]
+    "arguments",
+    [
+        [],
+        ["@daily", "--from", "yesterday"],
+        ["@daily", "--count", "0"],
+        ["@daily", "--stdin"],
+        ["@daily", "--bogus"],
+        ["@daily", "-o", "yaml"],
+    ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments: list[str]) -> None:
     """Nothing on stdout, one line on stderr."""
@@ -110,6 +128,31 @@ def test_a_line_that_is_no_object_makes_exit_2() -> None:
 
     assert code == 2
     assert [answer["valid"] for answer in found] == [False, False, False, True]
+
+
+def test_whatever_a_line_holds_it_is_answered_on_one() -> None:
+    """Nulls are absent, line ends of Windows are none of ours, bytes that are no text are no object."""
+    lines = [
+        b'{"schedule":"@daily","timeZone":null,"from":null,"count":null}\r',
+        b'{"schedule":"@daily","count":1e400}',
+        b'{"schedule":"\\ud800 \\u2028"}',
+        b'{"schedule":"@daily","from":"9999-12-31T23:59:59Z","timeZone":"Etc/GMT-14"}',
+        b"\xff\xfe\x00",
+        b'{"schedule":"0 0 29 2 *","from":"2096-03-01T00:00:00Z","count":1}',
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedhpa.cli.main", "cron", "next", "--stdin"],
+        input=b"\n".join(lines),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    found = [json.loads(line) for line in done.stdout.split(b"\n")[:-1]]
+
+    assert done.returncode == 2
+    assert [answer["valid"] for answer in found] == [True, False, False, False, False, True]
+    assert len(found[0]["next"]) == 5
+    assert found[5]["next"] == ["2104-02-29T00:00:00+00:00"]
 
 
 def test_crds_prints_the_charts_file() -> None:
