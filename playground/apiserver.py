@@ -136,8 +136,6 @@ class ApiServer:
         if user is None:
             raise Refusal(401, "Unauthorized", "Unauthorized")
         at = addressing.attributes(user, request.method, request.path, request.query)
-        if not _readable(request.headers.get("Accept", "*/*")):
-            raise refusals.not_acceptable()
         if self.authorizer.allowed(at) is None:
             raise refusals.not_allowed(at)
         passed_on = self.router.handler(request.path) if self.router else None
@@ -185,6 +183,8 @@ class ApiServer:
             raise refusals.no_such_path()
         if not _has_method(at, kind, request.method):
             raise refusals.method_not_allowed()
+        if not _readable(request.headers.get("Accept", "*/*")):
+            raise refusals.not_acceptable()
         queries.check(at, request.query)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         call = Call(at, kind, request.query, await request.read(), content_type)

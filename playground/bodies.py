@@ -9,17 +9,12 @@ import msgspec
 from fedhpa.api.fielderror import invalid
 from playground import defaults, protobuf, refusals, rules, schema
 from playground.definitions import META, PREFIX, definitions, schema_of
-from playground.kinds import BUILTIN, Kind
+from playground.kinds import Kind
 from playground.pipeline import Object, Refusal
 
 JSON: Final = "application/json"
 READABLE: Final = (JSON, "application/yaml", protobuf.TYPE)
 SCALE: Final = "io.k8s.api.autoscaling.v1.Scale"
-UNCHECKED: Final = (
-    "some validation rules were not checked because the object was invalid; "
-    "correct the existing errors to complete validation"
-)
-_BLOCKING: Final = ("Required value", "Too long", "Too many", "Unsupported value")
 
 
 def decode(raw: bytes, content_type: str, kind: str) -> Object:
@@ -57,27 +52,15 @@ def object_of(
 def check_kind(obj: Object, kind: Kind) -> None:
     """Refusal unless an object says that it is of a kind."""
     said, version = obj["kind"], obj["apiVersion"]
-    if kind.custom:
-        if version != kind.api_version:
-            raise refusals.bad_request(
-                f"the API version in the data ({version}) does not match the expected API version "
-                f"({kind.api_version})"
-            )
-        if said != kind.kind:
-            problem = invalid("kind", said, f"must be {kind.kind}")
-            raise refusals.invalid(kind.group, said, obj.get("metadata", {}).get("name", ""), [problem])
-        return
-    if (version, said) == (kind.api_version, kind.kind):
-        return
-    known_kind = next((each for each in BUILTIN if (each.api_version, each.kind) == (version, said)), None)
-    if known_kind is None:
-        why = f'no kind "{said}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
-    else:
-        here = kind.group.partition(".")[0] or "core"
-        why = f"converting ({known_kind.version}.{said}) to ({here}.{kind.kind}): unknown conversion"
-    raise refusals.bad_request(
-        f'{said} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.kind}: {why}'
-    )
+    if kind.custom and version == kind.api_version and said != kind.kind:
+        name = (obj.get("metadata") or {}).get("name", "")
+        problem = invalid("kind", said, f"must be {kind.kind}")
+        raise refusals.invalid(kind.group, said, name, [problem])
+    if (version, said) != (kind.api_version, kind.kind):
+        raise refusals.bad_request(
+            f'{said} in version "{version}" cannot be handled as a {kind.kind} '
+            f'in version "{kind.api_version}"'
+        )
 
 
 def known(obj: Object, kind: Kind, directive: str, warn: Callable[[str], None]) -> Object:
@@ -127,15 +110,9 @@ def checked(obj: Object, kind: Kind, old: Object | None = None) -> Object:
     if not kind.custom:
         defaults.complete(kind, kept)
     found = [*rules.wrong_metadata(kept["metadata"], None if old is None else old["metadata"])]
-    if old is not None:
-        found *= 2  # Kubernetes looks twice, and says so in its causes
     found += rules.wrong(kind, kept, old)
     if kind.custom:
-        of_schema = [*schema.problems(kept, schema_of(kind))]
-        blocking = any(each.type in _BLOCKING or "must be of type" in each.detail for each in of_schema)
-        if blocking and schema.has_rules(schema_of(kind)):
-            of_schema.append(invalid("<nil>", None, UNCHECKED))
-        found += of_schema
+        found += schema.problems(kept, schema_of(kind))
     if found:
         raise refusals.invalid(kind.group, kind.kind, kept["metadata"].get("name", ""), found)
     return kept

@@ -94,12 +94,6 @@ def _pod(spec: Any) -> None:
             _fill(port, {"protocol": "TCP"})
 
 
-def _bare_pod(obj: Object) -> None:
-    _pod(obj.get("spec"))
-    for condition in (obj.get("status") or {}).get("conditions") or ():
-        _fill(condition, {"lastProbeTime": None, "lastTransitionTime": None})
-
-
 def _workload(obj: Object) -> None:
     _pod(((obj.get("spec") or {}).get("template") or {}).get("spec"))
 
@@ -129,10 +123,9 @@ _COMPLETE: Final[Mapping[str, Callable[[Object], None]]] = {
     "deployments": _workload,
     "statefulsets": _workload,
     "replicasets": _workload,
-    "pods": _bare_pod,
+    "pods": lambda obj: _pod(obj.get("spec")),
     "mutatingwebhookconfigurations": _webhooks,
     "validatingwebhookconfigurations": _webhooks,
     "secrets": _secret,
-    "events": lambda obj: _fill(obj, {"eventTime": None}),
     "namespaces": _namespace,
 }

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from playground import openapi
 from playground.availability import available
-from playground.kinds import API_SERVICES, CUSTOM_VERBS, NAMESPACES, VERBS, Kind, Kinds
+from playground.kinds import API_SERVICES, NAMESPACES, VERBS, Kind, Kinds
 from playground.pipeline import Object
 from playground.store import Store
 
@@ -122,7 +122,7 @@ def _entries(kind: Kind) -> list[Object]:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": list(CUSTOM_VERBS if kind.custom else VERBS),
+        "verbs": list(VERBS),
     }
     if kind.collection == NAMESPACES:
         first["verbs"].remove("deletecollection")

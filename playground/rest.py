@@ -125,8 +125,6 @@ class Resources:
             raise refusals.expired(EXPIRED_CONTINUE) if start else error from error
         items = [obj for obj in found if _key(obj) > start and wanted(obj)]
         metadata: Object = {"resourceVersion": str(version)}
-        if kind.custom:
-            metadata["continue"] = ""
         if limit and len(items) > limit:
             metadata["continue"] = _token(version, _key(items[limit - 1]))
             if wanted.everything:
@@ -165,11 +163,16 @@ class Resources:
         namespace = name if kind.collection == NAMESPACES else call.namespace
         if kind.namespaced:
             rules.check_namespace(self.store.find(NAMESPACES, "", namespace), kind, name, namespace)
-        self.store.identify(kind.collection, metadata)
         defaults.begin(kind, obj)
         at = dataclasses.replace(call.attributes, name=name, namespace=namespace)
+
+        def validate(each: Object) -> Object:
+            kept = bodies.checked(each, kind)
+            self.store.identify(kind.collection, kept["metadata"])
+            return kept
+
         write = Write(at, "CREATE", kind.kind, obj, None, call.dry_run, call.warnings.append)
-        admitted = await self.admitter.admit(write, lambda each: bodies.checked(each, kind))
+        admitted = await self.admitter.admit(write, validate)
         assert admitted is not None
         stored = self.store.create(kind.collection, admitted, identified=True, dry_run=call.dry_run)
         return shown(kind, stored)

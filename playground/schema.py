@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-
 from fedhpa.api.fielderror import FieldError, invalid, printed, required, too_long, too_many
 from playground.definitions import reference, resolve
 from playground.pipeline import Object
@@ -124,11 +122,6 @@ def go_problem(value: Any, schema: Object, struct: str = "", path: str = "") -> 
             inner = properties.get(key) or (more if isinstance(more, dict) else {})
             found = found or go_problem(field, inner, struct, child(path, key))
     return found
-
-
-def has_rules(schema: Object) -> bool:
-    """Whether there are CEL rules anywhere in a schema."""
-    return b"x-kubernetes-validations" in msgspec.json.encode(schema)
 
 
 class _TypeName(str):

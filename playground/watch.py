@@ -53,9 +53,9 @@ class Watches:
             bookmarks = query.get("allowWatchBookmarks") == "true"
             async for change in self._changes(queue, seconds, bookmarks):
                 if isinstance(change, Change):
-                    version = change.version
                     seen = _event(change, kind, namespace, wanted)
                     if seen is not None:
+                        version = change.version
                         yield seen
                 elif self._store.version > version:
                     version = self._store.version
