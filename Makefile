@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := fedhpa webhook metrics_adapter controller certs playground demo realplane stage benchmarks tests docs/picture.py
 
-.PHONY: venv lint test bench crds real-plane demo lock
+.PHONY: venv lint test nightly bench crds real-plane demo lock
 .DEFAULT_GOAL := test
 
 # Nothing is compiled ahead: Python does that with what is used, which takes seconds instead of half a minute.
@@ -26,6 +26,10 @@ lint: venv
 
 test: venv
 	@$(BIN)/python -m realplane.testrun
+
+# The tests that go further when they have hours: broken requests by the hundred thousand, every time zone.
+nightly: venv
+	@FEDHPA_NIGHTLY=1 $(BIN)/pytest -n 2 -m nightly
 
 bench: venv
 	@$(BIN)/python -m benchmarks

@@ -9,7 +9,7 @@ import structlog
 from aiohttp import web
 
 from fedhpa.serving.health import Health
-from fedhpa.serving.status import status_errors
+from fedhpa.serving.status import MESSAGES, status_response
 from webhook.advice import Advisor
 from webhook.envelope import MAX_BODY
 from webhook.intake import Intake
@@ -24,11 +24,13 @@ _HEADERS: Final = {"Content-Type": "application/json"}
 def build_application(health: Health, telemetry: Telemetry, advisor: Advisor) -> web.Application:
     """The application of the secure port: the webhooks and the health paths."""
     # One byte more than allowed is read, so that too large a body is told from one that just fits.
-    application = web.Application(middlewares=[status_errors], client_max_size=MAX_BODY + 1)
+    application = web.Application(client_max_size=MAX_BODY + 1)
     admission = Admission(telemetry, advisor)
     for path in PATHS:
         application.router.add_route("*", path, admission.handler(path), expect_handler=_expect)
     application.add_routes(health.routes())
+    # A route, because a middleware would cost each admission request as much as a metric does.
+    application.router.add_route("*", "/{path:.*}", _not_found)
     return application
 
 
@@ -74,6 +76,10 @@ class Admission:
             self._telemetry.defect()
             self._log.exception("admission request met a defect", path=path)
             return refused(Refused(f"the webhook met a defect: {type(error).__name__}", code=500))
+
+
+async def _not_found(_: web.Request) -> web.Response:
+    return status_response(404, MESSAGES[404], details={})
 
 
 async def _expect(request: web.Request) -> None:

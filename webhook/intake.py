@@ -54,16 +54,17 @@ class Intake:
 
 def _is_small(request: web.Request) -> bool:
     if request.content.is_eof():
-        # It came with the headers, as nearly always.
         return request.content.total_bytes <= LARGE_BODY
     # Without a length it comes in chunks, whose end is not known.
     return request.content_length is not None and request.content_length <= LARGE_BODY
 
 
 async def _body(request: web.Request) -> bytes:
+    content = request.content
+    if content.is_eof() and content.exception() is None and content.total_bytes <= LARGE_BODY:
+        # It came with the headers, as nearly always.
+        return content.read_nowait()
     try:
-        if request.content.is_eof():
-            return await request.read()
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge as error:

@@ -75,25 +75,24 @@ def refused(refusal: Refused) -> Review:
 
 def judge(path: str, body: bytes, content_type: str) -> Review:
     """The verdict about one request to one of the three paths, whatever it carries."""
-    found = Review(Verdict(True))
+    uid, version = "", ""
+    raw: dict[str, Any] | None = None
+    subject: Subject | None = None
     try:
         envelope = read_envelope(body, content_type)
-        found = replace(found, version=envelope.get("apiVersion") or "")
+        version = envelope.get("apiVersion") or ""
         request = request_of(envelope)
-        found = replace(found, uid=request.uid)
+        uid = request.uid
         kind, look = _webhook(path)
         raw = _object(request.object, kind)
-        found = replace(found, raw=raw)
-        if _is_on_its_way_out(raw):
-            return found
-        verdict, subject = look(raw)
-        return replace(found, verdict=verdict, subject=subject)
+        verdict, subject = _ON_ITS_WAY_OUT if _is_on_its_way_out(raw) else look(raw)
     except Refused as refusal:
-        return replace(found, verdict=refusal.verdict)
+        verdict = refusal.verdict
     except WrongType as error:
-        return replace(found, verdict=Refused(str(error), warnings=[error.remedy]).verdict)
+        verdict = Refused(str(error), warnings=[error.remedy]).verdict
     except RecursionError:
-        return replace(found, verdict=Verdict(False, 400, message="the object is nested too deeply"))
+        verdict = Verdict(False, 400, message="the object is nested too deeply")
+    return Review(verdict, uid, version, raw, subject)
 
 
 def _webhook(path: str) -> tuple[str, Look]:
@@ -121,6 +120,8 @@ def _is_on_its_way_out(raw: dict[str, Any]) -> bool:
     metadata = raw.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
 
+
+_ON_ITS_WAY_OUT: Final = (Verdict(True), None)
 
 Look = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]
 

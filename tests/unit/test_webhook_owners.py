@@ -135,8 +135,8 @@ def test_the_warning_names_two_and_counts_the_rest() -> None:
 
     assert list(rival_warnings(written(), few)) == [
         (
-            'spec.scaleTargetRef: Deployment "web" is the target of FederatedHPA "a" and FederatedHPA "b" too; '
-            "they will overwrite one another"
+            'spec.scaleTargetRef: Deployment "web" is the target of FederatedHPA "a" and FederatedHPA "b" '
+            "too; they will overwrite one another"
         )
     ]
     [text] = rival_warnings(written(scaleTargetRef=target), long)

@@ -104,6 +104,11 @@ def test_a_denial_is_code_403_reason_forbidden_and_the_aggregate() -> None:
         (b'{"a":1e999}', JSON, 400, "invalid JSON: the number 1e999 is too large"),
         (b'{"a":' + b"9" * 5000 + b"}", JSON, 400, "invalid JSON: a number has too many digits"),
         (b'{"a":1,"a":2}', JSON, 400, 'duplicate field "a"'),
+        (b'{"request":{"object":{"a":1,"\\u0061" : 1}}}', JSON, 400, 'duplicate field "a"'),
+        (b'{"a":"\x01"}', JSON, 400, "invalid JSON at line 1, column 7: Invalid control character at"),
+        (b"\xef\xbb\xbf{}", JSON, 400, "invalid JSON at line 1, column 1: Expecting value"),
+        (b'{"request":{"object":' + b"[1," * 400_000, JSON, 400, "invalid JSON: nested too deeply"),
+        (b"[" + b"[],1," * 600_000 + b"1]", JSON, 400, "invalid JSON: more than 1000000 values"),
         (b"[" * 100_000, JSON, 400, "invalid JSON: nested too deeply"),
         (
             b'{"request":[]}',
@@ -147,6 +152,52 @@ def test_too_large_a_body_is_refused_unread() -> None:
 
     assert response["status"]["code"] == 413
     assert message(response) == "request entity is too large; limit is 7340032 bytes"
+
+
+def test_a_refusal_in_v1beta1_is_answered_in_v1beta1() -> None:
+    """Version and uid are echoed as soon as they can be read, whatever is wrong further in."""
+    body = {"apiVersion": "admission.k8s.io/v1beta1", "request": {"uid": "42", "object": 7}}
+
+    answer = ask(VALIDATE_FEDERATEDHPA, body)
+
+    assert answer["apiVersion"] == "admission.k8s.io/v1beta1"
+    assert answer["response"]["uid"] == "42"
+    assert message(answer["response"]) == (
+        "json: cannot unmarshal number into Go value of type v1alpha1.FederatedHPA"
+    )
+
+
+def test_a_message_is_not_as_long_as_what_is_wrong() -> None:
+    """Thousands of errors are cut at 64 Ki characters, and the message says so."""
+    wrong = fhpa()
+    wrong["metadata"]["labels"] = {f"not a key {number}": "" for number in range(5_000)}
+
+    text = message(asked(VALIDATE_FEDERATEDHPA, wrong))
+
+    assert text.startswith('[metadata.labels: Invalid value: "not a key 0": ')
+    assert text.endswith(" more characters")
+    assert len(text) < 66_000
+
+
+def test_there_are_at_most_five_warnings_each_on_a_line_that_fits() -> None:
+    """API servers cut longer ones, and terminals obey control characters."""
+    target = {"type": "Utilization", "averageUtilization": 80}
+    metric = {"type": "Resource", "resource": {"name": "cpu\n" + "x" * 300, "target": target}}
+    odd = fhpa(metrics=[metric] * 10, scaleTargetRef={"kind": "Deployment", "name": "web"})
+
+    warnings = asked(VALIDATE_FEDERATEDHPA, odd)["warnings"]
+
+    assert len(warnings) == 5
+    assert warnings[-1].startswith("and ")
+    assert all(len(text.encode()) < 256 and text.isprintable() for text in warnings)
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "", None, 7])
+def test_the_operation_does_not_matter(operation: Any) -> None:
+    """What the API server wants to do with it makes no object better or worse."""
+    response = asked(VALIDATE_FEDERATEDHPA, fhpa(minReplicas=0), operation=operation)
+
+    assert message(response) == "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"
 
 
 def test_an_object_of_another_kind_is_refused_by_name() -> None:

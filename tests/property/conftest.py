@@ -1,0 +1,18 @@
+"""Every property is tried wider at night (`make nightly`), which takes longer than a test may by day."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.nightly import NIGHTLY
+
+HERE = Path(__file__).parent
+NIGHT_SECONDS = 3600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.nightly)
+            if NIGHTLY:
+                item.add_marker(pytest.mark.timeout(NIGHT_SECONDS))
