@@ -112,17 +112,17 @@ class PlaneApi:
         return f"{base}{scope}/{resource['name']}/{metadata['name']}"
 
     async def apply(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Any:
-        """Merge the manifest into the object, or create it; the stored object."""
+        """Create the object, or merge the manifest into the one that is there; the stored object."""
         params = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
         path = await self.path_of(manifest)
         try:
-            return await self.ask(
-                "PATCH", path, body=manifest, content_type="application/merge-patch+json", params=params
-            )
+            return await self.ask("POST", path.rpartition("/")[0], body=manifest, params=params)
         except ApiError as error:
-            if error.status != 404:
+            if error.reason != "AlreadyExists":
                 raise
-        return await self.ask("POST", path.rpartition("/")[0], body=manifest, params=params)
+        return await self.ask(
+            "PATCH", path, body=manifest, content_type="application/merge-patch+json", params=params
+        )
 
     async def apply_all(self, manifests: list[dict[str, Any]]) -> None:
         """Apply one after the other; a kind whose CRD was just applied may need a moment to be served."""
