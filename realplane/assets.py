@@ -74,6 +74,12 @@ def find_assets() -> Path | None:
         return _link_all(root, found) if len(found) == len(TOOLS) else None
 
 
+def find_program(name: str) -> Path | None:
+    """One program if it is there, whether or not the others are, and without waiting for who builds them."""
+    tool = next(tool for tool in TOOLS if tool.name == name)
+    return _find(cache_root(), tool)
+
+
 def _find_all(root: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for tool in TOOLS:

@@ -1,0 +1,310 @@
+"""Aggregated APIs: what the server behind sees, what the client sees, and what is said when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+from aiohttp import web
+
+from certs import CertificateAuthority
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.servers import Heard, LocalServer, local_server
+from tests.conformance.plane.talk import Object, Talk
+from tests.conformance.plane.things import core
+from tests.conformance.plane.users import robot
+
+GROUP = "aggregated.conformance.test"
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+TRUST = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+HEADERS = (
+    "Accept",
+    "Content-Type",
+    "Authorization",
+    "X-Remote-User",
+    "X-Remote-Uid",
+    "X-Remote-Group",
+    "X-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id",
+    "X-Forwarded-For",
+    "X-Forwarded-Uri",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Custom",
+)
+
+
+async def answer(heard: Heard) -> web.StreamResponse:
+    """Discovery, and for everything else what came."""
+    path = heard.request.path
+    if path == f"/apis/{GROUP}/v1":
+        verbs = ["get", "list", "create"]
+        resource = {
+            "name": "things",
+            "singularName": "thing",
+            "namespaced": True,
+            "kind": "Thing",
+            "verbs": verbs,
+        }
+        listed = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/v1"}
+        return web.json_response({**listed, "resources": [resource]})
+    if path.endswith("/teapot"):
+        return web.Response(
+            status=418,
+            body=b"short and stout",
+            headers={"Warning": '299 - "hot"', "Content-Type": "text/tea"},
+        )
+    if path.endswith("/slowly"):
+        return await _in_parts(heard.request)
+    return web.json_response({"kind": "Thing", "apiVersion": f"{GROUP}/v1", "metadata": {"name": "thing"}})
+
+
+async def _in_parts(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(b'{"type":"ADDED","object":{"kind":"Thing","metadata":{"name":"first"}}}\n')
+    await asyncio.Event().wait()  # the client ends it: the first line must reach it before anything ends
+    return response
+
+
+async def aggregated_server(talk: Talk, *, group: str = GROUP) -> LocalServer:
+    """A running server that asks for the front proxy's certificate, and the Service that leads to it."""
+    space = await talk.begin()
+    trust = (await talk.quietly("GET", TRUST)).json["data"]["requestheader-client-ca-file"]
+    server: LocalServer = await talk.entered(
+        local_server(answer, dns=f"aggregated.{space}.svc", client_ca=trust.encode())
+    )
+    service = {
+        "metadata": {"name": "aggregated"},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": server.port}]},
+    }
+    await talk.make(core("services", space), service)
+    talk.names.literal(str(server.port), "<port>")
+    talk.later(f"{SERVICES}/v1.{group}")
+    return server
+
+
+def api_service(talk: Talk, server: LocalServer, *, group: str = GROUP, **changes: Any) -> Object:
+    """The registration."""
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"v1.{group}"},
+        "spec": {
+            "group": group,
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"name": "aggregated", "namespace": talk.namespace, "port": server.port},
+            "caBundle": server.ca_bundle,
+            **changes,
+        },
+    }
+
+
+async def available(talk: Talk, *, group: str = GROUP, status: str = "True", reason: str = "") -> Object:
+    """Wait for the condition Available; the APIService then."""
+
+    async def look() -> Object | None:
+        found = (await talk.quietly("GET", f"{SERVICES}/v1.{group}")).json
+        for condition in (found.get("status") or {}).get("conditions") or ():
+            if (
+                condition["type"] == "Available"
+                and condition["status"] == status
+                and reason in condition["reason"]
+            ):
+                return dict(found)
+        return None
+
+    found: Object = await talk.eventually(look)
+    return found
+
+
+async def registered(talk: Talk) -> LocalServer:
+    """A running, registered, available aggregated server that has forgotten what it heard so far."""
+    server = await aggregated_server(talk)
+    made = await talk.quietly("POST", SERVICES, api_service(talk, server))
+    assert made.status == 201, made.json
+    await available(talk)
+
+    async def served() -> bool:
+        return (await talk.quietly("GET", f"/apis/{GROUP}/v1")).status == 200
+
+    await talk.eventually(served)
+    server.heard.clear()
+    return server
+
+
+def note_heard(talk: Talk, server: LocalServer, part: str) -> list[Heard]:
+    """Write down what the server heard of paths with this part; the availability check asks, too."""
+    heard = [one for one in server.heard if part in one.request.path]
+    for one in heard:
+        headers = {name: one.request.headers.getall(name) for name in HEADERS if name in one.request.headers}
+        talk.note(
+            {
+                "server heard": f"{one.request.method} {one.request.path}",
+                "query": sorted(one.request.query.items()),
+                "headers": headers,
+                "body": one.body.decode(),
+                "certificate": one.peer,
+            }
+        )
+    server.heard.clear()
+    return heard
+
+
+@check()
+async def who_asks(talk: Talk) -> None:
+    """The front proxy's certificate, the user's name and groups in headers, no credentials of the user."""
+    server = await registered(talk)
+    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
+    token = await robot(talk, rules=[{"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}])
+    spoofed = {"X-Remote-User": "somebody", "X-Remote-Group": "system:masters", "X-Custom": "kept"}
+    await talk.ask("GET", path, headers=spoofed)
+    await talk.ask(
+        "GET", f"{path}/one", token=token, user="<robot>", headers={"X-Remote-Extra-Some": "thing"}
+    )
+    heard = note_heard(talk, server, "things")
+
+    assert [one.peer for one in heard] == ["front-proxy-client", "front-proxy-client"]
+    assert [one.request.headers.getall("X-Remote-User") for one in heard] == [
+        ["system:admin"],
+        [f"system:serviceaccount:{talk.namespace}:robot"],
+    ]
+    assert heard[0].request.headers.getall("X-Remote-Group") == ["system:masters", "system:authenticated"]
+    assert all("Authorization" not in one.request.headers for one in heard)
+    assert all("X-Remote-Extra-Some" not in one.request.headers for one in heard)
+
+
+@check()
+async def what_is_passed_on(talk: Talk) -> None:
+    """Path, query and body reach the server as they are meant; status, headers and body come back so."""
+    server = await registered(talk)
+    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
+    await talk.ask("GET", f"{path}/b%20c?labelSelector=a%20in%20(b)&x=%2B+")
+    await talk.ask("POST", f"{path}?dryRun=All", {"some": "body"})
+    tea = await talk.ask("GET", f"{path}/teapot")
+    note_heard(talk, server, "things")
+
+    assert (tea.status, tea.json, tea.headers["Warning"]) == (418, "short and stout", '299 - "hot"')
+
+
+@check()
+async def streams(talk: Talk) -> None:
+    """A watch of an aggregated API arrives line by line."""
+    await registered(talk)
+    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things/slowly?watch=true"
+    async with talk.watching(path) as watch:
+        events = await watch.events(1)
+
+    assert events[0]["object"]["metadata"]["name"] == "first"
+
+
+@check()
+async def who_may_not(talk: Talk) -> None:
+    """Who has no right is refused before the server hears of it."""
+    server = await registered(talk)
+    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
+    limited = await talk.ask("GET", path, user="limited")
+    nobody = await talk.ask("GET", f"{path}/one", user="nobody")
+    wrong = await talk.ask("GET", path, token="nonsense", user="<nonsense>")
+
+    assert (limited.status, nobody.status, wrong.status) == (403, 403, 401)
+    assert note_heard(talk, server, "things") == []
+
+
+@check()
+async def discovered(talk: Talk) -> None:
+    """The group is listed with the others, and its resources come from the server."""
+    await registered(talk)
+
+    async def listed() -> Object | None:
+        groups = (await talk.quietly("GET", "/apis")).json["groups"]
+        return next((group for group in groups if group["name"] == GROUP), None)
+
+    talk.note({"listed": await talk.eventually(listed)})
+    resources = await talk.get(f"/apis/{GROUP}/v1")
+
+    assert [resource["name"] for resource in resources.json["resources"]] == ["things"]
+
+
+@check()
+async def conditions(talk: Talk) -> None:
+    """Available becomes True with a reason; spec and defaults of the registration."""
+    server = await aggregated_server(talk)
+    made = await talk.ask(
+        "POST", SERVICES, api_service(talk, server), show=("metadata.name", "spec.versionPriority"), say="v1"
+    )
+    talk.note((await available(talk))["status"])
+    again = await talk.quietly("POST", SERVICES, api_service(talk, server))
+
+    assert (made.status, again.status) == (201, 409)
+
+
+@check()
+async def gone(talk: Talk) -> None:
+    """Who asks while the server is gone is told 503; the condition says so before long."""
+    server = await registered(talk)
+    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
+    service = core("services", talk.namespace, "aggregated")
+    # To a port where nobody listens, as after a crash; the registration notices its Service at once.
+    ports = [{"port": server.port, "targetPort": server.port}]
+    await talk.quietly("DELETE", service)
+    absent = await available(talk, status="False")
+    talk.note(absent["status"])
+
+    async def refused() -> bool:
+        return (await talk.quietly("GET", path)).status == 503
+
+    await talk.eventually(refused)
+    answer = await talk.ask("GET", path)
+    body = {
+        "metadata": {"name": "aggregated"},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": ports},
+    }
+    await talk.make(core("services", talk.namespace), body)
+    await available(talk)
+
+    assert answer.status == 503
+
+
+@check()
+async def never_there(talk: Talk) -> None:
+    """A registration to where nobody listens is not Available, and its group answers 503."""
+    group = f"never.{GROUP}"
+    server = await aggregated_server(talk, group=group)
+    body = api_service(talk, server, group=group)
+    body["spec"]["service"]["port"] = 1
+    await talk.quietly("POST", SERVICES, body)
+    found = await available(talk, group=group, status="False", reason="FailedDiscoveryCheck")
+    condition = next(c for c in found["status"]["conditions"] if c["type"] == "Available")
+    # The message has the words of the server's own HTTP client.
+    talk.note({key: condition[key] for key in ("type", "status", "reason")})
+    answer = await talk.ask("GET", f"/apis/{group}/v1/namespaces/{talk.namespace}/things")
+    await talk.ask("GET", f"/apis/{group}/v1")
+
+    assert answer.status == 503
+
+
+@check()
+async def of_a_wrong_ca(talk: Talk) -> None:
+    """A server whose certificate the caBundle does not prove is as good as gone, and hears nothing."""
+    group = f"wrong.{GROUP}"
+    server = await aggregated_server(talk, group=group)
+    other = base64.b64encode(CertificateAuthority.create("another").bundle_pem).decode()
+    await talk.quietly("POST", SERVICES, api_service(talk, server, group=group, caBundle=other))
+    await available(talk, group=group, status="False", reason="FailedDiscoveryCheck")
+    answer = await talk.ask("GET", f"/apis/{group}/v1/namespaces/{talk.namespace}/things")
+
+    assert answer.status == 503
+    assert server.heard == []
+
+
+@check()
+async def what_servers_are_told_to_trust(talk: Talk) -> None:
+    """The ConfigMap by which aggregated servers know the front proxy and the users' CA."""
+    answer = await talk.quietly("GET", TRUST)
+    data = answer.json["data"]
+    talk.note({key: value if value.startswith("[") else value.splitlines()[0] for key, value in data.items()})
+
+    assert data["requestheader-allowed-names"] == '["front-proxy-client"]'

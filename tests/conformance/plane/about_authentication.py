@@ -1,0 +1,124 @@
+"""Who is believed to be whom, and TokenReviews."""
+
+from __future__ import annotations
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import Object, Talk
+from tests.conformance.plane.things import configmaps, core
+from tests.conformance.plane.under_test import LIMITED
+from tests.conformance.plane.users import robot, token_of
+
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+
+@check()
+async def nobody(talk: Talk) -> None:
+    """Without credentials one is system:anonymous, who may see whether the server lives and little else."""
+    space = await talk.begin()
+    for path in (
+        "/api",
+        "/apis",
+        "/apis/apps/v1",
+        configmaps(space),
+        configmaps(space, "one"),
+        "/nowhere",
+        "/metrics",
+    ):
+        answer = await talk.ask("GET", path, user="nobody")
+
+        assert answer.status == 403
+    made = await talk.ask("POST", configmaps(space), {"metadata": {"name": "one"}}, user="nobody")
+
+    assert 'User "system:anonymous" cannot create resource "configmaps"' in made.json["message"]
+
+
+@check()
+async def wrong_credentials(talk: Talk) -> None:
+    """A token that nobody knows is 401 everywhere, also where nobody needs one."""
+    space = await talk.begin()
+    for path in ("/api", configmaps(space), "/nowhere", "/livez"):
+        answer = await talk.ask("GET", path, token="nonsense", user="<nonsense>")
+
+        assert (answer.status, answer.json["reason"]) == (401, "Unauthorized")
+    empty = await talk.ask("GET", configmaps(space), headers={"Authorization": "Bearer "}, user="nobody")
+    other = await talk.ask("GET", configmaps(space), headers={"Authorization": "Basic YTpi"}, user="nobody")
+    three = await talk.ask("GET", configmaps(space), headers={"Authorization": "Bearer a.b.c"}, user="nobody")
+
+    # What is no bearer token is not looked at.
+    assert (empty.status, other.status, three.status) == (403, 403, 401)
+
+
+@check()
+async def certificates(talk: Talk) -> None:
+    """The common name of a client certificate is the user."""
+    space = await talk.begin()
+    answer = await talk.ask("GET", configmaps(space), user="limited")
+
+    assert f'User "{LIMITED}" cannot list resource "configmaps"' in answer.json["message"]
+
+
+@check()
+async def service_accounts(talk: Talk) -> None:
+    """The token of a ServiceAccount makes its user, who has discovery and nothing else."""
+    space = await talk.begin()
+    token = await robot(talk)
+    known = await talk.ask("GET", configmaps(space), token=token, user="<robot>")
+    discovery = await talk.ask("GET", "/api", token=token, user="<robot>", show=("kind", "versions"))
+
+    assert f'User "system:serviceaccount:{space}:robot" cannot list' in known.json["message"]
+    assert discovery.status == 200
+
+
+@check()
+async def tokens(talk: Talk) -> None:
+    """A TokenRequest is answered with a token and when it ends."""
+    space = await talk.begin()
+    await talk.make(core("serviceaccounts", space), {"metadata": {"name": "robot"}})
+    path = f"{core('serviceaccounts', space)}/robot/token"
+    body: Object = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600},
+    }
+    made = await talk.quietly("POST", path, body)
+    talk.note(
+        {"code": made.status, "kind": made.json["kind"], "parts": made.json["status"]["token"].count(".") + 1}
+    )
+    short = await talk.ask("POST", path, {**body, "spec": {"expirationSeconds": 10}})
+    absent = await talk.ask("POST", f"{core('serviceaccounts', space)}/none/token", body)
+
+    assert made.status == 201
+    assert made.json["status"]["expirationTimestamp"]
+    assert (short.status, absent.status) == (422, 404)
+
+
+@check()
+async def token_reviews(talk: Talk) -> None:
+    """A review says who a token is; of one that is none it says that, and 201 all the same."""
+    space = await talk.begin()
+    await talk.make(core("serviceaccounts", space), {"metadata": {"name": "robot"}})
+    token = await token_of(talk, "robot")
+    talk.names.literal(token, "<token>")
+    review: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+    good = await talk.ask(
+        "POST", REVIEWS, {**review, "spec": {"token": token}}, show=("kind", "spec", "status")
+    )
+    bad = await talk.ask("POST", REVIEWS, {**review, "spec": {"token": "nonsense"}}, show=_without_words)
+    empty = await talk.ask("POST", REVIEWS, {**review, "spec": {}})
+    refused = await talk.ask("POST", REVIEWS, {**review, "spec": {"token": token}}, user="limited")
+
+    assert good.json["status"]["authenticated"] is True
+    assert good.json["status"]["user"]["username"] == f"system:serviceaccount:{space}:robot"
+    assert good.json["status"]["user"]["groups"] == [
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{space}",
+        "system:authenticated",
+    ]
+    assert (bad.status, "authenticated" in bad.json["status"]) == (201, False)
+    assert (empty.status, refused.status) == (400, 403)
+
+
+def _without_words(review: Object) -> Object:
+    """The error's words are those of the library that parsed the token."""
+    status = {key: value if key != "error" else "<why>" for key, value in review["status"].items()}
+    return {"kind": review["kind"], "spec": review["spec"], "status": status}

@@ -1,0 +1,193 @@
+"""Who may do what: refusals' words, roles, and SubjectAccessReviews."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import Object, Talk
+from tests.conformance.plane.things import configmap, configmaps, deployment, deployments, widget
+from tests.conformance.plane.under_test import LIMITED
+from tests.conformance.plane.users import RBAC, grant, until_allowed
+
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+USER = {"kind": "User", "name": LIMITED}
+
+
+@check()
+async def refusals(talk: Talk) -> None:
+    """403 names user, verb, resource, group and place, whether or not there is such a thing."""
+    space = await talk.begin()
+    for method, path, body in (
+        ("GET", configmaps(space), None),
+        ("GET", configmaps(space, "one"), None),
+        ("GET", f"{configmaps(space)}?watch=true", None),
+        ("GET", "/api/v1/configmaps", None),
+        ("GET", "/api/v1/nodes/one", None),
+        ("GET", deployments(space, "web") + "/scale", None),
+        ("PUT", deployments(space, "web") + "/scale", {}),
+        ("POST", configmaps(space), configmap("one")),
+        ("PUT", configmaps(space, "one"), configmap("one")),
+        ("PATCH", configmaps(space, "one"), {}),
+        ("DELETE", configmaps(space, "one"), None),
+        ("DELETE", configmaps(space), None),
+        ("GET", f"/apis/nowhere.test/v1/namespaces/{space}/things/one", None),
+        ("POST", "/apis/conformance.test/v1/namespaces/none/widgets", widget("one")),
+        ("GET", f"/api/v1/namespaces/{space}", None),
+        ("GET", "/nowhere", None),
+        ("POST", "/nowhere", {}),
+    ):
+        content_type = "application/merge-patch+json" if method == "PATCH" else None
+        answer = await talk.ask(method, path, body, user="limited", content_type=content_type)
+
+        assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+
+
+@check()
+async def everybody_may(talk: Talk) -> None:
+    """Every authenticated user has discovery, and may ask what they may."""
+    for path in ("/api", "/apis", "/api/v1", "/apis/apps/v1", "/version", "/healthz"):
+        answer = await talk.ask("GET", path, user="limited", show=())
+
+        assert answer.status == 200
+    spec = {"resourceAttributes": {"verb": "get", "resource": "configmaps"}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+    mine = await talk.ask(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body, user="limited"
+    )
+
+    assert mine.json["status"]["allowed"] is False
+
+
+@check()
+async def cluster_roles(talk: Talk) -> None:
+    """What a ClusterRole gives holds everywhere, and nothing else does; without the binding it is gone."""
+    space = await talk.begin()
+    await talk.make(configmaps(space), configmap("one"), keep=True)
+    await talk.make(deployments(space), deployment("web"), keep=True)
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "update"]},
+        {"nonResourceURLs": ["/nowhere/*"], "verbs": ["get"]},
+    ]
+    name = await grant(talk, "reader", rules, USER)
+    await until_allowed(talk, {"user": LIMITED}, rules[0])
+    statuses = [
+        (await talk.ask(method, path, body, user="limited", show=())).status
+        for method, path, body in (
+            ("GET", configmaps(space, "one"), None),
+            ("GET", configmaps(space, "none"), None),
+            ("GET", configmaps(space), None),
+            ("DELETE", configmaps(space, "one"), None),
+            ("GET", deployments(space, "web"), None),
+            ("GET", deployments(space, "web") + "/scale", None),
+            (
+                "PUT",
+                deployments(space, "web") + "/scale",
+                {"metadata": {"name": "web"}, "spec": {"replicas": 1}},
+            ),
+            ("GET", deployments(space, "web") + "/status", None),
+            ("GET", "/nowhere/deep", None),
+            ("GET", "/nowhere", None),
+        )
+    ]
+    await talk.quietly("DELETE", f"{RBAC}/clusterrolebindings/{name}")
+    await until_allowed(talk, {"user": LIMITED}, rules[0], allowed=False)
+    after = await talk.ask("GET", configmaps(space, "one"), user="limited")
+
+    assert statuses == [200, 404, 403, 403, 403, 200, 200, 403, 404, 403]
+    assert after.status == 403
+
+
+@check()
+async def roles_of_a_namespace(talk: Talk) -> None:
+    """A Role, or a ClusterRole bound in a namespace, holds there alone; resourceNames bind to names."""
+    space = await talk.begin()
+    roles = f"{RBAC}/namespaces/{space}"
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"], "verbs": ["*"]}
+    await talk.make(f"{roles}/roles", {"metadata": {"name": "own"}, "rules": [rule]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "own"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", **USER}
+    await talk.make(
+        f"{roles}/rolebindings", {"metadata": {"name": "own"}, "roleRef": reference, "subjects": [subject]}
+    )
+    await talk.make(configmaps(space), configmap("mine"), keep=True)
+    await until_allowed(talk, {"user": LIMITED}, rule, namespace=space, name="mine")
+    statuses = [
+        (await talk.ask(method, path, body, user="limited", show=())).status
+        for method, path, body in (
+            ("GET", configmaps(space, "mine"), None),
+            ("GET", configmaps(space, "other"), None),
+            ("GET", configmaps(space), None),
+            ("GET", configmaps("default", "mine"), None),
+            ("POST", configmaps(space), configmap("mine")),
+            ("GET", f"{configmaps(space)}?fieldSelector=metadata.name%3Dmine", None),
+        )
+    ]
+
+    assert statuses == [200, 403, 403, 403, 403, 200]
+
+
+@check()
+async def reviews(talk: Talk) -> None:
+    """A review answers for anybody, with the binding that allows it; a group is enough."""
+    space = await talk.begin()
+    group = {"kind": "Group", "name": f"{space}-group"}
+    rules = [
+        {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"nonResourceURLs": ["/readyz"], "verbs": ["get"]},
+    ]
+    await grant(talk, "group", rules, group)
+    await until_allowed(talk, {"user": "x", "groups": [group["name"]]}, rules[0])
+    pods = {"group": "metrics.k8s.io", "resource": "pods", "verb": "list"}
+    answers: list[Any] = []
+    for spec in (
+        {"user": "x", "groups": [group["name"]], "resourceAttributes": pods},
+        {
+            "user": "x",
+            "groups": [group["name"]],
+            "resourceAttributes": {**pods, "namespace": "any", "name": "one"},
+        },
+        {"user": "x", "groups": [group["name"]], "resourceAttributes": {**pods, "verb": "delete"}},
+        {"user": "x", "groups": [group["name"]], "resourceAttributes": {**pods, "subresource": "status"}},
+        {"user": "x", "groups": [group["name"]], "nonResourceAttributes": {"path": "/readyz", "verb": "get"}},
+        {
+            "user": "x",
+            "groups": [group["name"]],
+            "nonResourceAttributes": {"path": "/readyz/x", "verb": "get"},
+        },
+        {"user": "x", "resourceAttributes": pods},
+        {"user": "admin", "groups": ["system:masters"], "resourceAttributes": {"verb": "*", "resource": "*"}},
+    ):
+        answer = await _reviewed(talk, spec)
+        answers.append(answer.json["status"]["allowed"])
+
+    assert answers == [True, True, False, False, True, False, False, True]
+
+
+@check()
+async def reviews_that_ask_nothing(talk: Talk) -> None:
+    """A review needs attributes, of one kind, and somebody they are about."""
+    pods = {"resource": "pods", "verb": "list"}
+    path = {"path": "/readyz", "verb": "get"}
+    for spec in (
+        {"user": "x"},
+        {"resourceAttributes": pods},
+        {"user": "x", "resourceAttributes": pods, "nonResourceAttributes": path},
+    ):
+        answer = await _reviewed(talk, spec)
+
+        assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    answer = await talk.ask(
+        "POST", REVIEWS, _review({"user": "x", "resourceAttributes": pods}), user="limited"
+    )
+
+    assert answer.status == 403
+
+
+def _review(spec: Object) -> Object:
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+
+async def _reviewed(talk: Talk, spec: Object) -> Any:
+    return await talk.ask("POST", REVIEWS, _review(spec), show=("kind", "status"))

@@ -1,0 +1,92 @@
+"""Finalizers: deleted, but still there."""
+
+from __future__ import annotations
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import Talk
+from tests.conformance.plane.things import configmap, configmaps, core, install_widgets, pod, widget, widgets
+
+FINALIZER = "conformance.test/wait"
+
+
+@check()
+async def waits_for_finalizers(talk: Talk) -> None:
+    """With a finalizer an object gets a deletion time, is MODIFIED, and goes when the last one is removed."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    body = widget("one", name="a")
+    body["metadata"]["finalizers"] = [FINALIZER]
+    made = (await talk.ask("POST", path, body)).json
+    version = made["metadata"]["resourceVersion"]
+    talk.names.literal(f"resourceVersion={version}", "resourceVersion=<from>")
+    deleted = await talk.ask("DELETE", f"{path}/one")
+    again = await talk.ask("DELETE", f"{path}/one")
+    changed = await talk.patch(f"{path}/one", {"spec": {"name": "b"}})
+    taken = await talk.ask("POST", path, widget("one", name="c"))
+    released = await talk.patch(f"{path}/one", {"metadata": {"finalizers": []}})
+    gone = await talk.get(f"{path}/one")
+    async with talk.watching(f"{path}?watch=true&resourceVersion={version}") as watch:
+        events = await watch.events(3)
+
+    assert deleted.json["metadata"]["deletionTimestamp"]
+    assert (again.status, changed.status, taken.status) == (200, 200, 409)
+    assert (released.status, gone.status) == (200, 404)
+    assert [event["type"] for event in events] == ["MODIFIED", "MODIFIED", "DELETED"]
+
+
+@check()
+async def built_in_objects_wait_too(talk: Talk) -> None:
+    """The same of a ConfigMap; a deleted object takes no new finalizers."""
+    path = configmaps(await talk.begin())
+    body = configmap("one", a="1")
+    body["metadata"]["finalizers"] = [FINALIZER]
+    await talk.ask("POST", path, body)
+    deleted = await talk.ask("DELETE", f"{path}/one")
+    more = await talk.patch(f"{path}/one", {"metadata": {"finalizers": [FINALIZER, "conformance.test/more"]}})
+    unmarked = await talk.patch(f"{path}/one", {"metadata": {"deletionTimestamp": None}})
+    released = await talk.patch(f"{path}/one", {"metadata": {"finalizers": None}})
+    gone = await talk.get(f"{path}/one")
+
+    assert deleted.status == 200
+    assert more.status == 422
+    assert unmarked.json["metadata"]["deletionTimestamp"]
+    assert (released.status, gone.status) == (200, 404)
+
+
+@check()
+async def removed_and_made_again(talk: Talk) -> None:
+    """A name that is used again is another object: another uid, and generation 1."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    first = (await talk.ask("POST", path, widget("one", name="a"))).json["metadata"]
+    await talk.patch(f"{path}/one", {"spec": {"name": "b"}})
+    await talk.ask("DELETE", f"{path}/one")
+    second = (await talk.ask("POST", path, widget("one", name="a"))).json["metadata"]
+
+    assert second["uid"] != first["uid"]
+    assert second["generation"] == 1
+
+
+@check()
+async def of_pods(talk: Talk) -> None:
+    """A pod that no node has goes at once, and the answer is the pod."""
+    space = await talk.begin()
+    await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
+    await talk.make(core("pods", space), pod("one"), keep=True)
+    deleted = await talk.ask("DELETE", core("pods", space, "one"), show=("kind", "metadata.name"))
+    gone = await talk.get(core("pods", space, "one"))
+
+    assert (deleted.status, deleted.json["kind"], gone.status) == (200, "Pod", 404)
+
+
+@check()
+async def of_everything_selected(talk: Talk) -> None:
+    """DELETE of a collection with a selector removes what it selects."""
+    path = configmaps(await talk.begin())
+    for name, mine in (("a", "yes"), ("b", "no"), ("c", "yes")):
+        await talk.make(path, configmap(name, {"mine": mine}), keep=True)
+    answer = await talk.ask("DELETE", f"{path}?labelSelector=mine%3Dyes", show=("kind",))
+    left = await talk.get(path, show=lambda body: [item["metadata"]["name"] for item in body["items"]])
+
+    assert answer.status == 200
+    assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]

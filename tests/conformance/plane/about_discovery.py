@@ -1,0 +1,125 @@
+"""Discovery: what is served, as client libraries and kubectl ask for it. Only what both planes have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import Talk
+from tests.conformance.plane.things import GROUP, install_widgets
+
+# The groups and resources that the processes, the demo and the checks use; a real server has more.
+RESOURCES = {
+    "/api/v1": (
+        "configmaps",
+        "events",
+        "namespaces",
+        "namespaces/status",
+        "nodes",
+        "nodes/status",
+        "pods",
+        "pods/status",
+        "secrets",
+        "serviceaccounts",
+        "serviceaccounts/token",
+        "services",
+    ),
+    "/apis/apps/v1": (
+        "deployments",
+        "deployments/scale",
+        "deployments/status",
+        "replicasets",
+        "replicasets/scale",
+        "statefulsets",
+        "statefulsets/scale",
+    ),
+    "/apis/autoscaling/v2": ("horizontalpodautoscalers", "horizontalpodautoscalers/status"),
+    "/apis/coordination.k8s.io/v1": ("leases",),
+    "/apis/rbac.authorization.k8s.io/v1": ("clusterroles", "clusterrolebindings", "roles", "rolebindings"),
+    "/apis/authentication.k8s.io/v1": ("tokenreviews",),
+    "/apis/authorization.k8s.io/v1": ("subjectaccessreviews", "selfsubjectaccessreviews"),
+    "/apis/apiextensions.k8s.io/v1": ("customresourcedefinitions", "customresourcedefinitions/status"),
+    "/apis/apiregistration.k8s.io/v1": ("apiservices", "apiservices/status"),
+    "/apis/admissionregistration.k8s.io/v1": (
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    ),
+    f"/apis/{GROUP}/v1": ("widgets", "widgets/scale", "widgets/status"),
+}
+
+
+@check()
+async def versions(talk: Talk) -> None:
+    """/api has the versions of the core group."""
+    answer = await talk.get("/api", show=("kind", "versions"))
+
+    assert answer.json["versions"] == ["v1"]
+
+
+@check()
+async def groups(talk: Talk) -> None:
+    """/apis and /apis/GROUP name the versions of a group, the preferred one among them."""
+    await install_widgets(talk)
+    listed = {group["name"]: group for group in (await talk.quietly("GET", "/apis")).json["groups"]}
+    for path in RESOURCES:
+        name = path.split("/")[2]
+        if path == "/api/v1":
+            continue
+        answer = await talk.quietly("GET", f"/apis/{name}")
+        versions = [version["version"] for version in answer.json["versions"]]
+        wanted = path.rpartition("/")[2]
+        # Other versions of a group may be served as well.
+        talk.note({"group": name, "kind": answer.json["kind"], "served": wanted in versions})
+
+        assert {"version": wanted, "groupVersion": f"{name}/{wanted}"} in listed[name]["versions"]
+        assert listed[name]["preferredVersion"] == answer.json["preferredVersion"]
+
+
+@check()
+async def resources(talk: Talk) -> None:
+    """The names, kinds, scopes, short names and verbs of the resources that we use."""
+    await install_widgets(talk)
+    for path, names in RESOURCES.items():
+        answer = await talk.quietly("GET", path)
+        found = {resource["name"]: resource for resource in answer.json["resources"]}
+        head = {key: answer.json[key] for key in ("kind", "groupVersion")}
+        shown = [_plain(found.get(name, {"name": name, "kind": "not there"})) for name in names]
+        talk.note({"ask": f"GET {path}", **head, "resources": shown})
+
+        assert set(names) <= set(found)
+
+
+def _plain(resource: Any) -> Any:
+    kept = {key: value for key, value in resource.items() if key != "storageVersionHash"}
+    # Of the verbs the order has no meaning.
+    return {**kept, "verbs": sorted(kept.get("verbs", ()))}
+
+
+@check()
+async def openapi(talk: Talk) -> None:
+    """OpenAPI v3 has an index of group versions; a kind's schema carries its group, version and kind."""
+    await install_widgets(talk)
+
+    async def published() -> Any:
+        paths = (await talk.quietly("GET", "/openapi/v3")).json["paths"]
+        return paths if f"apis/{GROUP}/v1" in paths else None
+
+    index = await talk.eventually(published)
+    for path, kind in (
+        (f"apis/{GROUP}/v1", "Widget"),
+        ("apis/apps/v1", "Deployment"),
+        ("api/v1", "ConfigMap"),
+    ):
+        document = (await talk.quietly("GET", index[path]["serverRelativeURL"])).json
+        found = [
+            schema
+            for schema in document["components"]["schemas"].values()
+            for own in schema.get("x-kubernetes-group-version-kind", ())
+            if own["kind"] == kind
+        ]
+        talk.note({"path": path, "kind": kind, "gvk": found[0]["x-kubernetes-group-version-kind"]})
+
+        assert len(found) == 1
+        if kind == "Widget":
+            spec = found[0]["properties"]["spec"]
+            talk.note({"spec": spec["description"], "name": spec["properties"]["name"]})

@@ -1,0 +1,316 @@
+"""Creating, reading, replacing, deleting: codes, conflicts, what the server fills in and what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import Object, Talk
+from tests.conformance.plane.things import configmap, configmaps, install_widgets, widget, widgets
+
+NO_UID = "11111111-1111-1111-1111-111111111111"
+
+
+@check()
+async def created_read_replaced_deleted(talk: Talk) -> None:
+    """An object keeps its uid and creation time through an update and gets a new version; then it is gone."""
+    path = configmaps(await talk.begin())
+    made = (await talk.ask("POST", path, configmap("one", a="1"))).json
+    read = (await talk.get(f"{path}/one")).json
+    replaced = (await talk.ask("PUT", f"{path}/one", {**read, "data": {"a": "2"}})).json
+    deleted = await talk.ask("DELETE", f"{path}/one")
+    gone = await talk.get(f"{path}/one")
+
+    assert made == read
+    assert replaced["metadata"]["uid"] == made["metadata"]["uid"]
+    assert replaced["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
+    assert replaced["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
+    assert (deleted.status, deleted.json["status"]) == (200, "Success")
+    assert (gone.status, gone.json["reason"]) == (404, "NotFound")
+
+
+@check()
+async def created_twice(talk: Talk) -> None:
+    """The second creation of a name is a conflict that says AlreadyExists."""
+    path = configmaps(await talk.begin())
+    await talk.ask("POST", path, configmap("one"))
+    again = await talk.ask("POST", path, configmap("one"))
+
+    assert (again.status, again.json["reason"]) == (409, "AlreadyExists")
+
+
+@check()
+async def created_at_the_same_time(talk: Talk) -> None:
+    """Of many who create the same name at once, one succeeds."""
+    path = configmaps(await talk.begin())
+    answers = await asyncio.gather(
+        *(talk.quietly("POST", path, configmap("one", n=str(n))) for n in range(5))
+    )
+    talk.note({"codes": sorted(answer.status for answer in answers)})
+
+    assert sorted(answer.status for answer in answers) == [201, 409, 409, 409, 409]
+
+
+@check()
+async def custom_object_created_twice(talk: Talk) -> None:
+    """A custom resource's name carries its group in messages."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    made = await talk.ask("POST", path, widget("one", name="a"))
+    again = await talk.ask("POST", path, widget("one", name="a"))
+    gone = await talk.get(f"{path}/none")
+
+    assert made.json["metadata"]["generation"] == 1
+    assert (again.status, again.json["reason"]) == (409, "AlreadyExists")
+    assert gone.status == 404
+
+
+@check()
+async def replaced_with_an_old_version(talk: Talk) -> None:
+    """Who writes on an old version is told Conflict, and nothing is written."""
+    path = configmaps(await talk.begin())
+    first = (await talk.ask("POST", path, configmap("one", a="1"))).json
+    await talk.ask("PUT", f"{path}/one", {**first, "data": {"a": "2"}})
+    late = await talk.ask("PUT", f"{path}/one", {**first, "data": {"a": "3"}})
+    read = await talk.get(f"{path}/one")
+
+    assert (late.status, late.json["reason"]) == (409, "Conflict")
+    assert read.json["data"] == {"a": "2"}
+
+
+@check()
+async def replaced_without_a_version(talk: Talk) -> None:
+    """A ConfigMap may be overwritten blindly, a custom resource may not."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    await talk.ask("POST", configmaps(space), configmap("one", a="1"))
+    blind = await talk.ask("PUT", configmaps(space, "one"), configmap("one", a="2"))
+    await talk.ask("POST", widgets(space), widget("one", name="a"))
+    refused = await talk.ask("PUT", widgets(space, "one"), widget("one", name="b"))
+
+    assert (blind.status, blind.json["data"]) == (200, {"a": "2"})
+    assert (refused.status, refused.json["reason"]) == (422, "Invalid")
+
+
+@check()
+async def replaced_by_itself(talk: Talk) -> None:
+    """A write that changes nothing makes no new version."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    for path, body in (
+        (configmaps(space), configmap("one", a="1")),
+        (widgets(space), widget("one", name="a")),
+    ):
+        made = (await talk.ask("POST", path, body)).json
+        same = (await talk.ask("PUT", f"{path}/one", made)).json
+
+        assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
+@check()
+async def replaced_what_is_not_there(talk: Talk) -> None:
+    """An update of an absent object is a 404, also with a version."""
+    path = configmaps(await talk.begin())
+    absent = await talk.ask("PUT", f"{path}/one", configmap("one"))
+    with_version: Object = configmap("one")
+    with_version["metadata"]["resourceVersion"] = "5"
+    await talk.ask("PUT", f"{path}/one", with_version)
+
+    assert absent.status == 404
+
+
+@check()
+async def replaced_with_another_uid(talk: Talk) -> None:
+    """The uid of an update is a precondition; creation time and self-made fields are the server's."""
+    path = configmaps(await talk.begin())
+    made = (await talk.ask("POST", path, configmap("one"))).json
+    other = {**made, "metadata": {**made["metadata"], "uid": NO_UID}}
+    refused = await talk.ask("PUT", f"{path}/one", other)
+    dated = {
+        **made,
+        "metadata": {**made["metadata"], "creationTimestamp": "2020-01-01T00:00:00Z"},
+        "data": {"a": "1"},
+    }
+    kept = await talk.ask("PUT", f"{path}/one", dated)
+
+    assert refused.status == 409
+    assert kept.json["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
+
+
+@check()
+async def deleted_twice(talk: Talk) -> None:
+    """The second deletion finds nothing."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    for path, body in ((configmaps(space), configmap("one")), (widgets(space), widget("one", name="a"))):
+        await talk.ask("POST", path, body)
+        first = await talk.ask("DELETE", f"{path}/one")
+        second = await talk.ask("DELETE", f"{path}/one")
+
+        assert (first.status, second.status) == (200, 404)
+
+
+@check()
+async def deleted_with_preconditions(talk: Talk) -> None:
+    """A deletion may be bound to a uid and to a version; a wrong one is a conflict."""
+    path = configmaps(await talk.begin())
+    made = (await talk.ask("POST", path, configmap("one"))).json["metadata"]
+    codes = []
+    for preconditions in (
+        {"uid": NO_UID},
+        {"resourceVersion": "1"},
+        {"uid": made["uid"], "resourceVersion": made["resourceVersion"]},
+    ):
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        answer = await talk._request("DELETE", f"{path}/one", options)
+        talk.note({"preconditions": sorted(preconditions), "code": answer.status, "body": answer.json})
+        codes.append(answer.status)
+
+    assert codes == [409, 409, 200]
+
+
+@check()
+async def named_by_the_server(talk: Talk) -> None:
+    """generateName gets five letters; a name that is given wins."""
+    path = configmaps(await talk.begin())
+    body: Object = {"metadata": {"generateName": "some-"}}
+    made = (await talk.quietly("POST", path, body)).json["metadata"]
+    talk.names.literal(made["name"], "some-<5>")
+    talk.note(made)
+    body["metadata"]["name"] = "mine"
+    named = await talk.ask("POST", path, body)
+
+    assert made["name"].startswith("some-")
+    assert len(made["name"]) == len("some-") + 5
+    assert named.json["metadata"]["name"] == "mine"
+
+
+@check()
+async def without_a_name(talk: Talk) -> None:
+    """Neither name nor generateName: refused as invalid."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    for path, body in (
+        (configmaps(space), {"metadata": {}}),
+        (widgets(space), {"apiVersion": "conformance.test/v1", "kind": "Widget", "spec": {"name": "a"}}),
+    ):
+        answer = await talk.ask("POST", path, body)
+
+        assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+
+
+@check()
+async def names_that_do_not_fit(talk: Talk) -> None:
+    """The name in the body must be the path's, and be one."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    path = configmaps(space)
+    await talk.ask("POST", path, configmap("one"))
+    other = await talk.ask("PUT", f"{path}/one", configmap("two"))
+    missing = await talk.ask("PUT", f"{path}/one", {"metadata": {}})
+    capital = await talk.ask("POST", path, configmap("Upper_Case"))
+    custom = await talk.ask("POST", widgets(space), widget("Upper_Case", name="a"))
+
+    assert (other.status, missing.status) == (400, 400)
+    assert (capital.status, custom.status) == (422, 422)
+
+
+@check()
+async def namespaces_that_do_not_fit(talk: Talk) -> None:
+    """The namespace in the body must be the path's; one that does not exist is a 404 for writers only."""
+    space = await talk.begin()
+    body = configmap("one")
+    body["metadata"]["namespace"] = "elsewhere"
+    mismatch = await talk.ask("POST", configmaps(space), body)
+    absent = await talk.ask("POST", configmaps("nowhere"), configmap("one"))
+    empty = await talk.get(configmaps("nowhere"))
+    none = await talk.get(configmaps("nowhere", "one"))
+
+    assert mismatch.status == 400
+    assert (absent.status, absent.json["details"]["kind"]) == (404, "namespaces")
+    assert (empty.status, empty.json["items"], none.status) == (200, [], 404)
+
+
+@check()
+async def kinds_that_do_not_fit(talk: Talk) -> None:
+    """apiVersion and kind must be the path's; built-in kinds may leave them out, custom ones may not."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}}
+    for path, body in (
+        (configmaps(space), secret),
+        (configmaps(space), {**secret, "apiVersion": "v2", "kind": "ConfigMap"}),
+        (widgets(space), {"metadata": {"name": "one"}, "spec": {"name": "a"}}),
+    ):
+        answer = await talk.quietly("POST", path, body)
+        # The message has the Go types that did not fit.
+        talk.note({"sent": body, "to": path, "code": answer.status, "reason": answer.json["reason"]})
+
+        assert answer.status == 400
+    silent = await talk.ask("POST", configmaps(space), {"metadata": {"name": "one"}, "data": {"a": "b"}})
+    gadget = await talk.ask("POST", widgets(space), {**widget("one", name="a"), "kind": "Gadget"})
+
+    assert (silent.json["apiVersion"], silent.json["kind"]) == ("v1", "ConfigMap")
+    assert gadget.status == 422
+
+
+@check()
+async def versions_are_the_servers(talk: Talk) -> None:
+    """Who creates may not choose the resourceVersion; uid and creation time of the body are ignored."""
+    path = configmaps(await talk.begin())
+    body = configmap("one")
+    body["metadata"] |= {"uid": NO_UID, "creationTimestamp": "2020-01-01T00:00:00Z"}
+    made = await talk.ask("POST", path, body)
+    body = configmap("two")
+    body["metadata"]["resourceVersion"] = "5"
+    refused = await talk.ask("POST", path, body)
+
+    assert made.json["metadata"]["uid"] != NO_UID
+    assert refused.status >= 400
+
+
+@check()
+async def namespaces(talk: Talk) -> None:
+    """A namespace carries its own name as a label and is Active."""
+    await talk.begin(labels={"own": "label"})
+    read = await talk.get(f"/api/v1/namespaces/{talk.namespace}")
+    again = await talk.ask("POST", "/api/v1/namespaces", {"metadata": {"name": talk.namespace}})
+
+    assert read.json["metadata"]["labels"]["kubernetes.io/metadata.name"] == talk.namespace
+    assert read.json["status"] == {"phase": "Active"}
+    assert again.status == 409
+
+
+@check()
+async def secrets_are_base64(talk: Talk) -> None:
+    """stringData becomes data; data must be base64."""
+    path = f"/api/v1/namespaces/{await talk.begin()}/secrets"
+    made = await talk.ask("POST", path, {"metadata": {"name": "one"}, "stringData": {"a": "b"}})
+    wrong = await talk.ask("POST", path, {"metadata": {"name": "two"}, "data": {"a": "not base64!"}})
+
+    assert (made.json["data"], made.json["type"]) == ({"a": "Yg=="}, "Opaque")
+    assert wrong.status == 400
+
+
+@check()
+async def dry_runs_store_nothing(talk: Talk) -> None:
+    """dryRun=All answers as if, and neither object nor version is there afterwards."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    path = configmaps(space)
+    made = await talk.ask("POST", f"{path}?dryRun=All", configmap("one", a="1"))
+    absent = await talk.get(f"{path}/one")
+    stored = (await talk.ask("POST", path, configmap("one", a="1"))).json
+    twice = await talk.ask("POST", f"{path}?dryRun=All", configmap("one"))
+    put = await talk.ask("PUT", f"{path}/one?dryRun=All", {**stored, "data": {"a": "2"}})
+    patched = await talk.patch(f"{path}/one?dryRun=All", {"data": {"a": "3"}})
+    deleted = await talk.ask("DELETE", f"{path}/one?dryRun=All")
+    read = await talk.get(f"{path}/one")
+    custom = await talk.ask("POST", f"{widgets(space)}?dryRun=All", widget("one", name="a"))
+    wrong = await talk.ask("POST", f"{path}?dryRun=Some", configmap("two"))
+
+    assert (made.status, absent.status, twice.status) == (201, 404, 409)
+    assert (put.json["data"], patched.json["data"], deleted.status) == ({"a": "2"}, {"a": "3"}, 200)
+    assert read.json == stored
+    assert (custom.status, custom.json["spec"]["size"]) == (201, 3)
+    assert wrong.status >= 400

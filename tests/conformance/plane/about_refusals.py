@@ -1,0 +1,167 @@
+"""The Status bodies of what an API server does not do."""
+
+from __future__ import annotations
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import JSON_PATCH, MERGE, STRATEGIC, Talk
+from tests.conformance.plane.things import (
+    configmap,
+    configmaps,
+    deployments,
+    install_widgets,
+    widget,
+    widgets,
+)
+
+
+@check()
+async def nothing_there(talk: Talk) -> None:
+    """404 of an object, a kind, a version, a group, a sub-resource, and of a path that is no API's."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    await talk.ask("POST", configmaps(space), configmap("one"))
+    for path in (
+        configmaps(space, "none"),
+        deployments(space, "none"),
+        widgets(space, "none"),
+        "/api/v1/namespaces/none",
+        f"/api/v1/namespaces/{space}/nothings",
+        "/api/v1/nothings/one",
+        f"/apis/apps/v1/namespaces/{space}/nothings/one",
+        f"/apis/conformance.test/v9/namespaces/{space}/widgets",
+        "/apis/conformance.test/v9",
+        f"/apis/nowhere.test/v1/namespaces/{space}/widgets",
+        "/apis/nowhere.test/v1",
+        "/apis/nowhere.test",
+        configmaps(space, "one") + "/status",
+        configmaps(space, "one") + "/scale",
+        "/nowhere",
+    ):
+        answer = await talk.get(path)
+
+        assert answer.status == 404
+    # Here it is of no use to know which part of a real server found nothing: one says so in plain text.
+    for path in (f"/apis/conformance.test/v1/namespaces/{space}/nothings", "/api/v9"):
+        answer = await talk.quietly("GET", path)
+        talk.note({"ask": f"GET {path}", "code": answer.status})
+
+        assert answer.status == 404
+
+
+@check()
+async def methods_not_allowed(talk: Talk) -> None:
+    """405 for methods that a path does not have."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    await talk.ask("POST", configmaps(space), configmap("one"))
+    for method, path, body in (
+        ("POST", configmaps(space, "one"), configmap("one")),
+        ("PUT", configmaps(space), configmap("one")),
+        ("PATCH", configmaps(space), None),
+        ("POST", "/api/v1/configmaps", configmap("one")),
+        ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", None),
+        ("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews", None),
+        ("DELETE", deployments(space, "one") + "/scale", None),
+    ):
+        answer = await talk.ask(method, path, body, content_type=MERGE if method == "PATCH" else None)
+
+        assert answer.status == 405
+
+
+@check()
+async def bodies_of_unknown_types(talk: Talk) -> None:
+    """415 for a content type that the server does not read."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    await talk.ask("POST", configmaps(space), configmap("one"))
+    await talk.ask("POST", widgets(space), widget("one", name="a"))
+    for method, path, content_type in (
+        ("POST", configmaps(space), "text/plain"),
+        ("PUT", configmaps(space, "one"), "application/x-www-form-urlencoded"),
+        ("PATCH", configmaps(space, "one"), "application/json"),
+        ("PATCH", widgets(space, "one"), STRATEGIC),
+        ("PATCH", widgets(space, "one"), "text/plain"),
+        ("POST", widgets(space), "text/plain"),
+    ):
+        answer = await talk.quietly(method, path, content_type=content_type, raw=b"{}")
+        # Which patches there are is in the message, and the embedded plane has not all of them.
+        said = {"code": answer.status, "reason": answer.json["reason"]}
+        talk.note({"ask": f"{method} {path}", "type": content_type, **said})
+
+        assert answer.status == 415
+
+
+@check()
+async def bodies_that_cannot_be_read(talk: Talk) -> None:
+    """400 for what is no JSON, no object, or nothing at all."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    await talk.ask("POST", configmaps(space), configmap("one"))
+    for method, path, content_type, raw in (
+        ("POST", configmaps(space), None, b"{"),
+        ("POST", configmaps(space), None, b""),
+        ("POST", configmaps(space), None, b"[]"),
+        ("POST", configmaps(space), None, b'{"metadata": {"name": 5}}'),
+        ("POST", configmaps(space), None, b'{"metadata": {"name": "x"}, "data": {"a": 1}}'),
+        ("PUT", configmaps(space, "one"), None, b"nonsense"),
+        ("PATCH", configmaps(space, "one"), MERGE, b"{"),
+        ("PATCH", configmaps(space, "one"), MERGE, b"[]"),
+        ("PATCH", configmaps(space, "one"), JSON_PATCH, b"{}"),
+        ("PATCH", configmaps(space, "one"), STRATEGIC, b"{"),
+        ("POST", widgets(space), None, b"{"),
+        ("POST", widgets(space), None, b"[]"),
+    ):
+        answer = await talk._request(method, path, content_type=content_type, raw=raw)
+        # The parsers' own words are not compared: only that the client is told it is its fault.
+        said = {key: answer.json.get(key) for key in ("kind", "reason")}
+        talk.note({"ask": f"{method} {path}", "sent": raw.decode(), "code": answer.status, **said})
+
+        assert answer.status in (400, 422)
+
+
+@check()
+async def accepted_types(talk: Talk) -> None:
+    """The usual lists of what clients accept are answered with JSON."""
+    space = await talk.begin()
+    await talk.ask("POST", configmaps(space), configmap("one"))
+    for accept in ("*/*", "application/json, */*", "application/nothing, application/json;q=0.5"):
+        answer = await talk.get(configmaps(space, "one"), accept=accept)
+
+        assert answer.status == 200
+
+
+@check()
+async def parameters_that_cannot_be_read(talk: Talk) -> None:
+    """400 for query parameters that are none."""
+    space = await talk.begin()
+    await talk.ask("POST", configmaps(space), configmap("one"))
+    for query in (
+        "limit=many",
+        "resourceVersion=new",
+        "labelSelector=a%20b%20c",
+        "labelSelector=a%20in%20b",
+        "fieldSelector=a",
+        "fieldSelector=spec.nothing%3Da",
+        "continue=nonsense",
+        "timeoutSeconds=soon&watch=true",
+    ):
+        answer = await talk.quietly("GET", f"{configmaps(space)}?{query}")
+        # Whose parser did not like it is not compared.
+        talk.note({"query": query, "code": answer.status, "reason": answer.json["reason"]})
+
+        assert answer.status in (400, 422), query
+    ignored = await talk.get(f"{configmaps(space)}?nonsense=1&pretty=true", show=("kind",))
+
+    assert ignored.status == 200
+
+
+@check()
+async def paths_outside_the_api(talk: Talk) -> None:
+    """Health and version are there for everybody; what else is there is JSON or plain text."""
+    for path in ("/livez", "/readyz", "/healthz"):
+        answer = await talk.get(path, user="nobody")
+
+        assert (answer.status, answer.json) == (200, "ok")
+    version = await talk.get("/version", user="nobody", show=("major",))
+
+    assert version.json["major"] == "1"

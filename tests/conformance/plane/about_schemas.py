@@ -1,0 +1,205 @@
+"""CRDs: what their schemas fill in, take away and refuse, and how they come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import Talk
+from tests.conformance.plane.things import (
+    CRDS,
+    GROUP,
+    crd,
+    install,
+    install_ours,
+    install_widgets,
+    widget,
+    widgets,
+)
+
+
+@check()
+async def defaults_and_pruning(talk: Talk) -> None:
+    """Defaults are filled in, also in lists; unknown fields are dropped, but where the schema keeps them."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    body = widget(
+        "one",
+        name="a",
+        unknown=1,
+        free={"any": {"thing": [1, 2]}},
+        parts=[{"kind": "x", "odd": 1}, {"kind": "y", "count": 5}],
+        note=None,
+        amount="5%",
+        labels={"a": "b"},
+    )
+    made = (await talk.ask("POST", path, {**body, "unknown": 1})).json
+    null = await talk.ask("POST", path, widget("two", name="a", size=None))
+
+    assert made["spec"]["size"] == 3
+    assert made["spec"]["parts"] == [{"kind": "x", "count": 1}, {"kind": "y", "count": 5}]
+    assert "unknown" not in made["spec"]
+    assert made["spec"]["free"] == {"any": {"thing": [1, 2]}}
+    assert null.json["spec"]["size"] == 3
+
+
+@check()
+async def refusals(talk: Talk) -> None:
+    """Every rule of the schema refuses with 422 and names the field; several causes are told together."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    for spec in (
+        {"name": "a", "size": "big"},
+        {"name": "a", "size": 0},
+        {"name": "a", "size": 11},
+        {"name": 5},
+        {},
+        {"name": "a", "colour": "blue"},
+        {"name": "aaaaaaaaaaa"},
+        {"name": "A"},
+        {"name": "a", "tags": ["1", "2", "3", "4"]},
+        {"name": "a", "tags": [1, "x"]},
+        {"name": "a", "tags": {"no": "list"}},
+        {"name": "a", "parts": [{"kind": "x"}, {"count": 1}]},
+        {"name": "a", "parts": ["x"]},
+        {"name": "a", "labels": {"x": 1}},
+        {"name": "a", "wanted": "yes"},
+        {"name": "a", "ratio": "half"},
+        {"name": "a", "amount": True},
+        {"name": None},
+        {"name": "A", "size": 0, "colour": "blue"},
+    ):
+        answer = await talk.ask("POST", path, widget("one", **spec))
+
+        assert (answer.status, answer.json["reason"]) == (422, "Invalid"), spec
+        assert answer.json["details"]["causes"]
+
+
+@check()
+async def whole_objects(talk: Talk) -> None:
+    """A required spec that is missing, or is no object."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    bare: dict[str, Any] = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": "one"}}
+    missing = await talk.ask("POST", path, bare)
+    null = await talk.ask("POST", path, {**bare, "spec": None})
+    # A real server complains of these twice, in words of two validators.
+    text = await talk.quietly("POST", path, {**bare, "spec": "text"})
+    fraction = await talk.quietly("POST", path, widget("one", name="a", size=1.5))
+
+    assert [answer.status for answer in (missing, null, text, fraction)] == [422, 422, 422, 422]
+
+
+@check()
+async def unknown_fields(talk: Talk) -> None:
+    """fieldValidation: Strict refuses them, Warn tells of them, Ignore drops them silently."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    body = widget("one", name="a", unknown=1, parts=[{"kind": "x", "odd": 1}])
+    strict = await talk.ask("POST", f"{path}?fieldValidation=Strict", body)
+    warned = await talk.ask("POST", f"{path}?fieldValidation=Warn", body)
+    ignored = await talk.ask("POST", f"{path}?fieldValidation=Ignore", widget("two", name="a", unknown=1))
+    default = await talk.ask("POST", path, widget("three", name="a", unknown=1))
+    patch = {"spec": {"odd": 1}}
+    # A real server calls this one invalid, not a bad request, with the whole object in its message.
+    patched = await talk.quietly(
+        "PATCH", f"{path}/one?fieldValidation=Strict", patch, content_type="application/merge-patch+json"
+    )
+
+    assert (strict.status, warned.status, ignored.status) == (400, 201, 201)
+    assert patched.status >= 400
+    assert len(warned.headers.getall("Warning")) == 2
+    assert "Warning" in default.headers
+    assert "Warning" not in ignored.headers
+
+
+@check()
+async def unknown_fields_of_built_in_kinds(talk: Talk) -> None:
+    """kubectl asks for Strict, so built-in kinds must know their fields too."""
+    space = await talk.begin()
+    path = f"/apis/apps/v1/namespaces/{space}/deployments"
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "one"},
+        "spec": {"replicas": "2", "selector": {"matchLabels": {"app": "one"}}},
+    }
+    wrong = await talk.quietly("POST", path, body)
+    missing = await talk.quietly("POST", path, {**body, "spec": {"replicas": 2}})
+    talk.note(
+        {"codes": [wrong.status, missing.status], "reasons": [wrong.json["reason"], missing.json["reason"]]}
+    )
+
+    assert (wrong.status, missing.status) == (400, 422)
+
+
+@check()
+async def come_and_go(talk: Talk) -> None:
+    """A CRD is Established, its kind is in discovery and is served; without the CRD it is gone."""
+    group = f"coming.{GROUP}"
+    definition = crd("comets", "Comet", group=group)
+    name = f"comets.{group}"
+    talk.later(f"{CRDS}/{name}")
+    await install(talk, definition)
+    made = await talk.get(f"{CRDS}/{name}", show=("metadata.name", "spec.names", "spec.versions", "status"))
+    again = await talk.ask("POST", CRDS, definition, say="the same")
+    listed = await talk.get(f"/apis/{group}/v1")
+    await talk.get(f"/apis/{group}")
+    space = await talk.begin()
+    path = f"/apis/{group}/v1/namespaces/{space}/comets"
+    comet = {"apiVersion": f"{group}/v1", "kind": "Comet", "metadata": {"name": "one"}, "any": {"thing": 1}}
+    stored = (await talk.ask("POST", path, comet)).json
+    changed = await talk.patch(f"{path}/one", {"any": {"thing": 2}})
+    status = await talk.quietly("GET", f"{path}/one/status")
+    deleted = await talk.ask("DELETE", f"{CRDS}/{name}", show=())
+
+    async def gone() -> bool:
+        return (await talk.quietly("GET", path)).status == 404
+
+    await talk.eventually(gone)
+
+    conditions = {c["type"]: c["status"] for c in made.json["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert again.status == 409
+    assert [resource["kind"] for resource in listed.json["resources"]] == ["Comet"]
+    assert stored["any"] == {"thing": 1}
+    assert (stored["metadata"]["generation"], changed.json["metadata"]["generation"]) == (1, 2)
+    assert (status.status, deleted.status) == (404, 200)
+
+
+@check()
+async def that_are_wrong(talk: Talk) -> None:
+    """A CRD whose name is not plural.group, or without a stored version, is refused."""
+    for change in ({"name": "other.conformance.test"}, {"storage": False}, {"schema": None}):
+        body = crd("wrongs", "Wrong")
+        if "name" in change:
+            body["metadata"]["name"] = change["name"]
+        else:
+            body["spec"]["versions"][0] |= change
+        answer = await talk.quietly("POST", CRDS, body)
+        talk.note({"changed": change, "code": answer.status, "reason": answer.json.get("reason")})
+
+        assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+
+
+@check()
+async def our_own(talk: Talk) -> None:
+    """A FederatedHPA is defaulted and refused by the schema that we generate."""
+    await install_ours(talk)
+    space = await talk.begin()
+    path = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{space}/federatedhpas?dryRun=All"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    body: dict[str, Any] = {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": "FederatedHPA",
+        "metadata": {"name": "web"},
+    }
+    for spec in (
+        {"scaleTargetRef": target, "minReplicas": "1", "maxReplicas": 3},
+        {"scaleTargetRef": {"kind": 5}, "maxReplicas": 3},
+        {"scaleTargetRef": target, "maxReplicas": 3, "mode": "Nonsense"},
+        {"scaleTargetRef": target, "maxReplicas": 3, "syncPeriodSeconds": 301},
+    ):
+        answer = await talk.ask("POST", path, {**body, "spec": spec})
+
+        assert answer.status == 422

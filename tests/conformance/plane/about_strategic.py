@@ -1,0 +1,243 @@
+"""Strategic merge patches of Deployments, as `kubectl apply` sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import STRATEGIC, Answer, Object, Talk
+from tests.conformance.plane.things import deployment, deployments
+
+WEB = {
+    "name": "web",
+    "image": "registry.invalid/web:1",
+    "args": ["--a", "--b"],
+    "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "C", "value": "3"}],
+    "ports": [{"name": "http", "containerPort": 80}, {"name": "more", "containerPort": 81}],
+    "resources": {"requests": {"cpu": "100m"}},
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "data", "mountPath": "/more"}],
+}
+SIDE = {"name": "side", "image": "registry.invalid/side:1"}
+
+
+async def web(talk: Talk) -> str:
+    """A Deployment with two containers; its path."""
+    path = deployments(await talk.begin())
+    body = deployment("web", containers=[WEB, SIDE], volumes=[{"name": "data", "emptyDir": {}}])
+    body["spec"]["strategy"] = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+    await talk.make(path, body, keep=True)
+    return f"{path}/web"
+
+
+def shown(body: Any) -> Any:
+    """What patches are about, without the defaults of every field."""
+    spec = body["spec"]
+    pod = spec["template"]["spec"]
+    return {
+        "labels": body["metadata"].get("labels"),
+        "annotations": body["metadata"].get("annotations"),
+        "finalizers": body["metadata"].get("finalizers"),
+        "generation": body["metadata"]["generation"],
+        "replicas": spec["replicas"],
+        "strategy": spec["strategy"],
+        "template labels": spec["template"]["metadata"]["labels"],
+        "containers": [container_of(container) for container in pod["containers"]],
+        "volumes": [sorted(volume) for volume in pod.get("volumes") or ()],  # each source has its defaults
+        "nodeSelector": pod.get("nodeSelector"),
+        "tolerations": pod.get("tolerations"),
+    }
+
+
+def container_of(container: Any) -> Any:
+    """The fields of WEB; no empty resources and no protocol of ports, which are defaults."""
+    kept = {key: value for key, value in container.items() if key in WEB and value}
+    for port in kept.get("ports", ()):
+        port.pop("protocol", None)
+    return kept
+
+
+async def patched(talk: Talk, path: str, patch: Object) -> Answer:
+    """The answer to a strategic merge patch."""
+    return await talk.patch(path, patch, STRATEGIC, show=shown)
+
+
+def pod_spec(**pod: Any) -> Object:
+    """A patch of the pod template."""
+    return {"spec": {"template": {"spec": pod}}}
+
+
+@check()
+async def containers_by_name(talk: Talk) -> None:
+    """A container is found by its name; the others stay; a new one goes first, as kubectl's order says."""
+    path = await web(talk)
+    image = await patched(
+        talk, path, pod_spec(containers=[{"name": "web", "image": "registry.invalid/web:2"}])
+    )
+    new = {"name": "new", "image": "registry.invalid/new:1"}
+    added = await patched(talk, path, pod_spec(containers=[new]))
+    ordered = {"$setElementOrder/containers": [{"name": "side"}, {"name": "web"}, {"name": "new"}]}
+    sorted_ = await patched(
+        talk, path, pod_spec(**ordered, containers=[{"name": "side", "image": "registry.invalid/side:2"}])
+    )
+
+    images = [container["image"] for container in image.json["spec"]["template"]["spec"]["containers"]]
+    assert images == ["registry.invalid/web:2", "registry.invalid/side:1"]
+    assert len(added.json["spec"]["template"]["spec"]["containers"]) == 3
+    names = [container["name"] for container in sorted_.json["spec"]["template"]["spec"]["containers"]]
+    assert names == ["side", "web", "new"]
+
+
+@check()
+async def containers_removed_and_replaced(talk: Talk) -> None:
+    """$patch: delete removes an element, $patch: replace the whole list or the whole object."""
+    path = await web(talk)
+    removed = await patched(talk, path, pod_spec(containers=[{"name": "side", "$patch": "delete"}]))
+    whole = [{"$patch": "replace"}, {"name": "only", "image": "registry.invalid/only:1"}]
+    replaced = await patched(talk, path, pod_spec(containers=whole))
+    labels = {"metadata": {"labels": {"a": "1", "b": "2"}}}
+    await patched(talk, path, labels)
+    cut = await patched(talk, path, {"metadata": {"labels": {"$patch": "replace", "c": "3"}}})
+
+    assert [c["name"] for c in removed.json["spec"]["template"]["spec"]["containers"]] == ["web"]
+    assert [c["name"] for c in replaced.json["spec"]["template"]["spec"]["containers"]] == ["only"]
+    assert cut.json["metadata"]["labels"] == {"c": "3"}
+
+
+@check()
+async def environment_by_name(talk: Talk) -> None:
+    """Variables are merged by name, kept in the order that $setElementOrder says."""
+    path = await web(talk)
+    env = [{"name": "B", "value": "changed"}, {"name": "D", "value": "4"}]
+    merged = await patched(talk, path, pod_spec(containers=[{"name": "web", "env": env}]))
+    order = [{"name": "D"}, {"name": "B"}, {"name": "A"}]
+    env = [{"name": "D", "value": "5"}, {"name": "C", "$patch": "delete"}]
+    container = {"name": "web", "$setElementOrder/env": order, "env": env}
+    ordered = await patched(
+        talk, path, pod_spec(**{"$setElementOrder/containers": [{"name": "web"}]}, containers=[container])
+    )
+
+    assert {"name": "B", "value": "changed"} in merged.json["spec"]["template"]["spec"]["containers"][0][
+        "env"
+    ]
+    found = next(c for c in ordered.json["spec"]["template"]["spec"]["containers"] if c["name"] == "web")
+    assert [variable["name"] for variable in found["env"]] == ["D", "B", "A"]
+
+
+@check()
+async def ports_and_mounts(talk: Talk) -> None:
+    """Ports are merged by containerPort, mounts by mountPath; plain lists are replaced."""
+    path = await web(talk)
+    container = {
+        "name": "web",
+        "ports": [{"containerPort": 81, "name": "renamed"}],
+        "volumeMounts": [{"mountPath": "/more", "name": "data", "readOnly": True}],
+        "args": ["--c"],
+    }
+    answer = await patched(talk, path, pod_spec(containers=[container]))
+
+    found = answer.json["spec"]["template"]["spec"]["containers"][0]
+    assert [(port["containerPort"], port["name"]) for port in found["ports"]] == [
+        (80, "http"),
+        (81, "renamed"),
+    ]
+    assert found["args"] == ["--c"]
+
+
+@check()
+async def retained_keys(talk: Talk) -> None:
+    """$retainKeys drops what is not named: another strategy, another source of a volume."""
+    path = await web(talk)
+    recreate = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
+    strategy = await patched(talk, path, recreate)
+    volume = {"name": "data", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/tmp"}}
+    source = await patched(talk, path, pod_spec(volumes=[volume]))
+
+    assert strategy.json["spec"]["strategy"] == {"type": "Recreate"}
+    assert "emptyDir" not in source.json["spec"]["template"]["spec"]["volumes"][0]
+
+
+@check()
+async def maps_and_nulls(talk: Talk) -> None:
+    """Maps are merged by key and null removes; a scalar is set."""
+    path = await web(talk)
+    await patched(talk, path, pod_spec(nodeSelector={"a": "1", "b": "2"}))
+    merged = await patched(talk, path, pod_spec(nodeSelector={"a": None, "c": "3"}))
+    gone = await patched(talk, path, pod_spec(nodeSelector=None))
+    scaled = await patched(talk, path, {"spec": {"replicas": 5}})
+    resources = {"name": "web", "resources": {"requests": {"cpu": "200m"}, "limits": {"memory": "1Gi"}}}
+    await patched(talk, path, pod_spec(containers=[resources]))
+
+    assert merged.json["spec"]["template"]["spec"]["nodeSelector"] == {"b": "2", "c": "3"}
+    assert "nodeSelector" not in gone.json["spec"]["template"]["spec"]
+    assert scaled.json["spec"]["replicas"] == 5
+
+
+@check()
+async def finalizers_are_a_set(talk: Talk) -> None:
+    """Finalizers are merged as a set; $deleteFromPrimitiveList takes from it."""
+    path = await web(talk)
+    for finalizers in (["x.test/a"], ["x.test/b", "x.test/a"]):
+        added = await patched(talk, path, {"metadata": {"finalizers": finalizers}})
+    taken = await patched(
+        talk,
+        path,
+        {
+            "metadata": {
+                "$deleteFromPrimitiveList/finalizers": ["x.test/a"],
+                "$setElementOrder/finalizers": ["x.test/b"],
+            }
+        },
+    )
+    await talk.quietly("PATCH", path, {"metadata": {"finalizers": None}}, content_type=STRATEGIC)
+
+    assert sorted(added.json["metadata"]["finalizers"]) == ["x.test/a", "x.test/b"]
+    assert taken.json["metadata"]["finalizers"] == ["x.test/b"]
+
+
+@check()
+async def with_a_version(talk: Talk) -> None:
+    """Also a strategic merge patch is bound to a version that it carries."""
+    path = await web(talk)
+    read = (await talk.quietly("GET", path)).json["metadata"]["resourceVersion"]
+    body = {"metadata": {"resourceVersion": read}, "spec": {"replicas": 3}}
+    first = await patched(talk, path, body)
+    late = await patched(talk, path, {**body, "spec": {"replicas": 4}})
+
+    assert (first.status, late.status) == (200, 409)
+
+
+@check()
+async def that_do_not_fit(talk: Talk) -> None:
+    """An element without its key, a wrong type, an invalid outcome: refused, and nothing changes."""
+    path = await web(talk)
+    invalid: list[Object] = [
+        {"spec": {"replicas": -1}},
+        {"spec": {"selector": {"matchLabels": {"app": "other"}}}},
+    ]
+    for patch in invalid:
+        answer = await talk.quietly("PATCH", path, patch, content_type=STRATEGIC)
+        talk.note({"sent": patch, "code": answer.status, "reason": answer.json.get("reason")})
+
+        assert answer.status == 422, patch
+    # A real server calls the first an internal error, the second invalid.
+    for patch in (pod_spec(containers=[{"image": "registry.invalid/web:2"}]), {"spec": {"replicas": "many"}}):
+        answer = await talk.quietly("PATCH", path, patch, content_type=STRATEGIC)
+
+        assert answer.status >= 400, patch
+    read = await talk.get(path, show=shown)
+
+    assert read.json["metadata"]["generation"] == 1
+
+
+@check()
+async def of_other_kinds(talk: Talk) -> None:
+    """ConfigMaps take strategic merge patches too, which there merge like plain ones."""
+    space = await talk.begin()
+    path = f"/api/v1/namespaces/{space}/configmaps"
+    await talk.ask("POST", path, {"metadata": {"name": "one"}, "data": {"a": "1", "b": "2"}})
+    answer = await talk.patch(f"{path}/one", {"data": {"a": None, "c": "3"}}, STRATEGIC)
+
+    assert answer.json["data"] == {"b": "2", "c": "3"}

@@ -1,0 +1,245 @@
+"""Status and scale: what a write through them changes, and what counts as a new generation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import JSON_PATCH, MERGE, STRATEGIC, Talk
+from tests.conformance.plane.things import (
+    core,
+    deployment,
+    deployments,
+    install_widgets,
+    pod,
+    widget,
+    widgets,
+)
+
+SCALE = ("metadata.generation", "spec.replicas", "spec.paused", "status.replicas", "metadata.labels")
+
+
+@check()
+async def scale_of_a_deployment(talk: Talk) -> None:
+    """The scale carries name, uid and version of the Deployment, its replicas and its selector as text."""
+    path = deployments(await talk.begin())
+    made = (await talk.ask("POST", path, deployment("web", replicas=2), show=SCALE)).json
+    read = (await talk.get(f"{path}/web/scale")).json
+    written = await talk.ask("PUT", f"{path}/web/scale", {**read, "spec": {"replicas": 3}})
+    late = await talk.ask("PUT", f"{path}/web/scale", {**read, "spec": {"replicas": 4}})
+    after = await talk.get(f"{path}/web", show=SCALE)
+
+    assert read["metadata"]["uid"] == made["metadata"]["uid"]
+    assert (read["spec"], read["status"]) == ({"replicas": 2}, {"replicas": 0, "selector": "app=web"})
+    assert (written.status, late.status, late.json["reason"]) == (200, 409, "Conflict")
+    assert (after.json["spec"]["replicas"], after.json["metadata"]["generation"]) == (3, 2)
+
+
+@check()
+async def scale_written_blindly(talk: Talk) -> None:
+    """Without a version the scale is written as it is; with a wrong uid it is not."""
+    path = deployments(await talk.begin())
+    await talk.make(path, deployment("web"), keep=True)
+    scale: dict[str, Any] = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
+    blind = await talk.ask("PUT", f"{path}/web/scale", {**scale, "spec": {"replicas": 4}})
+    merged = await talk.patch(f"{path}/web/scale", {"spec": {"replicas": 5}})
+    replaced = await talk.patch(
+        f"{path}/web/scale", [{"op": "replace", "path": "/spec/replicas", "value": 6}], JSON_PATCH
+    )
+    same = await talk.patch(f"{path}/web/scale", {"spec": {"replicas": 6}})
+    dry = await talk.patch(f"{path}/web/scale?dryRun=All", {"spec": {"replicas": 9}})
+    zero = await talk.ask("PUT", f"{path}/web/scale", {**scale, "spec": {}})
+    foreign = {**scale["metadata"], "uid": "11111111-1111-1111-1111-111111111111"}
+    other = await talk.quietly(
+        "PUT", f"{path}/web/scale", {**scale, "metadata": foreign, "spec": {"replicas": 7}}
+    )
+    talk.note({"with another uid": other.status, "reason": other.json["reason"]})
+    after = await talk.get(f"{path}/web", show=SCALE)
+
+    assert [answer.json["spec"]["replicas"] for answer in (blind, merged, replaced, same, dry)] == [
+        4,
+        5,
+        6,
+        6,
+        9,
+    ]
+    assert same.json["metadata"]["resourceVersion"] == replaced.json["metadata"]["resourceVersion"]
+    assert (zero.status, other.status) == (200, 409)
+    assert after.json["spec"]["replicas"] == 0
+
+
+@check()
+async def scale_that_does_not_fit(talk: Talk) -> None:
+    """Negative replicas, another name, an absent object: refused."""
+    path = deployments(await talk.begin())
+    await talk.make(path, deployment("web"), keep=True)
+    scale: dict[str, Any] = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
+    negative = await talk.ask("PUT", f"{path}/web/scale", {**scale, "spec": {"replicas": -1}})
+    other = {**scale, "metadata": {"name": "other"}, "spec": {"replicas": 1}}
+    name = await talk.ask("PUT", f"{path}/web/scale", other)
+    absent = await talk.ask("PUT", f"{path}/none/scale", {**other, "metadata": {"name": "none"}})
+    read = await talk.get(f"{path}/none/scale")
+
+    assert (negative.status, name.status) == (422, 400)
+    assert (absent.status, read.status) == (404, 404)
+
+
+@check()
+async def scale_selectors(talk: Talk) -> None:
+    """A selector of labels and expressions becomes one text."""
+    path = deployments(await talk.begin())
+    labels = {"b": "2", "a": "1", "tier": "x"}
+    body = deployment("web")
+    body["spec"]["template"]["metadata"]["labels"] = labels
+    body["spec"]["selector"] = {
+        "matchLabels": {"b": "2", "a": "1"},
+        "matchExpressions": [
+            {"key": "tier", "operator": "In", "values": ["y", "x"]},
+            {"key": "tier", "operator": "NotIn", "values": ["z"]},
+            {"key": "tier", "operator": "Exists"},
+            {"key": "gone", "operator": "DoesNotExist"},
+        ],
+    }
+    await talk.make(path, body, keep=True)
+    read = await talk.get(f"{path}/web/scale")
+
+    assert read.json["status"]["selector"] == "a=1,b=2,!gone,tier in (x,y),tier notin (z),tier"
+
+
+@check()
+async def status_of_a_deployment(talk: Talk) -> None:
+    """Through /status only the status changes, and no generation; through the object everything but that."""
+    path = deployments(await talk.begin())
+    made = (await talk.ask("POST", path, deployment("web"), show=SCALE)).json
+    status = {"replicas": 2, "observedGeneration": 1}
+    body = {**made, "spec": {**made["spec"], "replicas": 9}, "status": status}
+    through = await talk.ask(
+        "PUT", f"{path}/web/status", body, show=SCALE, say={"spec": "replicas 9", "status": status}
+    )
+    patched = await talk.patch(
+        f"{path}/web/status", {"status": {"replicas": 3}, "spec": {"replicas": 9}}, show=SCALE
+    )
+    merged = await talk.patch(f"{path}/web/status", {"status": {"replicas": 1}}, STRATEGIC, show=SCALE)
+    plain = await talk.patch(f"{path}/web", {"status": {"replicas": 7}}, show=SCALE)
+    scale = await talk.get(f"{path}/web/scale")
+
+    assert [answer.json["spec"]["replicas"] for answer in (through, patched, merged, plain)] == [2, 2, 2, 2]
+    assert [answer.json["status"]["replicas"] for answer in (through, patched, merged, plain)] == [2, 3, 1, 1]
+    assert plain.json["metadata"]["generation"] == 1
+    assert scale.json["status"]["replicas"] == 1
+
+
+@check()
+async def status_of_a_custom_object(talk: Talk) -> None:
+    """A status in a creation or update is dropped; /status takes nothing else; both know conflicts."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    made = (await talk.ask("POST", path, {**widget("one", name="a"), "status": {"phase": "Old"}})).json
+    body = {**made, "spec": {"name": "b"}, "status": {"phase": "New"}}
+    body["metadata"] = {**made["metadata"], "labels": {"l": "1"}}
+    through = (await talk.ask("PUT", f"{path}/one/status", body)).json
+    late = await talk.ask("PUT", f"{path}/one/status", body)
+    plain = (await talk.ask("PUT", f"{path}/one", {**through, "status": {"phase": "Old"}})).json
+    wrong = await talk.patch(f"{path}/one/status", {"status": {"phase": "Odd"}})
+    read = await talk.get(f"{path}/one/status")
+
+    assert "status" not in made
+    assert (through["status"], through["spec"]["name"]) == ({"phase": "New"}, "a")
+    assert (late.status, wrong.status) == (409, 422)
+    assert (plain["status"], plain["metadata"]["resourceVersion"]) == (
+        {"phase": "New"},
+        through["metadata"]["resourceVersion"],
+    )
+    assert read.json == plain
+
+
+@check()
+async def generations(talk: Talk) -> None:
+    """The generation counts changes of what is wanted: not of labels, not of the status; of a Deployment also
+    its annotations.
+    """
+    await install_widgets(talk)
+    space = await talk.begin()
+    found = []
+    for path, body, change in (
+        (deployments(space), deployment("one"), {"spec": {"replicas": 3}}),
+        (widgets(space), widget("one", name="a"), {"spec": {"name": "b"}}),
+    ):
+        steps = [await talk.ask("POST", path, body, show=("metadata.generation",))]
+        for patch, sub in (
+            ({"metadata": {"labels": {"l": "1"}}}, ""),
+            ({"metadata": {"annotations": {"a": "1"}}}, ""),
+            (change, ""),
+            (change, ""),
+            ({"status": {"observedGeneration": 1}}, "/status"),
+            ({"metadata": {"generation": 99}}, ""),
+        ):
+            steps.append(await talk.patch(f"{path}/one{sub}", patch, show=("metadata.generation",)))
+        found.append([answer.json["metadata"]["generation"] for answer in steps])
+
+    assert found == [[1, 1, 2, 3, 3, 3, 3], [1, 1, 1, 2, 2, 2, 2]]
+
+
+@check()
+async def scale_of_a_custom_object(talk: Talk) -> None:
+    """The paths of the CRD make the scale; without replicas there is none to read."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    await talk.ask("POST", path, widget("one", name="a", replicas=2))
+    await talk.patch(f"{path}/one/status", {"status": {"replicas": 1, "selector": "app=one"}})
+    read = (await talk.get(f"{path}/one/scale")).json
+    written = await talk.ask("PUT", f"{path}/one/scale", {**read, "spec": {"replicas": 5}})
+    late = await talk.ask("PUT", f"{path}/one/scale", {**read, "spec": {"replicas": 6}})
+    patched = await talk.patch(f"{path}/one/scale", {"spec": {"replicas": 7}})
+    after = await talk.get(f"{path}/one")
+    negative = await talk.quietly(
+        "PATCH", f"{path}/one/scale", {"spec": {"replicas": -1}}, content_type=MERGE
+    )
+    # A real server complains twice, of the scale and of what would be stored.
+    talk.note({"replicas": -1, "code": negative.status, "reason": negative.json["reason"]})
+
+    assert (read["spec"], read["status"]) == ({"replicas": 2}, {"replicas": 1, "selector": "app=one"})
+    assert (written.json["spec"], late.status, patched.status) == ({"replicas": 5}, 409, 200)
+    assert after.json["spec"]["replicas"] == 7
+    assert after.json["metadata"]["generation"] == 3
+    assert negative.status == 422
+
+
+@check()
+async def scale_without_replicas(talk: Talk) -> None:
+    """A custom resource without its replicas: what /scale says, and that it cannot be set blindly."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    await talk.make(path, widget("one", name="a"), keep=True)
+    await talk.get(f"{path}/one/scale")
+    await talk.patch(f"{path}/one/scale", {"spec": {"replicas": 2}})
+    after = await talk.get(f"{path}/one/scale")
+
+    assert after.status == 200
+
+
+@check()
+async def status_of_a_pod(talk: Talk) -> None:
+    """A pod's status is written through /status, its conditions are merged by type."""
+    space = await talk.begin()
+    await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
+    path = core("pods", space)
+    await talk.make(path, pod("one"))
+
+    def show(body: Any) -> Any:
+        conditions = [{"type": c["type"], "status": c["status"]} for c in body["status"]["conditions"]]
+        return {"phase": body["status"]["phase"], "conditions": conditions}
+
+    ready = {"type": "Ready", "status": "True"}
+    await talk.patch(
+        f"{path}/one/status", {"status": {"phase": "Running", "conditions": [ready]}}, STRATEGIC, show=show
+    )
+    other = {"type": "Initialized", "status": "True"}
+    both = await talk.patch(f"{path}/one/status", {"status": {"conditions": [other]}}, STRATEGIC, show=show)
+    only = await talk.patch(f"{path}/one/status", {"status": {"conditions": [ready]}}, show=show)
+
+    assert sorted(condition["type"] for condition in both.json["status"]["conditions"]) == [
+        "Initialized",
+        "Ready",
+    ]
+    assert [condition["type"] for condition in only.json["status"]["conditions"]] == ["Ready"]

@@ -1,0 +1,129 @@
+"""Tables, which `kubectl get` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import TABLE, Talk
+from tests.conformance.plane.things import (
+    core,
+    deployment,
+    deployments,
+    install_widgets,
+    pod,
+    widget,
+    widgets,
+)
+
+
+def plain(table: Any) -> Any:
+    """The columns' names, types and priorities, and the cells without ages."""
+    ages = {number for number, column in enumerate(table["columnDefinitions"]) if column["name"] == "Age"}
+    return {
+        "columns": [
+            {key: column[key] for key in ("name", "type", "format", "priority")}
+            for column in table["columnDefinitions"]
+        ],
+        "cells": [
+            ["<age>" if number in ages else cell for number, cell in enumerate(row["cells"])]
+            for row in table["rows"]
+        ],
+        "objects": [[row["object"]["kind"], row["object"]["apiVersion"]] for row in table["rows"]],
+        "names": [row["object"]["metadata"]["name"] for row in table["rows"]],
+    }
+
+
+@check()
+async def of_custom_objects(talk: Talk) -> None:
+    """The CRD's columns, with what an object does not have left out."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    await talk.make(path, widget("a", name="a", colour="red"), keep=True)
+    await talk.make(path, widget("b", name="b", size=7), keep=True)
+    await talk.quietly(
+        "PATCH", f"{path}/b/status", {"status": {"phase": "Old"}}, content_type="application/merge-patch+json"
+    )
+    answer = await talk.get(path, accept=TABLE, show=plain)
+    one = await talk.get(f"{path}/b", accept=f"{TABLE},application/json", show=plain)
+
+    assert [column["name"] for column in answer.json["columnDefinitions"]] == [
+        "Name",
+        "Size",
+        "Colour",
+        "Phase",
+        "Age",
+    ]
+    assert [row["cells"][:4] for row in answer.json["rows"]] == [["a", 3, "red", None], ["b", 7, None, "Old"]]
+    assert one.json["rows"][0]["cells"][3] == "Old"
+
+
+@check()
+async def rows_hold(talk: Talk) -> None:
+    """What includeObject makes of the rows."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    await talk.make(path, widget("a", name="a"), keep=True)
+    for include in ("", "None", "Metadata", "Object"):
+        answer = await talk.get(f"{path}?includeObject={include}", accept=TABLE, show=_row_objects)
+
+        assert answer.json["kind"] == "Table"
+
+
+def _row_objects(table: Any) -> Any:
+    kept = {key: value for key, value in table.items() if key not in ("columnDefinitions", "rows")}
+    return {**kept, "objects": [row.get("object") for row in table["rows"]]}
+
+
+@check()
+async def of_nothing(talk: Talk) -> None:
+    """An empty list is a table without rows, an absent object a Status."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    empty = await talk.get(path, accept=TABLE, show=plain)
+    absent = await talk.get(f"{path}/none", accept=TABLE)
+
+    assert empty.json["rows"] == []
+    assert (absent.status, absent.json["kind"]) == (404, "Status")
+
+
+@check()
+async def of_built_in_kinds(talk: Talk) -> None:
+    """The columns that people know of Deployments, pods and namespaces; not what -o wide adds."""
+    space = await talk.begin()
+    await talk.make(deployments(space), deployment("web"), keep=True)
+    await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
+    await talk.make(core("pods", space), pod("one"))
+    for path in (
+        deployments(space),
+        core("pods", space),
+        f"/api/v1/namespaces?fieldSelector=metadata.name%3D{space}",
+    ):
+        answer = await talk.get(path, accept=TABLE, show=_narrow)
+
+        assert answer.json["kind"] == "Table"
+
+
+def _narrow(table: Any) -> Any:
+    shown = plain(table)
+    kept = [number for number, column in enumerate(shown["columns"]) if column["priority"] == 0]
+    columns = [shown["columns"][number]["name"] for number in kept]
+    return {"columns": columns, "cells": [[row[number] for number in kept] for row in shown["cells"]]}
+
+
+@check()
+async def watched(talk: Talk) -> None:
+    """`kubectl get -w` watches in tables: one row an event."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    await talk.make(path, widget("a", name="a"), keep=True)
+    async with talk.watching(f"{path}?watch=true", accept=TABLE, show=_rows) as watch:
+        await talk.make(path, widget("b", name="b"), keep=True)
+        events = await watch.events(2)
+
+    assert [event["object"]["kind"] for event in events] == ["Table", "Table"]
+    assert [event["object"]["rows"][0]["cells"][0] for event in events] == ["a", "b"]
+
+
+def _rows(table: Any) -> Any:
+    return {"kind": table["kind"], "cells": [row["cells"][:-1] for row in table["rows"]]}

@@ -1,0 +1,228 @@
+"""Watches: from a version, in order, with selectors and bookmarks, and how they end."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from tests.conformance.plane.registry import check
+from tests.conformance.plane.talk import MERGE, Object, Talk
+from tests.conformance.plane.things import configmap, configmaps, install_widgets, widget, widgets
+
+
+def events_of(events: list[Object]) -> list[tuple[str, str]]:
+    """Type and name of events."""
+    return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+
+
+async def version_of(talk: Talk, path: str) -> str:
+    """The version of a list of the path now, which transcripts call <from>."""
+    version: str = (await talk.quietly("GET", path)).json["metadata"]["resourceVersion"]
+    talk.names.literal(f"resourceVersion={version}", "resourceVersion=<from>")
+    return version
+
+
+@check()
+async def from_a_list(talk: Talk) -> None:
+    """What happens after a list comes in order, with the objects as they were then."""
+    path = configmaps(await talk.begin())
+    await talk.ask("POST", path, configmap("old", a="0"))
+    version = await version_of(talk, path)
+    made = (await talk.ask("POST", path, configmap("one", a="1"))).json
+    await talk.ask("PUT", f"{path}/one", {**made, "data": {"a": "2"}})
+    await talk.ask("DELETE", f"{path}/one")
+    async with talk.watching(f"{path}?watch=true&resourceVersion={version}") as watch:
+        events = await watch.events(3)
+        await talk.ask("DELETE", f"{path}/old")
+        last = await watch.events(1)
+
+    assert events_of(events + last) == [
+        ("ADDED", "one"),
+        ("MODIFIED", "one"),
+        ("DELETED", "one"),
+        ("DELETED", "old"),
+    ]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events + last]
+    assert versions == sorted(set(versions))
+    assert events[2]["object"]["data"] == {"a": "2"}
+
+
+@check()
+async def live(talk: Talk) -> None:
+    """An open watch gets what happens at once, of its namespace alone."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    other = f"{space}-b"
+    await talk.make("/api/v1/namespaces", {"metadata": {"name": other}})
+    path = widgets(space)
+    version = await version_of(talk, path)
+    async with talk.watching(f"{path}?watch=1&resourceVersion={version}") as watch:
+        await talk.make(widgets(other), widget("elsewhere", name="a"))
+        made = (await talk.ask("POST", path, widget("one", name="a"))).json
+        first = await watch.events(1)
+        await talk.patch(f"{path}/one/status", {"status": {"phase": "New"}})
+        await talk.patch(f"{path}/one", {"spec": {"name": "b"}})
+        await talk.patch(f"{path}/one", {"spec": {"name": "b"}})  # changes nothing, so there is no event
+        await talk.ask("DELETE", f"{path}/one")
+        rest = await watch.events(3)
+
+    assert first[0]["object"] == made
+    assert events_of(rest) == [("MODIFIED", "one"), ("MODIFIED", "one"), ("DELETED", "one")]
+
+
+@check()
+async def with_a_label_selector(talk: Talk) -> None:
+    """An object that begins to match is ADDED, one that stops is DELETED, others do not appear."""
+    path = configmaps(await talk.begin())
+    version = await version_of(talk, path)
+    async with talk.watching(
+        f"{path}?watch=true&labelSelector=mine%3Dyes&resourceVersion={version}"
+    ) as watch:
+        await talk.make(path, configmap("other", {"mine": "no"}), keep=True)
+        await talk.make(path, configmap("one", {"mine": "no"}, a="1"), keep=True)
+        await talk.quietly(
+            "PATCH", f"{path}/one", {"metadata": {"labels": {"mine": "yes"}}}, content_type=MERGE
+        )
+        await talk.quietly("PATCH", f"{path}/one", {"data": {"a": "2"}}, content_type=MERGE)
+        await talk.quietly(
+            "PATCH",
+            f"{path}/one",
+            {"metadata": {"labels": {"mine": "no"}}, "data": {"a": "3"}},
+            content_type=MERGE,
+        )
+        await talk.quietly(
+            "PATCH", f"{path}/one", {"metadata": {"labels": {"mine": "yes"}}}, content_type=MERGE
+        )
+        await talk.quietly("DELETE", f"{path}/one")
+        events = await watch.events(5)
+
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
+    assert events[2]["object"]["data"] == {"a": "2"}
+    assert events[2]["object"]["metadata"]["labels"] == {"mine": "yes"}
+
+
+@check()
+async def of_one_name(talk: Talk) -> None:
+    """A field selector on the name makes a watch of one object."""
+    path = configmaps(await talk.begin())
+    version = await version_of(talk, path)
+    async with talk.watching(
+        f"{path}?watch=true&fieldSelector=metadata.name%3Done&resourceVersion={version}"
+    ) as watch:
+        for name in ("another", "one", "third"):
+            await talk.make(path, configmap(name))
+        await talk.quietly("DELETE", f"{path}/one")
+        events = await watch.events(2)
+
+    assert events_of(events) == [("ADDED", "one"), ("DELETED", "one")]
+
+
+@check()
+async def from_any_version(talk: Talk) -> None:
+    """Without a version, or from 0, what is there comes first, as ADDED, and then what happens."""
+    path = configmaps(await talk.begin())
+    for name in ("a", "b"):
+        await talk.make(path, configmap(name))
+    async with AsyncExitStack() as stack:
+        watches = [
+            await stack.enter_async_context(talk.watching(f"{path}?{query}"))
+            for query in ("watch=true", "watch=true&resourceVersion=0", "watch=true&resourceVersion=")
+        ]
+        first = [await watch.events(2) for watch in watches]
+        await talk.make(path, configmap("c"))
+        last = [await watch.events(1) for watch in watches]
+
+    assert [events_of(events) for events in first] == [[("ADDED", "a"), ("ADDED", "b")]] * 3
+    assert [events_of(events) for events in last] == [[("ADDED", "c")]] * 3
+
+
+@check()
+async def ends_in_time(talk: Talk) -> None:
+    """timeoutSeconds ends a watch, without an error."""
+    path = configmaps(await talk.begin())
+    version = await version_of(talk, path)
+    async with talk.watching(f"{path}?watch=true&timeoutSeconds=1&resourceVersion={version}") as watch:
+        events = await watch.rest()
+
+    assert events == []
+
+
+@check()
+async def bookmarks(talk: Talk) -> None:
+    """Who asks for bookmarks gets one before the watch ends: kind and version, nothing else."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    other = f"{space}-b"
+    await talk.make("/api/v1/namespaces", {"metadata": {"name": other}})
+    path = widgets(space)
+    version = await version_of(talk, path)
+    query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={version}"
+    async with talk.watching(f"{path}?{query}") as watch:
+        # The version of the kind must move, or there is nothing to mark: in another namespace, unseen here.
+        made = await talk.make(widgets(other), widget("elsewhere", name="a"))
+        with talk.unheard():
+            events = await watch.rest()
+    marks = [event for event in events if event["type"] == "BOOKMARK"]
+    talk.note({"bookmark": marks[-1]["object"], "others": [e for e in events if e["type"] != "BOOKMARK"]})
+
+    assert len(marks) == len(events)
+    assert int(marks[-1]["object"]["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+
+
+@check()
+async def without_bookmarks(talk: Talk) -> None:
+    """Who does not ask for bookmarks gets none."""
+    await install_widgets(talk)
+    space = await talk.begin()
+    other = f"{space}-b"
+    await talk.make("/api/v1/namespaces", {"metadata": {"name": other}})
+    version = await version_of(talk, widgets(space))
+    query = f"watch=true&timeoutSeconds=3&resourceVersion={version}"
+    async with talk.watching(f"{widgets(space)}?{query}") as watch:
+        await talk.make(widgets(other), widget("elsewhere", name="a"))
+        events = await watch.rest()
+
+    assert events == []
+
+
+@check()
+async def from_a_forgotten_version(talk: Talk) -> None:
+    """A version that the server has forgotten is 410 Expired, said as an ERROR event of a watch that begins.
+
+    A real server forgets after minutes; but what is older than a CRD, its kind's history never knew.
+    """
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    await talk.make(path, widget("one", name="a"))
+    talk.plane.forget_history()
+    await talk.make(path, widget("two", name="a"))
+    async with talk.watching(f"{path}?watch=true&resourceVersion=1") as watch:
+        with talk.unheard():
+            events = await watch.rest()
+    status = events[0]["object"]
+    talk.note(
+        {"code": 200, "type": events[0]["type"], "object": {**status, "message": _words(status["message"])}}
+    )
+
+    assert [event["type"] for event in events] == ["ERROR"]
+    assert (status["code"], status["reason"]) == (410, "Expired")
+
+
+@check()
+async def goes_on_from_an_event(talk: Talk) -> None:
+    """A watch from the version of an event gets what came after it, and not the event again."""
+    path = configmaps(await talk.begin())
+    version = await version_of(talk, path)
+    for name in ("a", "b", "c"):
+        await talk.make(path, configmap(name))
+    async with talk.watching(f"{path}?watch=true&resourceVersion={version}") as watch:
+        events = await watch.events(2)
+    last = events[-1]["object"]["metadata"]["resourceVersion"]
+    talk.names.literal(f"resourceVersion={last}", "resourceVersion=<of b>")
+    async with talk.watching(f"{path}?watch=true&resourceVersion={last}") as watch:
+        again = await watch.events(1)
+
+    assert events_of(events + again) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+
+
+def _words(text: str) -> str:
+    return "".join(letter for letter in text if not letter.isdigit())

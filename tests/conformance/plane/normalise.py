@@ -1,0 +1,106 @@
+"""What two runs may differ in, replaced by names, so that two transcripts can be compared word by word.
+
+An identifier that comes again gets the same name again: that an update kept the uid and changed the
+resourceVersion stays visible, what they are does not. Times of the year 2020 are the checks' own and stay.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+TIME = re.compile(r"(?!2020-)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(?:Z|\+00:00)")
+CREDENTIAL = re.compile(r"X509SHA256=[0-9a-f]{64}|JTI=<uid \d+>")
+# Go's words for a connection that failed: after the request line of net/http, or after "dial".
+GO_ERROR = re.compile(r"(Post|Get) \\?\"(https?://[^\"\\]+)\\?\": [^\"]+")
+# etcd's key and code, which are no business of a client's.
+STORAGE_ERROR = re.compile(r"StorageError: .*?AdditionalErrorMsg: ")
+DIAL_ERROR = re.compile(r"(error trying to reach service: ).+")
+
+CEL_SKIPPED = "some validation rules were not checked because the object was invalid"
+LEFT_OUT = ("managedFields", "selfLink", "storageVersionHash")
+
+
+class Normaliser:
+    """Names for what one conversation has seen."""
+
+    def __init__(self) -> None:
+        self._uids: dict[str, str] = {}
+        self._versions: dict[str, str] = {}
+        self._literals: dict[str, str] = {}
+
+    def literal(self, text: str, name: str) -> None:
+        """From now on `text` is written as `name`, wherever it appears."""
+        self._literals[text] = name
+
+    def json(self, value: Any, key: str = "", *, whole: bool = False) -> Any:
+        """The JSON value, with names for what differs from run to run.
+
+        Unless it is to be `whole`, as what was sent is, its nulls are left out: Go writes them where it has
+        no way to leave a field out, and clients take them for nothing.
+        """
+        if isinstance(value, dict):
+            return self._object(value, whole)
+        if isinstance(value, list):
+            return [self.json(item, key, whole=whole) for item in value]
+        if not isinstance(value, str):
+            return value
+        if key == "resourceVersion" and value not in ("", "0"):
+            return "<version>"
+        if key == "continue" and value:
+            return "<continue>"
+        return self.text(value)
+
+    def text(self, text: str) -> str:
+        """The text, with names for what differs from run to run."""
+        for known, name in sorted(self._literals.items(), key=lambda item: -len(item[0])):
+            text = text.replace(known, name)
+        text = UUID.sub(lambda found: self._uid(found.group()), text)
+        text = TIME.sub(lambda found: "<microtime>" if found.group(1) else "<time>", text)
+        text = CREDENTIAL.sub("<credential>", text)
+        text = GO_ERROR.sub(r'\1 "\2": <why>', text)
+        text = STORAGE_ERROR.sub("", text)
+        text = DIAL_ERROR.sub(r"\1<why>", text)
+        if "ResourceVersion" in text or "resource version" in text:
+            text = re.sub(r"\b\d+\b", lambda found: self._versions.get(found.group(), found.group()), text)
+        return text
+
+    def _object(self, value: dict[str, Any], whole: bool) -> dict[str, Any]:
+        if value.get("reason") == "Invalid" and "details" in value:
+            value = _with_causes_in_order(value)
+        kept: dict[str, Any] = {}
+        for key, item in value.items():
+            if key in LEFT_OUT or (key == "continue" and not item) or (item is None and not whole):
+                continue
+            if key == "resourceVersion" and "uid" in value and item:
+                kept[key] = self._version(item)
+            else:
+                kept[self.text(key)] = self.json(item, key, whole=whole or key == "sent")
+        return kept | ({"verbs": sorted(kept["verbs"])} if "verbs" in kept else {})
+
+    def _uid(self, uid: str) -> str:
+        return self._uids.setdefault(uid, f"<uid {len(self._uids) + 1}>")
+
+    def _version(self, version: str) -> str:
+        return self._versions.setdefault(version, f"<version {len(self._versions) + 1}>")
+
+
+def _with_causes_in_order(status: dict[str, Any]) -> dict[str, Any]:
+    """A Status of several causes with each cause once and in order: a real server's comes from Go's maps.
+
+    It also says that CEL rules were not looked at, which the embedded plane has none of.
+    """
+    causes = status["details"].get("causes") or []
+    if len(causes) < 2:
+        return status
+    kept = {
+        (cause.get("field", ""), cause["message"]): cause
+        for cause in causes
+        if CEL_SKIPPED not in cause["message"]
+    }
+    texts = [f"{field}: {message}" for field, message in sorted(kept)]
+    subject = status["message"].partition(" is invalid: ")[0]
+    message = f"{subject} is invalid: " + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    details = {**status["details"], "causes": [kept[key] for key in sorted(kept)]}
+    return {**status, "message": message, "details": details}

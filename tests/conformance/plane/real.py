@@ -1,0 +1,27 @@
+"""A real plane's hub as the plane under test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from realplane.controlplane import ControlPlane
+from tests.conformance.plane.under_test import LIMITED, PlaneUnderTest
+
+
+def of_hub(hub: ControlPlane, member: ControlPlane | None = None) -> PlaneUnderTest:
+    """The hub, where nothing makes pods of Deployments; `member` is one whose metrics work."""
+    if not hub.pki.file(f"{LIMITED}.crt").exists():
+        hub.pki.client(LIMITED, LIMITED)
+    folder: Path = hub.folder / "conformance"
+    folder.mkdir(exist_ok=True)
+    return PlaneUnderTest(
+        server=hub.server,
+        ca_pem=hub.pki.ca.bundle_pem,
+        admin=hub.pki.client_context("admin"),
+        limited=hub.pki.client_context(LIMITED),
+        nobody=hub.pki.client_context(None),
+        kubeconfig=hub.kubeconfig,
+        folder=folder,
+        kubectl=hub.assets / "kubectl",
+        member_kubeconfig=member.kubeconfig if member is not None else None,
+    )

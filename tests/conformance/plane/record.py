@@ -1,0 +1,94 @@
+"""The recorded transcripts, and how another one differs from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parents[1] / "data" / "plane"
+COMMAND = "python -m tests.conformance.plane record"
+# Of a transcript that differs in everything, the first differences tell enough.
+SHOWN = 12
+
+Transcript = list[dict[str, Any]]
+
+
+def recorded(name: str) -> Transcript:
+    """What the real API server said in the check of that name. KeyError if it was never asked."""
+    path = DATA / f"{name.partition('/')[0]}.json"
+    table = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"checks": {}}
+    if name not in table["checks"]:
+        raise KeyError(f"{name} is not recorded; with a real plane: {COMMAND} {name}")
+    found: Transcript = table["checks"][name]
+    return found
+
+
+def write(source: str, transcripts: Mapping[str, Transcript], known: set[str]) -> list[Path]:
+    """Keep transcripts, beside those of other checks that are still `known`; the files written."""
+    subjects: dict[str, dict[str, Transcript]] = {}
+    for name, entries in transcripts.items():
+        subjects.setdefault(name.partition("/")[0], {})[name] = entries
+    written = []
+    DATA.mkdir(parents=True, exist_ok=True)
+    for subject, checks in subjects.items():
+        path = DATA / f"{subject}.json"
+        old = json.loads(path.read_text(encoding="utf-8"))["checks"] if path.exists() else {}
+        kept = {name: entries for name, entries in {**old, **checks}.items() if name in known}
+        table = {"source": source, "made_by": COMMAND, "checks": dict(sorted(kept.items()))}
+        path.write_text(_rendered(table), encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def _rendered(table: dict[str, Any]) -> str:
+    """JSON with one line for each thing said: readable in a diff, and not ten lines for each header."""
+    lines = [
+        "{",
+        f' "source": {json.dumps(table["source"])},',
+        f' "made_by": {json.dumps(table["made_by"])},',
+    ]
+    lines.append(' "checks": {')
+    names = list(table["checks"])
+    for name in names:
+        entries = table["checks"][name]
+        lines.append(f"  {json.dumps(name)}: [")
+        lines += [
+            f"   {json.dumps(entry, ensure_ascii=False)}{',' if number < len(entries) - 1 else ''}"
+            for number, entry in enumerate(entries)
+        ]
+        lines.append("  ]," if name != names[-1] else "  ]")
+    return "\n".join([*lines, " }", "}", ""])
+
+
+def differences(expected: Transcript, actual: Transcript) -> str:
+    """How a transcript differs from the recorded one, a line each; "" if it does not."""
+    found = list(_differences(expected, json.loads(json.dumps(actual)), ""))
+    more = [f"\n  ... and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return "".join(found[:SHOWN] + more)
+
+
+def _differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if not path.count("/") and expected.get("ask") == actual.get("ask"):
+            path = f"{path} ({expected.get('ask')})"
+        for key in sorted({*expected, *actual}):
+            yield from _differences(expected.get(key, _NOTHING), actual.get(key, _NOTHING), f"{path}/{key}")
+    elif isinstance(expected, list) and isinstance(actual, list):
+        for number in range(max(len(expected), len(actual))):
+            pair = [side[number] if number < len(side) else _NOTHING for side in (expected, actual)]
+            yield from _differences(pair[0], pair[1], f"{path}[{number}]")
+    elif expected != actual or type(expected) is not type(actual):
+        yield f"\n  {path}:\n    recorded: {_shown(expected)}\n    said now: {_shown(actual)}"
+
+
+class _Nothing:
+    """Where one side has nothing."""
+
+
+_NOTHING = _Nothing()
+
+
+def _shown(value: Any) -> str:
+    return "(nothing)" if value is _NOTHING else json.dumps(value, ensure_ascii=False)

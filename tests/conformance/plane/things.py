@@ -1,0 +1,198 @@
+"""The objects that checks talk about, and where they live."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from fedhpa.api.crd import FEDERATED_HPA, custom_resource_definition
+from tests.conformance.plane.talk import Object, Talk
+
+GROUP = "conformance.test"
+WIDGETS_CRD = f"widgets.{GROUP}"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def core(resource: str, namespace: str, name: str = "") -> str:
+    """The path of something of core/v1 in a namespace."""
+    return f"/api/v1/namespaces/{namespace}/{resource}" + (f"/{name}" if name else "")
+
+
+def configmaps(namespace: str, name: str = "") -> str:
+    """The path of ConfigMaps, or of one."""
+    return core("configmaps", namespace, name)
+
+
+def deployments(namespace: str, name: str = "") -> str:
+    """The path of Deployments, or of one."""
+    return f"/apis/apps/v1/namespaces/{namespace}/deployments" + (f"/{name}" if name else "")
+
+
+def widgets(namespace: str, name: str = "") -> str:
+    """The path of Widgets, or of one."""
+    return f"/apis/{GROUP}/v1/namespaces/{namespace}/widgets" + (f"/{name}" if name else "")
+
+
+def configmap(name: str, labels: dict[str, str] | None = None, **data: str) -> Object:
+    """A ConfigMap."""
+    metadata: Object = {"name": name} | ({"labels": labels} if labels else {})
+    made: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    return made | ({"data": data} if data else {})
+
+
+def widget(name: str, /, **spec: Any) -> Object:
+    """A Widget."""
+    return {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
+
+
+def deployment(name: str, *, replicas: int = 2, **pod: Any) -> Object:
+    """A Deployment of pods with one container."""
+    container = {"name": "web", "image": "registry.invalid/web:1"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [container], **pod},
+            },
+        },
+    }
+
+
+def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    """A Pod that needs no ServiceAccount's token."""
+    container = {"name": "web", "image": "registry.invalid/web:1"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"automountServiceAccountToken": False, "containers": [container], **spec},
+    }
+
+
+_SPEC: Object = {
+    "type": "object",
+    "description": "What the widget should be.",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "maxLength": 10, "pattern": "^[a-z]*$", "description": "Its name."},
+        "size": {"type": "integer", "minimum": 1, "maximum": 10, "default": 3},
+        "colour": {"type": "string", "enum": ["red", "green"]},
+        "ratio": {"type": "number"},
+        "wanted": {"type": "boolean"},
+        "replicas": {"type": "integer", "format": "int32", "minimum": 0},
+        "amount": {"x-kubernetes-int-or-string": True},
+        "note": {"type": "string", "nullable": True},
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "parts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["kind"],
+                "properties": {
+                    "kind": {"type": "string"},
+                    "count": {"type": "integer", "default": 1},
+                },
+            },
+        },
+    },
+}
+_STATUS: Object = {
+    "type": "object",
+    "properties": {
+        "replicas": {"type": "integer"},
+        "selector": {"type": "string"},
+        "phase": {"type": "string", "enum": ["New", "Old"]},
+        "observedGeneration": {"type": "integer"},
+    },
+}
+
+
+def crd(plural: str, kind: str, *, group: str = GROUP, **version: Any) -> Object:
+    """A CRD of namespaced objects with one version."""
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema, **version}],
+        },
+    }
+
+
+def widgets_crd() -> Object:
+    """Widgets: a schema with a bit of everything, status, scale, columns."""
+    properties = {"spec": copy.deepcopy(_SPEC), "status": copy.deepcopy(_STATUS)}
+    made = crd(
+        "widgets",
+        "Widget",
+        schema={
+            "openAPIV3Schema": {
+                "type": "object",
+                "description": "A widget is for checks.",
+                "required": ["spec"],
+                "properties": properties,
+            }
+        },
+        subresources={
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.replicas",
+                "statusReplicasPath": ".status.replicas",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+        additionalPrinterColumns=[
+            {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+            {"name": "Colour", "type": "string", "jsonPath": ".spec.colour", "description": "Its colour."},
+            {"name": "Phase", "type": "string", "jsonPath": ".status.phase", "priority": 1},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ],
+    )
+    made["spec"]["names"] |= {"shortNames": ["wi"], "categories": ["conformances"]}
+    return made
+
+
+async def install_widgets(talk: Talk) -> None:
+    """Make sure that the plane serves Widgets; they stay as long as the plane."""
+    await install(talk, widgets_crd())
+
+
+async def install_ours(talk: Talk) -> None:
+    """Make sure that the plane serves FederatedHPAs."""
+    await install(talk, custom_resource_definition(FEDERATED_HPA))
+
+
+async def install(talk: Talk, definition: Object) -> None:
+    """Create a CRD unless it is there, and wait until its objects are served."""
+    answer = await talk.quietly("POST", CRDS, definition)
+    assert answer.status in (201, 409), answer.json
+    spec = definition["spec"]
+    collection = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+
+    async def served() -> bool:
+        return (await talk.quietly("GET", collection)).status == 200
+
+    await talk.eventually(served)
+
+
+def metadata_of(body: Any) -> Any:
+    """Of an object or list, the metadata alone."""
+    return {"metadata": body["metadata"]}
+
+
+def names_of(body: Any) -> Any:
+    """Of a list, what is not its items, and the items' names."""
+    items = [item["metadata"]["name"] for item in body["items"]]
+    return {**{key: value for key, value in body.items() if key != "items"}, "items": items}

@@ -1,0 +1,43 @@
+"""The API server that a check talks to, whichever it is."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from realplane.assets import find_program
+
+# The user of the client certificate without any rights.
+LIMITED = "conformance-limited"
+
+
+@dataclass(frozen=True)
+class PlaneUnderTest:
+    """How to reach one API server and as whom. `folder` may be written to; it is the plane's own."""
+
+    server: str
+    ca_pem: bytes
+    # A client certificate of system:masters, one of LIMITED, none.
+    admin: ssl.SSLContext
+    limited: ssl.SSLContext
+    nobody: ssl.SSLContext
+    # kubectl's way in, for the administrator.
+    kubeconfig: Path
+    folder: Path
+    # None where there is none; with a member cluster whose metrics API works for `kubectl top`.
+    kubectl: Path | None = None
+    member_kubeconfig: Path | None = None
+    # Makes versions up to now too old for a watch. A real server cannot be told to.
+    forget_history: Callable[[], object] = lambda: None
+
+
+def find_kubectl() -> Path | None:
+    """The kubectl of a real plane's programs, else the one on PATH."""
+    own = find_program("kubectl")
+    if own is not None:
+        return own
+    found = shutil.which("kubectl")
+    return Path(found) if found else None

@@ -1,0 +1,99 @@
+"""Registering a webhook of a check, and waiting until the API server calls it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.plane.servers import Heard, LocalServer, local_server, review
+from tests.conformance.plane.talk import Object, Talk
+from tests.conformance.plane.things import GROUP, widget, widgets
+
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
+# Objects of this name are how a check finds out that its webhook is called; they are not written down.
+PROBE = "probe"
+
+
+async def webhook_server(talk: Talk) -> LocalServer:
+    """A running webhook that allows everything, until told otherwise."""
+    server: LocalServer = await talk.entered(local_server(review()))
+    talk.names.literal(server.url, "https://<webhook>")
+    return server
+
+
+async def register(
+    talk: Talk,
+    server: LocalServer,
+    *,
+    mutating: bool = False,
+    name: str = "widgets",
+    called: bool = True,
+    config: Object | None = None,
+    **webhook: Any,
+) -> None:
+    """Register the server for Widgets of the check's namespace; returns once it is called."""
+    kind = "MutatingWebhookConfiguration" if mutating else "ValidatingWebhookConfiguration"
+    entry: Object = {
+        "name": f"{name}.{GROUP}",
+        "clientConfig": config or {"url": f"{server.url}/{name}", "caBundle": server.ca_bundle},
+        "rules": [
+            {
+                "operations": ["CREATE", "UPDATE", "DELETE"],
+                "apiGroups": [GROUP],
+                "apiVersions": ["*"],
+                "resources": ["widgets"],
+            }
+        ],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": talk.namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 5,
+        **webhook,
+    }
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": f"{name}.{talk.namespace}"},
+        "webhooks": [entry],
+    }
+    await talk.make(f"{REGISTRATIONS}/{kind.lower()}s", body)
+    if called:
+        await until_called(talk, server, name)
+
+
+async def until_called(talk: Talk, server: LocalServer, name: str = "widgets") -> None:
+    """Try objects until the server hears of one under the registration's path."""
+
+    async def asked() -> bool:
+        await talk.quietly("POST", f"{widgets(talk.namespace)}?dryRun=All", widget(PROBE, name="a"))
+        return any(heard.request.path == f"/{name}" for heard in server.heard)
+
+    await talk.eventually(asked)
+    server.heard.clear()
+
+
+async def until_refused(talk: Talk) -> None:
+    """Try objects until the API server refuses them because of a webhook that it cannot ask."""
+
+    async def refused() -> bool:
+        answer = await talk.quietly("POST", f"{widgets(talk.namespace)}?dryRun=All", widget(PROBE, name="a"))
+        return answer.status >= 400
+
+    await talk.eventually(refused)
+
+
+def note_heard(talk: Talk, server: LocalServer) -> list[Heard]:
+    """Write down what the webhook heard since last time."""
+    heard = [one for one in server.heard if one.json["request"]["name"] != PROBE]
+    for one in heard:
+        headers = {
+            key: one.request.headers.getall(key, []) for key in ("Content-Type", "Accept", "Authorization")
+        }
+        talk.note(
+            {
+                "webhook heard": f"{one.request.method} {one.request.path_qs}",
+                "headers": {key: value for key, value in headers.items() if value},
+                "body": one.json,
+            }
+        )
+    server.heard.clear()
+    return heard
