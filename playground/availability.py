@@ -46,6 +46,8 @@ class Availability:
         self._unsubscribe()
         self._task.cancel()
         await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()  # what ended it before its time
 
     def _notice(self, change: Change) -> None:
         if change.collection in (API_SERVICES, SERVICES):

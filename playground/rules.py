@@ -11,7 +11,7 @@ from fedhpa.api.selectors import selector_of
 from playground import refusals
 from playground.kinds import Kind
 from playground.pipeline import Object
-from playground.webhooks import wrong_webhooks
+from playground.registrations import wrong_api_service, wrong_binding, wrong_role, wrong_webhooks
 
 _IMMUTABLE: Final = "field is immutable"
 
@@ -142,6 +142,11 @@ _RULES: Final[Mapping[str, Callable[[Object], Iterator[FieldError]]]] = {
     "leases": _wrong_lease,
     "events": _wrong_event,
     "customresourcedefinitions": _wrong_crd,
+    "roles": wrong_role,
+    "clusterroles": wrong_role,
+    "rolebindings": wrong_binding,
+    "clusterrolebindings": wrong_binding,
+    "apiservices": wrong_api_service,
     "mutatingwebhookconfigurations": wrong_webhooks,
     "validatingwebhookconfigurations": wrong_webhooks,
 }

@@ -3,21 +3,17 @@
 import asyncio
 import uuid
 from base64 import b64decode
-from collections.abc import Iterator
 from typing import Final
 
 import aiohttp
 import msgspec
 
-from fedhpa.api.fielderror import FieldError, invalid, unsupported
 from playground.authentication import user_info
 from playground.outgoing import Outgoing, Unreachable, ca_bundle, server_name, words
 from playground.pipeline import Object, Write
 from playground.pki import trusting
 
 DEFAULT_SECONDS: Final = 10
-LONGEST_SECONDS: Final = 30
-SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*"}
 
 
@@ -50,23 +46,6 @@ async def ask(outgoing: Outgoing, hook: Object, write: Write, *, mutating: bool)
     if status >= 300:
         raise Unreachable(f"failed to call webhook: {_unsuccessful(status, body)}")
     return _verified(review["request"]["uid"], body, mutating=mutating)
-
-
-def wrong_webhooks(configuration: Object) -> Iterator[FieldError]:
-    """What is wrong with a registration (k8s.io/kubernetes, apis/admissionregistration/validation)."""
-    for index, hook in enumerate(configuration.get("webhooks") or ()):
-        at, url = f"webhooks[{index}]", (hook.get("clientConfig") or {}).get("url")
-        if str(hook.get("name")).count(".") < 2:
-            detail = "should be a domain with at least three segments separated by dots"
-            yield invalid(f"{at}.name", hook.get("name"), detail)
-        if hook.get("sideEffects") not in SIDE_EFFECTS:
-            yield unsupported(f"{at}.sideEffects", hook.get("sideEffects"), SIDE_EFFECTS)
-        if not 1 <= hook.get("timeoutSeconds", DEFAULT_SECONDS) <= LONGEST_SECONDS:
-            detail = "the timeout value must be between 1 and 30 seconds"
-            yield invalid(f"{at}.timeoutSeconds", hook["timeoutSeconds"], detail)
-        if url is not None and not url.startswith("https://"):
-            detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-            yield invalid(f"{at}.clientConfig.url", url.partition(":")[0], detail)
 
 
 def _review(write: Write) -> Object:
