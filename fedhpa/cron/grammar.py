@@ -16,6 +16,7 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 
 MAX_LENGTH: Final = 512
+_MAX_QUOTED: Final = 40
 
 
 class InvalidSchedule(InvalidObject):
@@ -148,9 +149,11 @@ def _macro(text: str) -> str:
             "schedule: @every counts from a start, not by the clock; write a step such as */5 * * * *"
         )
     if word in _MACROS:
-        raise InvalidSchedule(f"schedule: nothing may follow {word}; drop {text[len(word) :].strip()!r}")
+        raise InvalidSchedule(
+            f"schedule: nothing may follow {word}; drop {_quoted(text[len(word) :].strip())}"
+        )
     known = ", ".join(_MACROS)
-    raise InvalidSchedule(f"schedule: {word!r} is not known; write five fields or one of {known}")
+    raise InvalidSchedule(f"schedule: {_quoted(word)} is not known; write five fields or one of {known}")
 
 
 def _wrong_count(count: int) -> str:
@@ -174,7 +177,7 @@ def _parse_field(field: _Field, text: str) -> tuple[int, bool]:
     unrestricted = False
     for item in dict.fromkeys(text.split(",")):
         if not item:
-            raise InvalidSchedule(f"{field.name}: {text!r} has an empty item; drop the stray comma")
+            raise InvalidSchedule(f"{field.name}: {_quoted(text)} has an empty item; drop the stray comma")
         item_bits, star = _parse_item(field, item)
         bits |= item_bits
         unrestricted |= star
@@ -203,8 +206,8 @@ def _parse_item(field: _Field, item: str) -> tuple[int, bool]:
     if end < start:
         if field is not _WEEKDAY:
             raise InvalidSchedule(
-                f"{field.name}: the range {span!r} runs backwards; write two ranges, such as "
-                f"{first}-{field.high},{field.low}-{last}"
+                f"{field.name}: the range {_quoted(span)} runs backwards; write two ranges, such as "
+                f"{first[:8]}-{field.high},{field.low}-{last[:8]}"
             )
         end += 7
     return _bits(field, start, end, step), False
@@ -225,12 +228,14 @@ def _is_number(text: str) -> bool:
 
 def _parse_step(field: _Field, item: str, text: str) -> int:
     if "/" in text:
-        raise InvalidSchedule(f"{field.name}: {item!r} has two steps; write one")
+        raise InvalidSchedule(f"{field.name}: {_quoted(item)} has two steps; write one")
     if not _is_number(text):
-        raise InvalidSchedule(f"{field.name}: the step of {item!r} is not a number; write one such as */5")
+        raise InvalidSchedule(
+            f"{field.name}: the step of {_quoted(item)} is not a number; write one such as */5"
+        )
     step = int(text)
     if step == 0:
-        raise InvalidSchedule(f"{field.name}: the step of {item!r} is zero; write 1 or more")
+        raise InvalidSchedule(f"{field.name}: the step of {_quoted(item)} is zero; write 1 or more")
     return step
 
 
@@ -240,7 +245,7 @@ def _parse_value(field: _Field, item: str, text: str) -> int:
         if field.low <= value <= field.written_high:
             return value
         raise InvalidSchedule(
-            f"{field.name}: {text} in {item!r} is out of range; write {field.low} to {field.written_high}"
+            f"{field.name}: {_quoted(item)} is out of range; write {field.low} to {field.written_high}"
         )
     # Letters of other alphabets may become ASCII ones in upper case.
     upper = text.upper()
@@ -252,24 +257,33 @@ def _parse_value(field: _Field, item: str, text: str) -> int:
 def _remedy(field: _Field, item: str, text: str, upper: str) -> str:
     """What is wrong with something that is neither a number nor a name of the field."""
     if not text:
-        return f"{item!r} lacks a value; write {field.low} to {field.written_high}, or * alone"
+        return f"{_quoted(item)} lacks a value; write {field.low} to {field.written_high}, or * alone"
     if upper in _FULL_NAMES and field.names:
-        return f"full names such as {text!r} are not supported; write {text[:3].upper()}"
+        return f"full names such as {_quoted(text)} are not supported; write {text[:3].upper()}"
     if "#" in text:
-        return f"{text!r} (the n-th weekday of a month) is not supported; use day-of-month, such as 8-14"
+        return (
+            f"{_quoted(text)} (the n-th weekday of a month) is not supported; use day-of-month, such as 8-14"
+        )
     if field in (_DAY, _WEEKDAY) and (upper.startswith("L") or upper.endswith("L")):
-        return f"{text!r} (the last day) is not supported; name the day, or use day 1 of the next month"
+        return (
+            f"{_quoted(text)} (the last day) is not supported; name the day, or use day 1 of the next month"
+        )
     if field is _DAY and "W" in upper:
-        return f"{text!r} (the nearest weekday) is not supported; use day-of-week MON-FRI"
+        return f"{_quoted(text)} (the nearest weekday) is not supported; use day-of-week MON-FRI"
     if upper.startswith("H"):
-        return f"{text!r} (a hashed value) is not supported; write a number"
+        return f"{_quoted(text)} (a hashed value) is not supported; write a number"
     if upper in _MONTH.names or upper in _WEEKDAY.names:
-        return f"the name {text!r} does not belong here; write {field.low} to {field.written_high}"
+        return f"the name {_quoted(text)} does not belong here; write {field.low} to {field.written_high}"
     if "*" in text or "?" in text:
-        return f"{item!r} mixes * with a value; write * alone, a step such as */5, or a range"
-    return f"{item!r} is not a value; write {field.low} to {field.written_high}" + (
+        return f"{_quoted(item)} mixes * with a value; write * alone, a step such as */5, or a range"
+    return f"{_quoted(item)} is not a value; write {field.low} to {field.written_high}" + (
         f" or names such as {next(iter(field.names))}" if field.names else ""
     )
+
+
+def _quoted(text: str) -> str:
+    """The text in quotes, short enough that what to write instead still fits beside it."""
+    return repr(text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}...")
 
 
 def _refuse_impossible_date(days: int, months: int, fields: list[str]) -> None:
@@ -277,5 +291,6 @@ def _refuse_impossible_date(days: int, months: int, fields: list[str]) -> None:
         if months >> month & 1 and days & ((2 << _DAYS_IN_MONTH[month]) - 1):
             return
     raise InvalidSchedule(
-        f"day-of-month: {fields[2]!r} never comes in month {fields[3]!r}; choose a day that the month has"
+        f"day-of-month: {_quoted(fields[2])} never comes in month {_quoted(fields[3])}; "
+        "choose a day that the month has"
     )

@@ -20,7 +20,7 @@ from fedhpa.cron.clock_changes import clock_changes
 from fedhpa.cron.collisions import collisions
 from fedhpa.cron.crossings import TargetBounds, crossings
 from fedhpa.cron.interval import shortest_interval
-from fedhpa.cron.plan import Plan, plans_of, scales_federatedhpa
+from fedhpa.cron.plan import MAX_PLANS, Plan, plans_of, scales_federatedhpa
 
 MAX_WARNINGS: Final = 5
 _MAX_LENGTH: Final = 255
@@ -89,11 +89,13 @@ def _overlaps(plans: Iterable[Plan]) -> Iterator[str]:
 
 
 def _dates_listed_twice(spec: CronFederatedHPASpec) -> Iterator[str]:
-    for index, rule in enumerate(spec.rules[:MAX_RULES]):
-        dates = rule.exclude_dates
-        if len(set(dates)) < len(dates):
-            twice = next(text for position, text in enumerate(dates) if text in dates[:position])
-            yield f"spec.rules[{index}].excludeDates: {twice} is listed twice; once is enough"
+    for index, rule in enumerate(spec.rules[:MAX_PLANS]):
+        seen: set[str] = set()
+        for text in rule.exclude_dates:
+            if text in seen:
+                yield f"spec.rules[{index}].excludeDates: {text} is listed twice; once is enough"
+                break
+            seen.add(text)
 
 
 def _forecasts(plans: Iterable[Plan], now: datetime) -> Iterator[str]:

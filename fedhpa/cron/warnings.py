@@ -1,41 +1,28 @@
 """Admission warnings about a CronFederatedHPA.
 
-Of what is refused: what is wrong with a schedule or zone in detail, and what to write instead, because the
-refusal itself stays Karmada's to the byte. Of what is admitted: what the rules are going to do.
+What is wrong with a schedule or zone in detail, and what to write instead, because the refusal itself stays
+Karmada's to the byte. What the rules of an admitted object are going to do is in `fedhpa.cron.simulation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from typing import Final
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.model import MAX_RULES
-from fedhpa.cron.crossings import TargetBounds
 from fedhpa.cron.grammar import InvalidSchedule, parse
-from fedhpa.cron.simulation import absent_zones, simulate
+from fedhpa.cron.simulation import absent_zones
 from fedhpa.cron.zones import UnknownZone, load_zone
 
-# More remedies than these say nothing new; the refusal names each rule.
-_MAX_REMEDIES = 5
+# More of them say nothing new; the refusal names each rule.
+_MAX_REMEDIES: Final = 5
 
 
-def warn_cronfederatedhpa(
-    cron: CronFederatedHPA, now: datetime | None = None, target: TargetBounds | None = None
-) -> Iterator[str]:
-    """Warnings about an object, whether it is admitted or not; at most five that simulate, the worst first.
-
-    Nothing is simulated without `now`, nor where there is a remedy to tell. `target` are the present bounds
-    of the FederatedHPA that is the target, if they are known.
-    """
-    refused = False
-    for remedy in remedies(cron):
-        refused = True
-        yield remedy
-    if now is not None and not refused:
-        yield from simulate(cron.spec, now, target)
-    else:
-        yield from absent_zones(cron.spec)
+def warn_cronfederatedhpa(cron: CronFederatedHPA) -> Iterator[str]:
+    """Warnings about an object, whether it is admitted or not, and whatever the time."""
+    yield from remedies(cron)
+    yield from absent_zones(cron.spec)
 
 
 def remedies(cron: CronFederatedHPA) -> Iterator[str]:

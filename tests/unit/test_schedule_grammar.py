@@ -151,6 +151,18 @@ def test_a_refusal_names_the_field_and_the_remedy(schedule: str, field: str, rem
     assert remedy in message
 
 
+@pytest.mark.parametrize("bad", ["x", "9", "1-", "L", "MON", "*/", "1,,", "\u00fc", "59-1,"])
+@pytest.mark.parametrize("place", range(5))
+def test_a_refusal_is_short_however_long_the_schedule(bad: str, place: int) -> None:
+    """What is quoted is cut, so that the remedy arrives whole."""
+    fields = ["1", "1", "1", "1", "1"]
+    fields[place] = (bad * 400)[:480]
+
+    assert len(refusal(" ".join(fields))) < 200
+    assert len(refusal("@" + fields[place])) < 256
+    assert len(refusal("@daily " + fields[place])) < 200
+
+
 @pytest.mark.parametrize("schedule", ["0 0 29 2 *", "0 0 31 2 MON", "0 0 31 * *", "0 0 30 2,3 *"])
 def test_a_date_that_comes_at_some_time_is_accepted(schedule: str) -> None:
     """A leap day, a weekday beside it, a month that has the day."""
