@@ -1,10 +1,9 @@
 """The embedded API server: one aiohttp application over one store.
 
 It serves what the processes of this project and kubectl's get, apply, delete, create, patch, scale, top and
-explain need. Not there: server-side apply, managed fields, CEL, watch lists, OpenAPI v2, protobuf.
+explain need. Not there: server-side apply, managed fields, CEL, watch lists, aggregated discovery.
 """
 
-import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
@@ -14,10 +13,12 @@ import structlog
 from aiohttp import web
 
 from playground import addressing, openapi, queries, refusals, selecting, tables, watch
+from playground.answers import has_method, has_path, json_response, readable, refused
 from playground.bodies import decode
+from playground.calls import Call
 from playground.crds import CustomKinds
 from playground.discovery import Discovery
-from playground.kinds import NAMESPACES, Kind, Kinds
+from playground.kinds import NAMESPACES, Kinds
 from playground.lifecycle import Lifecycle
 from playground.pipeline import (
     ANONYMOUS,
@@ -30,7 +31,7 @@ from playground.pipeline import (
     Router,
     User,
 )
-from playground.rest import Call, Resources
+from playground.rest import Resources
 from playground.store import Store
 
 log = structlog.get_logger(__name__)
@@ -118,18 +119,16 @@ class ApiServer:
         try:
             return await self._answer(request)
         except Refusal as refusal:
-            return _refused(refusal)
+            return refused(refusal)
         except web.HTTPRequestEntityTooLarge:
-            return _refused(refusals.too_large(MAX_BODY))
+            return refused(refusals.too_large(MAX_BODY))
         except (ConnectionError, web.HTTPException):
             raise
         # A bug here must look like a bug of a server, not like a broken connection.
         except Exception as error:
             log.exception("request failed", api=self.name, method=request.method, path=request.path)
             text = f"Internal error occurred: {type(error).__name__}: {error}"
-            return _refused(
-                Refusal(500, "InternalError", text, details={"causes": [{"message": str(error)}]})
-            )
+            return refused(Refusal(500, "InternalError", text, details={"causes": [{"message": str(error)}]}))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         user = await self.authenticator.authenticate(request)
@@ -162,7 +161,7 @@ class ApiServer:
             raise refusals.no_such_path()
         if found is None:
             raise web.HTTPNotFound(text="404 page not found\n")
-        response = _json_response(found)
+        response = json_response(found)
         if at.path == openapi.V3_PATH:
             response.headers["Content-Type"] = "text/plain; charset=utf-8"
         return response
@@ -173,17 +172,17 @@ class ApiServer:
         if at.verb != "create":
             raise refusals.method_not_allowed()
         body = decode(await request.read(), request.content_type, kind)
-        return _json_response(await handler(at, body), 201)
+        return json_response(await handler(at, body), 201)
 
     async def _answer_resource(self, request: web.Request, at: Attributes) -> web.StreamResponse:
         kind = self.kinds.find(at.group, at.version, at.resource)
         if kind is None and not self.kinds.is_builtin(at.group, at.version):
             raise web.HTTPNotFound(text="404 page not found\n")
-        if kind is None or not _has_path(at, kind):
+        if kind is None or not has_path(at, kind):
             raise refusals.no_such_path()
-        if not _has_method(at, kind, request.method):
+        if not has_method(at, kind, request.method):
             raise refusals.method_not_allowed()
-        if not _readable(request.headers.get("Accept", "*/*")):
+        if not readable(request.headers.get("Accept", "*/*")):
             raise refusals.not_acceptable()
         queries.check(at, request.query)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
@@ -194,10 +193,10 @@ class ApiServer:
         try:
             status, body = await self._resources.answer(call)
         except Refusal as refusal:
-            return _refused(refusal, call.warnings)
+            return refused(refusal, call.warnings)
         if table and at.verb in ("get", "list"):
             body = tables.table(kind, body, self._now(), request.query)
-        return _json_response(body, status, call.warnings)
+        return json_response(body, status, call.warnings)
 
     async def _stream(self, request: web.Request, call: Call, table: bool) -> web.StreamResponse:
         wanted = selecting.selection(call.kind, call.query)
@@ -223,40 +222,3 @@ def first_namespace(name: str) -> Object:
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     }
-
-
-def _readable(accept: str) -> bool:
-    """Whether a client reads what is written here, which is JSON."""
-    types = {part.partition(";")[0].strip() for part in accept.split(",")}
-    return not types.isdisjoint(("application/json", "application/*", "*/*", ""))
-
-
-def _has_path(at: Attributes, kind: Kind) -> bool:
-    in_place = kind.namespaced or not at.namespace or kind.collection == NAMESPACES
-    return in_place and (not at.subresource or at.subresource in kind.subresources)
-
-
-def _has_method(at: Attributes, kind: Kind, method: str) -> bool:
-    if at.subresource:
-        return method in ("GET", "PUT", "PATCH")
-    if kind.namespaced and not at.namespace:
-        return method == "GET"
-    if at.name and at.verb not in ("list", "watch"):
-        return method in ("GET", "PUT", "PATCH", "DELETE")
-    return method in ("GET", "POST", "DELETE")
-
-
-def _json_response(body: Object, status: int = 200, warnings: list[str] | None = None) -> web.Response:
-    response = web.Response(
-        body=msgspec.json.encode(body), status=status, headers={"Content-Type": "application/json"}
-    )
-    response.headers["Cache-Control"] = "no-cache, private"
-    for text in dict.fromkeys(warnings or ()):
-        response.headers.add("Warning", f"299 - {json.dumps(text, ensure_ascii=False)}")
-    return response
-
-
-def _refused(refusal: Refusal, warnings: list[str] | None = None) -> web.Response:
-    response = _json_response(refusals.status_of(refusal), refusal.code, warnings)
-    response.headers.update(refusal.headers)
-    return response

@@ -23,9 +23,9 @@ class CustomKinds:
             return
         crd = change.object
         if change.type == "DELETED":
-            spec = crd["spec"]
-            for obj in self._store.list((spec["group"], spec["names"]["plural"])):
-                self._store.remove((spec["group"], spec["names"]["plural"]), obj)
+            collection = (crd["spec"]["group"], crd["spec"]["names"]["plural"])
+            for obj in self._store.list(collection):
+                self._store.remove(collection, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
             self._kinds.set_custom(change.name, ())
             return
         self._kinds.set_custom(change.name, kinds_of(crd))

@@ -1,20 +1,17 @@
 """What can be done with objects: read, create, replace, patch, delete; each with admission and dry run."""
 
-import base64
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Final
-
-import msgspec
 
 from fedhpa.api.fielderror import invalid
 from playground import bodies, defaults, patches, refusals, rules
+from playground.calls import Call
 from playground.definitions import definitions, schema_of
 from playground.kinds import NAMESPACES, Kind
-from playground.pipeline import Admitter, Attributes, Object, Refusal, Write
+from playground.listing import listed
+from playground.pipeline import Admitter, Object, Refusal, Write
 from playground.scale import scale_of, scaled
-from playground.selecting import selection
 from playground.store import Store, count_generation
 from playground.watch import shown
 
@@ -22,13 +19,6 @@ from playground.watch import shown
 TRIES: Final = 5
 # What a client cannot change; written into the object before admission sees it.
 _FIXED: Final = ("creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
-EXPIRED_CONTINUE: Final = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new "
-    "list without the continue parameter, or use the continue token in this response to retrieve the "
-    "remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
-    "that were created, modified, or deleted between the time the first chunk was returned and now may show "
-    "up in the list."
-)
 
 
 class AdmitAll:
@@ -37,46 +27,6 @@ class AdmitAll:
     async def admit(self, write: Write, validate: Callable[[Object], Object]) -> Object | None:
         """The object if it is valid."""
         return None if write.object is None else validate(write.object)
-
-
-@dataclass
-class Call:
-    """One request for objects of a kind."""
-
-    attributes: Attributes
-    kind: Kind
-    query: Mapping[str, str]
-    body: bytes = b""
-    content_type: str = ""
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def namespace(self) -> str:
-        """Where the objects are; "" for those in none, and for all."""
-        return self.attributes.namespace if self.kind.namespaced else ""
-
-    @property
-    def is_scale(self) -> bool:
-        """Whether it is about the scale of an object."""
-        return self.attributes.subresource == "scale"
-
-    @property
-    def dry_run(self) -> bool:
-        """Whether nothing is to be stored."""
-        return bool(self.query.get("dryRun"))
-
-    @property
-    def directive(self) -> str:
-        """What to do about unknown fields."""
-        return self.query.get("fieldValidation") or "Warn"
-
-    def named(self, obj: Object) -> "Call":
-        """The same about one object."""
-        metadata = obj["metadata"]
-        at = dataclasses.replace(
-            self.attributes, name=metadata["name"], namespace=metadata.get("namespace", "")
-        )
-        return dataclasses.replace(self, attributes=at)
 
 
 class Resources:
@@ -92,7 +42,7 @@ class Resources:
             case "get":
                 return 200, self._get(call)
             case "list":
-                return 200, self._list(call)
+                return 200, listed(self.store, call)
             case "create":
                 return 201, await self._create(call, self._object(call))
             case "update":
@@ -111,41 +61,6 @@ class Resources:
 
     def _stored(self, call: Call) -> Object:
         return shown(call.kind, self.store.get(call.kind.collection, call.namespace, call.attributes.name))
-
-    def _list(self, call: Call) -> Object:
-        kind, query = call.kind, call.query
-        wanted = selection(kind, query)
-        limit = 0 if query.get("resourceVersion") == "0" else int(query.get("limit") or 0)
-        version, start = self._version(query), ""
-        if query.get("continue"):
-            version, start = _read_token(query["continue"])
-        try:
-            found = self.store.at(kind.collection, version, call.namespace)
-        except Refusal as error:
-            raise refusals.expired(EXPIRED_CONTINUE) if start else error from error
-        items = [obj for obj in found if _key(obj) > start and wanted(obj)]
-        metadata: Object = {"resourceVersion": str(version)}
-        if limit and len(items) > limit:
-            metadata["continue"] = _token(version, _key(items[limit - 1]))
-            if wanted.everything:
-                metadata["remainingItemCount"] = len(items) - limit
-            items = items[:limit]
-        for obj in items:
-            if kind.custom:
-                obj["apiVersion"] = kind.api_version
-            else:
-                del obj["kind"], obj["apiVersion"]
-        return {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
-
-    def _version(self, query: Mapping[str, str]) -> int:
-        """The version to list at: the newest, unless a certain one is asked for."""
-        asked = int(query.get("resourceVersion") or 0)
-        if asked > self.store.version:
-            text = f"Too large resource version: {asked}, current: {self.store.version}"
-            causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-            details = {"causes": causes, "retryAfterSeconds": 1}
-            raise Refusal(504, "Timeout", f"Timeout: {text}", details=details, headers={"Retry-After": "1"})
-        return asked if query.get("resourceVersionMatch") == "Exact" else self.store.version
 
     # -- creating --------------------------------------------------------------------------------------
     def _object(self, call: Call) -> Object:
@@ -269,6 +184,7 @@ class Resources:
         dry_run = call.dry_run or bool(options.get("dryRun"))
         write = Write(at, "DELETE", kind.kind, None, old, dry_run, call.warnings.append)
         await self.admitter.admit(write, lambda each: each)
+        _check_preconditions(kind, self._stored(call)["metadata"], options.get("preconditions") or {})
         gone = self.store.delete(kind.collection, call.namespace, at.name, dry_run=dry_run)
         if kind.gives_deleted or "deletionTimestamp" in gone["metadata"]:
             return shown(kind, gone)
@@ -279,25 +195,10 @@ class Resources:
         return {**status, "details": details}
 
     async def _delete_collection(self, call: Call) -> Object:
-        found = self._list(call)
+        found = listed(self.store, call)
         for obj in found["items"]:
             await self._delete(call.named(obj))
         return found
-
-
-def _key(obj: Object) -> str:
-    return f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
-
-
-def _token(version: int, last: str) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode((version, last))).decode()
-
-
-def _read_token(token: str) -> tuple[int, str]:
-    try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(token), type=tuple[int, str])
-    except (ValueError, msgspec.DecodeError) as error:
-        raise refusals.bad_request(f"continue key is not valid: {error}") from error
 
 
 def _check_namespace(metadata: Object, namespace: str) -> None:

@@ -172,7 +172,6 @@ _BUILTIN: Final[Mapping[str, Sequence[tuple[Object, Finder]]]] = {
     "namespaces": [_column("Status", ".status.phase"), _AGE],
     "nodes": [_column("Status", _node_status), _AGE],
     "configmaps": [_column("Data", lambda obj: len(obj.get("data") or ())), _AGE],
-    "secrets": [_column("Type", ".type"), _column("Data", lambda obj: len(obj.get("data") or ())), _AGE],
     "pods": [
         _column(
             "Ready",
@@ -195,12 +194,6 @@ _BUILTIN: Final[Mapping[str, Sequence[tuple[Object, Finder]]]] = {
         *_WORKLOAD,
     ],
     "statefulsets": [_column("Ready", _ratio(".status.readyReplicas", ".spec.replicas")), *_WORKLOAD[:3]],
-    "replicasets": [
-        _column("Desired", ".spec.replicas", missing=0),
-        _column("Current", ".status.replicas", missing=0),
-        _column("Ready", ".status.readyReplicas", missing=0),
-        *_WORKLOAD,
-    ],
     "events": [
         _column("Last Seen", ".lastTimestamp"),
         _column("Type", ".type"),

@@ -116,18 +116,6 @@ def test_finalizers_hold_an_object_until_the_last_is_gone() -> None:
     assert seen == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_deletion_checks_who_it_is_about() -> None:
-    """An object that was made anew under the name is not the one to delete."""
-    api = store()
-    api.create(CONFIGMAPS, named("a"))
-    with pytest.raises(
-        Refusal, match="Precondition failed: UID in precondition: other, UID in object meta: "
-    ):
-        api.delete(CONFIGMAPS, "ns", "a", uid="other")
-
-    assert api.find(CONFIGMAPS, "ns", "a") is not None
-
-
 def test_dry_runs_change_nothing() -> None:
     """They say what would be; nobody is told and no version is used."""
     api = store()
