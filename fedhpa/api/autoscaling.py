@@ -26,6 +26,10 @@ from fedhpa.api.model import (
 )
 
 AGGREGATIONS: Final = ("Sum", "Average", "Max", "Min")
+# In the order of the alphabet, in which messages list them.
+METRIC_TYPES: Final = ("ContainerResource", "External", "Object", "Pods", "Resource")
+POLICY_TYPES: Final = ("Percent", "Pods")
+SELECT_POLICIES: Final = ("Disabled", "Max", "Min")
 
 ATOMIC: Final = {"x-kubernetes-list-type": "atomic"}
 
@@ -138,7 +142,9 @@ class MetricSpec(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: MetricSourceType = Field("", description="Resource, ContainerResource, Pods, Object or External.")
+    type: Annotated[MetricSourceType, Crd({"enum": METRIC_TYPES})] = Field(
+        "", description="Resource, ContainerResource, Pods, Object or External."
+    )
     object: ObjectMetricSource | None = Field(None, description="A custom metric of one object.")
     external: ExternalMetricSource | None = Field(None, description="A metric of no Kubernetes object.")
     pods: PodsMetricSource | None = Field(None, description="A custom metric of each pod.")
@@ -153,7 +159,9 @@ class HPAScalingPolicy(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("periodSeconds", "type", "value")
 
-    type: ScalingPolicyType = Field("", description="Pods or Percent.")
+    type: Annotated[ScalingPolicyType, Crd({"enum": POLICY_TYPES})] = Field(
+        "", description="Pods or Percent."
+    )
     value: Int32 = Field(0, description="How many pods, or how many percent; greater than zero.")
     period_seconds: Int32 = Field(0, description="The length of the period in seconds, 1 to 1800.")
 
@@ -164,7 +172,9 @@ class HPAScalingRules(V2Model):
     stabilization_window_seconds: Int32 | None = Field(
         None, description="How far back recommendations are remembered, in seconds, 0 to 3600."
     )
-    select_policy: ScalingPolicySelect | None = Field(None, description="Max, Min or Disabled.")
+    select_policy: Annotated[ScalingPolicySelect, Crd({"enum": SELECT_POLICIES})] | None = Field(
+        None, description="Max, Min or Disabled."
+    )
     policies: Annotated[tuple[HPAScalingPolicy, ...] | None, Crd({"maxItems": MAX_METRICS, **ATOMIC})] = (
         Field(None, description="What may change within a period; at least one.")
     )

@@ -13,8 +13,8 @@ in the schema, and why:
 - no field of ours has one: a default would write our fields into every stored Karmada object at its next
   write, and would freeze today's default into objects that never asked for it.
 
-Enumerations and ranges of Karmada's fields are not in the schema: the schema speaks before the webhook does,
-and people know Karmada's messages.
+Of Karmada's fields the schema has what it can say in Karmada's words: enumerations, and CEL rules with
+messages (`fedhpa.api.schema_rules`). Bounds, which answer in the API server's words, are on our fields only.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ import yaml
 
 from fedhpa.api import cluster, cronfederatedhpa, federatedhpa
 from fedhpa.api.autoscaling import Behavior
+from fedhpa.api.cel import Cel
 from fedhpa.api.defaults import default_metrics, default_scaling_rules
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
+from fedhpa.api.schema_rules import RULES
 from fedhpa.api.shape import Property, Shape, properties
 
 Schema = dict[str, Any]
@@ -173,12 +175,14 @@ def _object_schema(model: type[ApiModel]) -> Schema:
         schema["required"] = sorted(model.required)
     if model.preserve_unknown:
         schema["x-kubernetes-preserve-unknown-fields"] = True
-    if model.rules_of_schema:
-        schema["x-kubernetes-validations"] = [
-            {"rule": rule.rule, "message": rule.message, "reason": rule.reason, "fieldPath": rule.path}
-            for rule in model.rules_of_schema
-        ]
+    if model in RULES:
+        schema["x-kubernetes-validations"] = [_validation(rule) for rule in RULES[model]]
     return schema
+
+
+def _validation(rule: Cel) -> Schema:
+    found = {"rule": rule.rule, "message": rule.message, "reason": rule.reason, "fieldPath": rule.path}
+    return found | ({"messageExpression": rule.message_expression} if rule.message_expression else {})
 
 
 def _property_schema(property_: Property) -> Schema:
@@ -208,7 +212,8 @@ def _schema(shape: Shape) -> Schema:
 
 def _keywords(keywords: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in keywords.items():
-        yield key, list(value) if isinstance(value, tuple) else value
+        # Messages list an enumeration as it stands here; the webhook's are in the order of the alphabet.
+        yield key, sorted(value) if key == "enum" else list(value) if isinstance(value, tuple) else value
 
 
 def _copied(schema: Mapping[str, Any]) -> Schema:

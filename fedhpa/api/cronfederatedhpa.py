@@ -41,8 +41,9 @@ Duration = Annotated[
     Kind(
         "Duration", {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
     ),
-    Crd({"maxLength": 64}),
+    Crd({"minimum": 60, "maxLength": 64, "pattern": r"^\+?([0-9.]+([^0-9.]?s|m|h))+$"}),
 ]
+Day = Annotated[Item, Crd({"maxLength": 10, "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
 
 
 class CronFederatedHPARule(ApiModel):
@@ -73,8 +74,8 @@ class CronFederatedHPARule(ApiModel):
     duration: Duration | None = Field(
         None, description="How long the size holds, such as 8h; then what was before returns."
     )
-    exclude_dates: Annotated[tuple[Item, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = (
-        Field((), description="Dates (YYYY-MM-DD in the rule's zone) on which it does not fire.")
+    exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = Field(
+        (), description="Dates (YYYY-MM-DD in the rule's zone) on which it does not fire."
     )
 
 

@@ -24,7 +24,6 @@ from fedhpa.api.model import (
     MAX_METRICS,
     ApiModel,
     Bool,
-    Cel,
     Checked,
     Crd,
     Int32,
@@ -57,7 +56,8 @@ MINIMUM_POLICIES: Final = ("AtLeastOne", "Exact")
 
 Share = Annotated[Number, Checked({"minimum": 0, "exclusiveMinimum": True, "maximum": 1})]
 Natural = Annotated[Int32, Checked({"minimum": 0})]
-ClusterNames = Annotated[tuple[Item, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)]
+ClusterName = Annotated[Item, Crd({"minLength": 1})]
+ClusterNames = Annotated[tuple[ClusterName, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)]
 
 
 def _one_or_list(value: Any) -> Any:
@@ -66,15 +66,6 @@ def _one_or_list(value: Any) -> Any:
 
 class PartialMetrics(ApiModel):
     """What to do while an expected cluster does not answer."""
-
-    rules_of_schema: ClassVar[tuple[Cel, ...]] = (
-        Cel(
-            "!has(self.policy) || self.policy != 'Fallback' || has(self.fallbackReplicas)",
-            "policy Fallback needs the number to fall back to",
-            ".fallbackReplicas",
-            "FieldValueRequired",
-        ),
-    )
 
     policy: Annotated[Text, Checked({"enum": PARTIAL_METRICS_POLICIES})] | None = Field(
         None,
@@ -105,15 +96,6 @@ class ClusterAffinity(ApiModel):
 
 class ClusterPreference(ApiModel):
     """What holds for some clusters when min and max are divided among all."""
-
-    rules_of_schema: ClassVar[tuple[Cel, ...]] = (
-        Cel(
-            "!has(self.autoscalingMinThreshold) || !has(self.autoscalingMaxThreshold)"
-            " || self.autoscalingMinThreshold <= self.autoscalingMaxThreshold",
-            "must be less than or equal to autoscalingMaxThreshold",
-            ".autoscalingMinThreshold",
-        ),
-    )
 
     target_cluster: ClusterAffinity | None = Field(None, description="The clusters this is about.")
     static_weight: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
@@ -153,27 +135,6 @@ class FederatedHPASpec(ApiModel):
     """What is wanted. The aliases of the proposals stand beside min and max; both given must agree."""
 
     required: ClassVar[tuple[str, ...]] = ("scaleTargetRef",)
-    rules_of_schema: ClassVar[tuple[Cel, ...]] = (
-        Cel(
-            "has(self.maxReplicas) || has(self.federatedMaxReplicas)",
-            "maxReplicas, or its other name federatedMaxReplicas, must be given",
-            ".maxReplicas",
-            "FieldValueRequired",
-        ),
-        Cel(
-            "!has(self.minReplicas) || !has(self.federatedMinReplicas)"
-            " || self.minReplicas == self.federatedMinReplicas",
-            "is another name of minReplicas: give one of them, or the same number in both",
-            ".federatedMinReplicas",
-        ),
-        Cel(
-            "!has(self.maxReplicas) || !has(self.federatedMaxReplicas)"
-            " || self.maxReplicas == self.federatedMaxReplicas",
-            "is another name of maxReplicas: give one of them, or the same number in both",
-            ".federatedMaxReplicas",
-        ),
-    )
-
     scale_target_ref: CrossVersionObjectReference = Field(
         default_factory=CrossVersionObjectReference, description="The workload to scale."
     )

@@ -118,6 +118,8 @@ def printed(value: Any) -> str:
         return _cut(quoted(value[:MAX_VALUE]), len(value))
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, Quantity):

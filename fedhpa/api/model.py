@@ -46,8 +46,8 @@ class Kind:
 class Crd:
     """Schema keywords of a field. Admission does not look at them: the API server does.
 
-    For Karmada's own fields these are Karmada's and the sizes of the contract; what Karmada's webhook refuses
-    with a message of its own is not repeated here, because a schema speaks first.
+    For Karmada's own fields these are Karmada's, the sizes of the contract, and enumerations, whose message
+    is Karmada's too. The rest is CEL rules (`fedhpa.api.schema_rules`), because a schema speaks first.
     """
 
     keywords: Mapping[str, Any] = field(default_factory=dict)
@@ -61,16 +61,6 @@ class Checked(Crd):
     """
 
 
-@dataclass(frozen=True, eq=False)
-class Cel:
-    """A validation rule of the CRD. `path` is relative to the object that holds it (".maxReplicas")."""
-
-    rule: str
-    message: str
-    path: str = ""
-    reason: str = "FieldValueInvalid"
-
-
 class ApiModel(BaseModel):
     """A part of an API object."""
 
@@ -82,7 +72,6 @@ class ApiModel(BaseModel):
     # Wire names that the schema requires. The models themselves require nothing: absent scalars count as
     # their zero value, and admission has its own messages for them.
     required: ClassVar[tuple[str, ...]] = ()
-    rules_of_schema: ClassVar[tuple[Cel, ...]] = ()
     preserve_unknown: ClassVar[bool] = False
 
     @model_validator(mode="before")

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.api.autoscaling import Behavior, CrossVersionObjectReference, HPAScalingPolicy, HPAScalingRules
+from fedhpa.api.autoscaling import (
+    POLICY_TYPES,
+    SELECT_POLICIES,
+    Behavior,
+    CrossVersionObjectReference,
+    HPAScalingPolicy,
+    HPAScalingRules,
+)
 from fedhpa.api.bounds import check_bounds
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, unsupported
@@ -23,9 +30,6 @@ from fedhpa.api.validation_own import validate_own_fields
 
 MAX_PERIOD_SECONDS: Final = 1800
 MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
-
-_SELECT_POLICIES: Final = ("Max", "Min", "Disabled")
-_POLICY_TYPES: Final = ("Pods", "Percent")
 
 
 def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
@@ -95,8 +99,8 @@ def _scaling_rules(rules: HPAScalingRules, path: str) -> Iterator[FieldError]:
     if window is not None and window > MAX_STABILIZATION_WINDOW_SECONDS:
         limit = f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}"
         yield invalid(f"{path}.stabilizationWindowSeconds", window, limit)
-    if rules.select_policy is not None and rules.select_policy not in _SELECT_POLICIES:
-        yield unsupported(f"{path}.selectPolicy", TypedText(rules.select_policy), _SELECT_POLICIES)
+    if rules.select_policy is not None and rules.select_policy not in SELECT_POLICIES:
+        yield unsupported(f"{path}.selectPolicy", TypedText(rules.select_policy), SELECT_POLICIES)
     if not rules.policies:
         yield required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(rules.policies or ()):
@@ -108,8 +112,8 @@ def _scaling_rules(rules: HPAScalingRules, path: str) -> Iterator[FieldError]:
 
 
 def _scaling_policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]:
-    if policy.type not in _POLICY_TYPES:
-        yield unsupported(f"{path}.type", TypedText(policy.type), _POLICY_TYPES)
+    if policy.type not in POLICY_TYPES:
+        yield unsupported(f"{path}.type", TypedText(policy.type), POLICY_TYPES)
     if policy.value <= 0:
         yield invalid(f"{path}.value", policy.value, "must be greater than zero")
     if policy.period_seconds <= 0:

@@ -24,6 +24,12 @@ def changed(**spec: Any) -> dict[str, Any]:
     return manifest
 
 
+def average_value(quantity: str) -> dict[str, Any]:
+    """A metric with that target."""
+    target = {"type": "AverageValue", "averageValue": quantity}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -32,8 +38,24 @@ def changed(**spec: Any) -> dict[str, Any]:
         ({"federatedMaxReplicas": 9}, "federatedMaxReplicas"),
         ({"partialMetrics": {"policy": "Fallback"}}, "fallbackReplicas"),
         ({"metrics": [{"type": "Resource"}] * 65}, "must have at most 64 items"),
+        (
+            {"minReplicas": 5},
+            "spec.maxReplicas: Invalid value: must be greater than or equal to `minReplicas`",
+        ),
+        (
+            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a/b"}},
+            "spec.scaleTargetRef.name: Invalid value: may not contain '/'",
+        ),
     ],
-    ids=["no maximum", "unknown mode", "aliases differ", "fallback without a number", "65 metrics"],
+    ids=[
+        "no maximum",
+        "unknown mode",
+        "aliases differ",
+        "fallback without a number",
+        "65 metrics",
+        "minimum above maximum",
+        "name that is a path",
+    ],
 )
 async def test_schema_refuses_and_names_the_field(
     plane: Plane, processes: Processes, spec: dict[str, Any], words: str
@@ -50,16 +72,18 @@ async def test_schema_refuses_and_names_the_field(
     ("spec", "message"),
     [
         (
-            {"minReplicas": 5},
-            "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`",
+            {"metrics": [average_value("0m")]},
+            'spec.metrics[0].resource.target.averageValue: Invalid value: "0": must be positive',
         ),
-        ({"minReplicas": 0}, "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"),
         (
-            {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a/b"}},
-            "spec.scaleTargetRef.name: Invalid value: \"a/b\": may not contain '/'",
+            {"clusterHPAPreference": {"clusterName": "member1", "maxResourceUsage": 2}},
+            (
+                "spec.clusterHPAPreference[0].maxResourceUsage: Invalid value: 2: "
+                "must be greater than 0 and less than or equal to 1"
+            ),
         ),
     ],
-    ids=["minimum above maximum", "zero without a metric that wakes", "name that is a path"],
+    ids=["zero in thousandths", "more than the whole cluster"],
 )
 async def test_webhook_refuses_in_karmadas_words(
     plane: Plane, processes: Processes, spec: dict[str, Any], message: str
@@ -112,7 +136,7 @@ async def _is_created(plane: Plane, manifest: dict[str, Any]) -> bool:
 
 async def test_invalid_object_that_is_deleted_loses_its_finalizer(plane: Plane, processes: Processes) -> None:
     """An object that got in while nobody looked can always be got rid of."""
-    stuck = changed(minReplicas=5)
+    stuck = changed(metrics=[average_value("0m")])
     stuck["metadata"] |= {"name": "stuck", "finalizers": ["example.com/hold"]}
     path = federated_hpa_path("stuck", "default")
     async with plane.hub.api() as api:

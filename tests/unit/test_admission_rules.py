@@ -111,7 +111,7 @@ def test_both_names_given_must_agree() -> None:
         (
             {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0}},
             (
-                "spec.clusterHPAPreference[0].maxResourceUsage: Invalid value: 0.0: "
+                "spec.clusterHPAPreference[0].maxResourceUsage: Invalid value: 0: "
                 "must be greater than 0 and less than or equal to 1"
             ),
         ),

@@ -26,6 +26,7 @@ from fedhpa.api.validation_metadata import validate_metadata
         (-3, "-3"),
         (True, "true"),
         (0.5, "0.5"),
+        (2.0, "2"),
         (Quantity.parse("-0.3"), '"-300m"'),
         ([{"kind": "A"}, "<"], '[{"kind":"A"},"\\u003c"]'),
     ],

@@ -1,0 +1,27 @@
+"""What our admission says about an object, as the API server would hear it: /mutate, then /validate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonpatch
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.decode import WrongType, decode
+from fedhpa.api.defaults import default_patch
+from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.validation import validate_federatedhpa
+from fedhpa.cron.validation import validate_cronfederatedhpa
+
+
+def refusal(manifest: dict[str, Any]) -> list[str]:
+    """The errors in their order, each once; [] if the object is admitted."""
+    try:
+        if manifest["kind"] == "FederatedHPA":
+            whole = jsonpatch.apply_patch(manifest, default_patch(manifest))
+            errors = validate_federatedhpa(decode(FederatedHPA, whole))
+        else:
+            errors = validate_cronfederatedhpa(decode(CronFederatedHPA, manifest))
+    except WrongType as error:
+        return [str(error)]
+    return list(dict.fromkeys(map(str, errors)))

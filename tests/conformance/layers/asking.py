@@ -1,0 +1,65 @@
+"""Putting the objects before an API server that has our CRDs and no webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from fedhpa.api import crd
+from stage.api import PlaneApi, has_condition
+from stage.waiting import eventually
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+KINDS = {"FederatedHPA": "federatedhpas", "CronFederatedHPA": "cronfederatedhpas"}
+NAMESPACE = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default"
+
+
+async def install(api: PlaneApi) -> None:
+    """Apply the CRDs; returns when both kinds are served."""
+    manifests = list(yaml.safe_load_all(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA))))
+    await api.apply_all(manifests)
+    for manifest in manifests:
+        await api.wait(
+            f"{DEFINITIONS}/{manifest['metadata']['name']}",
+            functools.partial(has_condition, kind="Established"),
+            what=f"CRD {manifest['metadata']['name']} is served",
+            seconds=30,
+        )
+
+    async def look() -> bool:
+        for plural in KINDS.values():
+            await api.get(f"{NAMESPACE}/{plural}")
+        return True
+
+    await eventually(look, what="the kinds are served", seconds=30)
+
+
+async def answers(api: PlaneApi, objects: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
+    """What is said against each object, [] if it is admitted; nothing is stored."""
+    at_once = asyncio.Semaphore(8)
+
+    async def ask(name: str, manifest: dict[str, Any]) -> tuple[str, list[str]]:
+        async with at_once:
+            return name, await refusal(api, manifest)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(name, manifest)) for name, manifest in objects]
+    return dict(task.result() for task in tasks)
+
+
+async def refusal(api: PlaneApi, manifest: dict[str, Any]) -> list[str]:
+    """The causes why the object is refused, each as `field: message`, sorted; [] if it is admitted."""
+    path = f"{NAMESPACE}/{KINDS[manifest['kind']]}"
+    status, _, body = await api.request("POST", path, body=manifest, params={"dryRun": "All"})
+    if status == 201:
+        return []
+    said = json.loads(body)
+    causes = (said.get("details") or {}).get("causes") or [{"message": said["message"]}]
+    found = [": ".join(filter(None, (cause.get("field", ""), cause["message"]))) for cause in causes]
+    # Their order is that of Go's maps. The server adds that CEL rules wait until the schema is satisfied.
+    return sorted(text for text in found if "some validation rules were not checked" not in text)

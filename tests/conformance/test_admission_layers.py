@@ -1,0 +1,169 @@
+"""Our validation and the CRD before the same objects: what a real API server said of them is recorded."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedhpa.api.cel_cron import NOT_OFFSETS, OFFSET, SCHEDULE, ZONE
+from fedhpa.cron.grammar import InvalidSchedule, parse
+from tests.conformance.layers import admission, page, recorded
+from tests.conformance.layers.rows import objects
+from tests.conformance.tables import table as facts
+
+OBJECTS = dict(objects())
+ANSWERS = recorded.read()["answers"]
+
+SIZES: Final = "lengths and sizes of the contract, which only the API server's cost budget needs"
+KARMADAS: Final = "a bound of Karmada's CRD that Karmada's webhook does not have either"
+
+# What the CRD refuses though our validation would admit it, and why.
+SCHEMA_ALONE: Final = {
+    "target: a name of 600 characters": SIZES,
+    "behavior: 65 policies": SIZES,
+    "cron rules: a name of 33 characters": KARMADAS,
+    "cron rules: no name": KARMADAS,
+    "cron rules: successfulHistoryLimit 0": KARMADAS,
+    "cron rules: failedHistoryLimit 33": KARMADAS,
+    "karmada: rules missing": KARMADAS,
+    "karmada: rules null": KARMADAS,
+    "karmada: empty rule name not checked by webhook (CRD minLength)": KARMADAS,
+    "karmada: failedHistoryLimit -5 not checked by webhook (CRD minimum 0)": KARMADAS,
+}
+
+
+def test_the_recording_is_of_the_present_schema() -> None:
+    """Whoever changes a rule or a bound asks a real API server again."""
+    assert recorded.read()["schema"] == recorded.schema_digest(), f"run {recorded.COMMAND}"
+    assert set(ANSWERS) == set(OBJECTS), f"run {recorded.COMMAND}"
+
+
+def test_the_page_says_what_the_code_does() -> None:
+    """docs/admission-layers.md is what the recorder writes."""
+    assert page.rendered() == page.PATH.read_text(encoding="utf-8"), f"run {recorded.COMMAND}"
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_the_crd_refuses_a_part_of_what_the_webhook_refuses(name: str) -> None:
+    """Nothing else, but for the listed bounds: what the webhook admits can be stored."""
+    schema, webhook = ANSWERS[name], admission.refusal(OBJECTS[name])
+
+    if name in SCHEMA_ALONE:
+        assert (bool(schema), webhook) == (True, []), "no longer true: drop it from the list"
+    elif not webhook:
+        assert schema == []
+
+
+BOTH = [name for name in OBJECTS if ANSWERS[name] and admission.refusal(OBJECTS[name])]
+
+# What the API server's own decoder and schema say, in words that nobody can choose.
+SERVERS_WORDS: Final = ("in body", "Checked value must be of type", "Required value")
+# What the CRD says in other words than the webhook: it may name the remedy, which Karmada's messages do not.
+REWORDED: Final = (
+    "maxReplicas, or its other name federatedMaxReplicas, must be given",
+    "must be greater than or equal to 1; 0 needs an Object or External metric",
+    "must be the kind of the object, such as Deployment",
+    "must be the name of the object",
+    "is another name of maxReplicas: give one of them",
+    "is another name of minReplicas: give one of them",
+    "operator must be In or NotIn, with values, or Exists or DoesNotExist, without",
+    "key must be provider, region or zone, and operator In or NotIn, with values",
+    (
+        "mode is Distributed: each cluster's HPA reads the metric in its own cluster, "
+        "nothing is aggregated over clusters; leave aggregation out"
+    ),
+    "mode is Distributed: apiVersion must specify API group and version, such as apps/v1",
+    "mode is Distributed: the apiVersion of a describedObject has at most one /",
+    "the names of the rules must differ",
+    "invalid cron format: write five fields, such as 30 8 * * 1-5, or @hourly, @daily and the like",
+    "unknown time zone: write an IANA name such as Europe/Berlin; UTC+8 is called Etc/GMT-8",
+)
+
+
+def words(text: str) -> str:
+    """A message without its path and type."""
+    return text.split(": ", 2)[-1]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_what_both_refuse_the_crd_refuses_in_the_webhooks_words(name: str) -> None:
+    """But for the words of the API server itself, and those that name a remedy."""
+    said, webhook = [words(text) for text in ANSWERS[name]], admission.refusal(OBJECTS[name])
+
+    if not any(text in REWORDED or any(own in text for own in SERVERS_WORDS) for text in said):
+        assert [text for text in said if any(text in error for error in webhook)] != []
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_what_both_refuse_they_refuse_for_the_same_field(name: str) -> None:
+    """The CRD names the field, or the list that it is in."""
+    said = [text.partition(": ")[0] for text in ANSWERS[name]]
+    webhook = [error.partition(": ")[0] for error in admission.refusal(OBJECTS[name])]
+
+    if webhook != ["json"]:
+        assert [field for field in said if any(each.startswith(field) for each in webhook)] != []
+
+
+def test_no_rewording_is_forgotten() -> None:
+    """Each entry of the list is said by the CRD to one of the objects."""
+    said = {words(text) for texts in ANSWERS.values() for text in texts}
+
+    assert set(REWORDED) - said == set()
+
+
+def matches(schedule: str) -> bool:
+    return re.search(SCHEDULE, schedule) is not None
+
+
+def is_good(schedule: str) -> bool:
+    try:
+        parse(schedule)
+    except InvalidSchedule:
+        return False
+    return True
+
+
+def test_the_shape_of_schedules_lets_every_good_one_pass() -> None:
+    """The CRD's expression is coarser than the grammar, never finer."""
+    schedules = [row["schedule"] for row in facts("karmada_cron_expressions")["expressions"]]
+    good = [schedule for schedule in schedules if is_good(schedule)]
+
+    assert len(good) > 40
+    assert [schedule for schedule in good if not matches(schedule)] == []
+
+
+VALUES = st.one_of(st.integers(0, 60).map(str), st.sampled_from(["JAN", "mon", "Sun", "dec"]))
+ITEMS = st.builds(
+    "{}{}".format,
+    st.one_of(st.sampled_from(["*", "?"]), VALUES, st.builds("{}-{}".format, VALUES, VALUES)),
+    st.one_of(st.just(""), st.integers(1, 99).map("/{}".format)),
+)
+FIELD = st.lists(ITEMS, min_size=1, max_size=3).map(",".join)
+BLANKS = st.sampled_from([" ", "\t", " \t "])
+
+
+@given(st.lists(FIELD, min_size=5, max_size=5), BLANKS, BLANKS)
+def test_the_shape_of_schedules_is_never_finer_than_the_grammar(
+    fields: list[str], between: str, at: str
+) -> None:
+    """Whatever the parser takes, the CRD takes."""
+    schedule = at + between.join(fields) + at
+
+    assert matches(schedule) or not is_good(schedule)
+
+
+def test_every_zone_has_the_shape_of_one() -> None:
+    """All IANA names pass the CRD, and the empty one and Local do."""
+    names = {*zoneinfo.available_timezones(), "", "Local"}
+    refused = {
+        name
+        for name in names
+        if name not in NOT_OFFSETS and (not re.search(ZONE, name) or re.search(OFFSET, name))
+    }
+
+    assert refused == set()

@@ -1,0 +1,212 @@
+"""A hub without any webhook: what the CRDs refuse by themselves, and what they leave alone."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedhpa.api import crd
+from realplane.controlplane import ControlPlane
+from stage.api import PlaneApi
+from stage.runs import Run
+from stage.waiting import eventually
+from tests.conformance.layers import asking, recorded
+from tests.conformance.layers.cases import CRON, FHPA, assignment, cron, fhpa, manifest, rule
+from tests.conformance.layers.rows import objects
+
+FHPAS = f"{asking.NAMESPACE}/federatedhpas"
+MERGE = "application/merge-patch+json"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture(scope="module")
+def bare(assets: Path) -> Iterator[ControlPlane]:
+    """etcd and kube-apiserver with our CRDs, and nothing else."""
+    run = Run.begin()
+    try:
+        plane = ControlPlane(run, assets, "crd-alone")
+
+        async def start() -> None:
+            await plane.start_store_and_api()
+            async with plane.api() as api:
+                await asking.install(api)
+
+        asyncio.run(start())
+        yield plane
+    finally:
+        run.end()
+
+
+@pytest.fixture
+async def api(bare: ControlPlane) -> AsyncIterator[PlaneApi]:
+    """A client of that server."""
+    async with bare.api() as client:
+        yield client
+
+
+async def test_the_recorded_answers_are_still_given(api: PlaneApi) -> None:
+    """The table in docs/admission-layers.md, and the tests that have no API server, rest on them."""
+    known = recorded.read()["answers"]
+
+    assert await asking.answers(api, objects()) == known
+
+
+LONGEST_FIELDS = [
+    ",".join(map(str, range(60))),
+    ",".join(map(str, range(24))),
+    ",".join(map(str, range(1, 32))),
+]
+LONGEST_SCHEDULE = " ".join([*LONGEST_FIELDS, "*", "*"])
+POLICIES = [{"type": "Pods", "value": 2**31 - 1, "periodSeconds": 1800}] * 64
+LARGEST_METRIC = {
+    "type": "Object",
+    "object": {
+        "describedObject": {"apiVersion": "apps/v1", "kind": "K" * 253, "name": "n" * 253},
+        "metric": {"name": "m" * 512, "selector": {"matchLabels": {"a": "b"}}},
+        "target": {"type": "Value", "value": "1" * 900},
+    },
+}
+SELECTIONS = [
+    {
+        "targetCluster": {
+            "clusterNames": [f"m{number}"],
+            "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}] * 4},
+        },
+        "staticWeight": 1,
+        "autoscalingMinThreshold": 1,
+        "autoscalingMaxThreshold": 2,
+    }
+    for number in range(1000)
+]
+LARGEST = {
+    "64 metrics, 128 policies": manifest(
+        FHPA,
+        fhpa(
+            minReplicas=0,
+            metrics=[LARGEST_METRIC] * 64,
+            behavior={
+                "scaleUp": {"policies": POLICIES, "tolerance": "0." + "1" * 1000},
+                "scaleDown": {"policies": POLICIES, "tolerance": "1" * 1000},
+            },
+        ),
+    ),
+    "64 metrics, distributed": manifest(FHPA, fhpa(mode="Distributed", metrics=[LARGEST_METRIC] * 64)),
+    "1,000 preferences": manifest(
+        FHPA, fhpa(federatedHPAAssignment=assignment("StaticWeighted", *SELECTIONS))
+    ),
+    "1,000 rules": manifest(
+        CRON,
+        cron(
+            *(rule(name=f"{number:032}", schedule=LONGEST_SCHEDULE, duration="8h") for number in range(1000))
+        ),
+    ),
+    "200 rules, whose names are compared": manifest(
+        CRON, cron(*(rule(name=f"{number:032}", schedule=LONGEST_SCHEDULE) for number in range(200)))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGEST)
+async def test_the_largest_objects_are_within_the_cost_that_rules_may_have(api: PlaneApi, name: str) -> None:
+    """A rule that costs too much when it is run would refuse a good object."""
+    assert await asking.refusal(api, LARGEST[name]) == []
+
+
+async def test_a_status_is_not_held_to_the_rules_of_a_spec(api: PlaneApi) -> None:
+    """Rules about metrics and references leave alone what somebody's controller writes."""
+    odd = manifest(FHPA, fhpa())
+    odd["metadata"]["name"] = "status"
+    described = {"describedObject": {"kind": "", "name": ""}, "metric": {"name": ""}, "current": {}}
+    status = {"desiredReplicas": 1, "currentMetrics": [{"type": "Odd", "object": described}]}
+    await api.ask("POST", FHPAS, body=odd)
+
+    written = await api.ask("PATCH", f"{FHPAS}/status/status", body={"status": status}, content_type=MERGE)
+
+    assert written["status"]["currentMetrics"][0]["type"] == "Odd"
+
+
+def without_rules(definition: dict[str, Any]) -> dict[str, Any]:
+    """A CRD as it would be without CEL rules, enumerations and bounds: an older one, or Karmada's."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            dropped = ("x-kubernetes-validations", "enum", "minimum", "maximum", "pattern", "minLength")
+            return {
+                key: strip(inner)
+                for key, inner in value.items()
+                # A property may have the name of a keyword.
+                if key not in dropped or isinstance(inner, dict)
+            }
+        return [strip(inner) for inner in value] if isinstance(value, list) else value
+
+    stripped = copy.deepcopy(definition)
+    version = stripped["spec"]["versions"][0]
+    version["schema"] = strip(version["schema"])
+    return stripped
+
+
+async def test_an_object_older_than_the_rules_can_be_mended_and_deleted(api: PlaneApi) -> None:
+    """The server asks only about what changes, so an invalid stored object keeps no finalizer for ever."""
+    definition = crd.custom_resource_definition(crd.FEDERATED_HPA)
+    wrong = manifest(FHPA, fhpa(minReplicas=5, maxReplicas=3))
+    wrong["metadata"] |= {"name": "old", "finalizers": ["example.com/hold"]}
+    path, definition_path = f"{FHPAS}/old", f"{CRDS}/federatedhpas.autoscaling.karmada.io"
+
+    async def replace(body: dict[str, Any]) -> None:
+        present = await api.get(definition_path)
+        body = copy.deepcopy(body)
+        body["metadata"]["resourceVersion"] = present["metadata"]["resourceVersion"]
+        await api.ask("PUT", definition_path, body=body)
+
+    async def is_stored() -> bool:
+        status, _, _ = await api.request("POST", FHPAS, body=wrong)
+        return status == 201
+
+    async def is_refused() -> bool:
+        return bool(await asking.refusal(api, manifest(FHPA, fhpa(minReplicas=5, maxReplicas=3))))
+
+    await replace(without_rules(definition))
+    try:
+        await eventually(is_stored, what="the wrong object is stored", seconds=20)
+    finally:
+        await replace(definition)
+    await eventually(is_refused, what="the rules are back", seconds=20)
+
+    labelled = await api.ask("PATCH", path, body={"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    status, _, body = await api.request("PATCH", path, body={"spec": {"maxReplicas": 4}}, content_type=MERGE)
+    await api.ask("DELETE", path)
+    await api.ask("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=MERGE)
+
+    assert labelled["metadata"]["labels"] == {"a": "b"}
+    assert (status, "must be greater than or equal to `minReplicas`" in body.decode()) == (422, True)
+    assert await api.find(path) is None
+
+
+async def test_kubectl_shows_the_field_and_what_is_wrong(bare: ControlPlane) -> None:
+    """What a person reads who applies a wrong object on a hub without webhooks."""
+    wrong = manifest(FHPA, fhpa(minReplicas=5, maxReplicas=3))
+
+    answer = await bare.kubectl("apply", "-f", "-", stdin=json.dumps(wrong))
+
+    assert answer.code == 1
+    assert (
+        'The FederatedHPA "case" is invalid: spec.maxReplicas: Invalid value: '
+        "must be greater than or equal to `minReplicas`"
+    ) in answer.err
+
+
+async def test_the_charts_crds_are_those_that_were_judged(api: PlaneApi) -> None:
+    """The server takes the chart's files as they are."""
+    folder = Path(__file__).parents[2] / "charts" / "fedhpa"
+    for path in (*(folder / "crds").glob("*.yaml"), *(folder / "crds-optional").glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            applied = await api.apply(document, dry_run=True)
+
+            assert applied["spec"]["group"].endswith("karmada.io")
