@@ -3,95 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from certs import CertificateAuthority
-from fedhpa.serving.flags import parse_flags
-from fedhpa.serving.process import Signals
+from tests.integration.admission_world import FHPA, REVIEW, Client, running
+from tests.integration.fakeapi import eventually
+from webhook import intake
+from webhook.envelope import MAX_BODY
 from webhook.intake import Intake
-from webhook.process import Webhook, serve
-from webhook.review import Review
-from webhook.settings import FLAGS
-
-FHPA: dict[str, Any] = {
-    "apiVersion": "autoscaling.karmada.io/v1alpha1",
-    "kind": "FederatedHPA",
-    "metadata": {"name": "web", "namespace": "shop"},
-    "spec": {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-        "minReplicas": 5,
-        "maxReplicas": 3,
-    },
-}
-REVIEW = {
-    "apiVersion": "admission.k8s.io/v1",
-    "kind": "AdmissionReview",
-    "request": {"uid": "1", "operation": "CREATE", "object": FHPA},
-}
-
-
-class Client:
-    """Calls one running webhook."""
-
-    def __init__(self, session: aiohttp.ClientSession, webhook: Webhook, signals: Signals) -> None:
-        self.session = session
-        self.webhook = webhook
-        self.signals = signals
-        self.url = f"https://localhost:{webhook.server.port}"
-
-    async def post(self, path: str, **arguments: Any) -> dict[str, Any]:
-        """POSTs a review; the HTTP status must be 200 whatever the verdict."""
-        return await self.ask("POST", path, **arguments)
-
-    async def ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """Sends a request of any method; returns the response within the AdmissionReview."""
-        async with self.session.request(method, self.url + path, **arguments) as answer:
-            assert answer.status == 200
-            assert answer.content_type == "application/json"
-            body = json.loads(await answer.read())
-        response: dict[str, Any] = body["response"]
-        return response
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Status and text of a GET."""
-        async with self.session.get(self.url + path, allow_redirects=False) as answer:
-            return answer.status, await answer.text()
-
-
-@asynccontextmanager
-async def running(folder: Path, authority: CertificateAuthority) -> AsyncIterator[Client]:
-    authority.issue_server("localhost", dns=["localhost"]).save(folder)
-    flags = [
-        "--bind-address=127.0.0.1",
-        "--secure-port=0",
-        f"--cert-dir={folder}",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-        "--shutdown-grace-period=1s",
-    ]
-    values = parse_flags(FLAGS, flags, {})
-    signals = Signals()
-    ready: asyncio.Future[Webhook] = asyncio.get_running_loop().create_future()
-    context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
-    async with asyncio.TaskGroup() as group:
-        group.create_task(serve(values, signals, ready.set_result))
-        async with asyncio.timeout(10):
-            webhook = await ready
-        connector = aiohttp.TCPConnector(ssl=context)
-        async with aiohttp.ClientSession(connector=connector) as session:
-            try:
-                yield Client(session, webhook, signals)
-            finally:
-                signals.stop.set()
+from webhook.review import PATHS, Review, judge
 
 
 @pytest.fixture
@@ -126,6 +54,26 @@ async def test_any_method_gets_a_review(client: Client, method: str) -> None:
         ({"Content-Type": "application/json", "Expect": "the-unexpected"}, b"{}", "no content"),
         ({"Content-Type": "application/json"}, b" " * (7 * 1024 * 1024 + 1), "request entity is too large"),
         ({"Content-Type": "application/json"}, b"[" * 300_000, "nested too deeply"),
+        ({"Content-Type": "application/json"}, b"[" + b"1," * 2_000_000 + b"1]", "more than 1000000 values"),
+        ({"Content-Type": "application/json"}, b'"' + b"x" * (MAX_BODY - 2) + b'"', "unmarshal string"),
+        (
+            {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+            gzip.compress(b" " * 2**26),
+            "request entity is too large",
+        ),
+        ({"Content-Type": "application/json", "Upgrade": "websocket", "Connection": "Upgrade"}, b"{}", "no"),
+    ],
+    ids=[
+        "other type",
+        "broken JSON",
+        "no gzip",
+        "other expectation",
+        "too large",
+        "deep",
+        "a million values",
+        "just fits",
+        "grows when unpacked",
+        "upgrade",
     ],
 )
 async def test_any_body_gets_a_review_and_the_process_lives_on(
@@ -154,8 +102,8 @@ async def test_a_defect_refuses_and_is_counted(client: Client, monkeypatch: pyte
         "message": "the webhook met a defect: ZeroDivisionError",
         "code": 500,
     }
-    sample = client.webhook.telemetry.registry.get_sample_value
-    assert sample("controller_runtime_webhook_panics_total") == 1
+    assert client.sample("controller_runtime_webhook_panics_total") == 1
+    assert client.sample("fedhpa_admission_requests_total", **labelled("none", "defect")) == 1
 
 
 async def test_health_is_on_the_secure_port(client: Client) -> None:
@@ -169,20 +117,141 @@ async def test_health_is_on_the_secure_port(client: Client) -> None:
     assert (await client.get("/validate-pods"))[0] == 404
 
 
+def labelled(kind: str, verdict: str, path: str = "/validate-federatedhpa") -> dict[str, str]:
+    return {"webhook": path, "kind": kind, "verdict": verdict}
+
+
 async def test_requests_are_counted_under_karmadas_names(client: Client) -> None:
     """Both codes exist from the start; a refusal is a 200 of HTTP."""
-    sample = client.webhook.telemetry.registry.get_sample_value
     labels = {"webhook": "/validate-federatedhpa", "code": "200"}
-    before = sample("controller_runtime_webhook_requests_total", labels)
+    before = client.sample("controller_runtime_webhook_requests_total", **labels)
 
     await client.post("/validate-federatedhpa", json=REVIEW)
 
     assert before == 0
-    assert sample("controller_runtime_webhook_requests_total", labels) == 1
-    assert sample("controller_runtime_webhook_requests_total", labels | {"code": "500"}) == 0
+    assert client.sample("controller_runtime_webhook_requests_total", **labels) == 1
+    assert client.sample("controller_runtime_webhook_requests_total", **labels | {"code": "500"}) == 0
     path = {"webhook": "/validate-federatedhpa"}
-    assert sample("controller_runtime_webhook_latency_seconds_count", path) == 1
-    assert sample("controller_runtime_webhook_requests_in_flight", path) == 0
+    assert client.sample("controller_runtime_webhook_latency_seconds_count", **path) == 1
+    assert client.sample("controller_runtime_webhook_requests_in_flight", **path) == 0
+
+
+async def test_requests_are_counted_by_kind_and_verdict(client: Client) -> None:
+    """Each verdict has its series; what a client calls its object becomes none."""
+    good = {**FHPA, "spec": {**FHPA["spec"], "minReplicas": 1}}
+    odd = {**good, "spec": {**good["spec"], "scaleTargetRef": {"kind": "Deployment", "name": "web"}}}
+    objects: list[Any] = [good, odd, FHPA, {**FHPA, "kind": "Pod"}, {**FHPA, "kind": ["x" * 99]}, 7]
+    for obj in objects:
+        await client.post("/validate-federatedhpa", json={"request": {"uid": "1", "object": obj}})
+
+    counts = {
+        (sample.labels["kind"], sample.labels["verdict"]): sample.value
+        for metric in client.webhook.telemetry.registry.collect()
+        for sample in metric.samples
+        if sample.name == "fedhpa_admission_requests_total" and sample.value
+    }
+    assert counts == {
+        ("FederatedHPA", "allowed"): 2,
+        ("FederatedHPA", "denied"): 1,
+        ("none", "malformed"): 3,
+    }
+    warned = {"webhook": "/validate-federatedhpa"}
+    assert client.sample("fedhpa_admission_warned_requests_total", **warned) == 1
+
+
+async def test_what_is_no_path_of_ours_is_answered_with_a_status(client: Client) -> None:
+    """As Kubernetes clients read it, whatever the method."""
+    for method in ("GET", "POST"):
+        async with client.session.request(method, client.url + "/validate-pods") as answer:
+            body = json.loads(await answer.read())
+            assert answer.status == 404
+        assert (body["kind"], body["code"], body["reason"]) == ("Status", 404, "NotFound")
+
+
+async def test_a_large_object_is_judged_while_others_are_served(client: Client) -> None:
+    """A CronFederatedHPA of 1,000 rules gets its verdict, and its simulated fires, like a small one."""
+    rule = {"schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": "Europe/Berlin"}
+    spec = {
+        "scaleTargetRef": FHPA["spec"]["scaleTargetRef"],
+        "rules": [{**rule, "name": f"rule-{number}"} for number in range(1000)],
+    }
+    cron = {**FHPA, "kind": "CronFederatedHPA", "spec": spec}
+
+    async with asyncio.TaskGroup() as group:
+        large = [
+            group.create_task(
+                client.post("/validate-cronfederatedhpa", json={"request": {"uid": "1", "object": cron}})
+            )
+            for _ in range(5)
+        ]
+        small = group.create_task(client.get("/readyz"))
+
+    assert small.result() == (200, "ok")
+    for task in large:
+        assert task.result()["allowed"] is True
+        assert any("fires next at" in text for text in task.result()["warnings"])
+
+
+async def test_large_requests_beyond_the_bound_are_asked_to_come_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bodies that trickle in fill no more memory than so many of them; small requests pass."""
+    monkeypatch.setattr(intake, "MAX_LARGE", 2)
+    gate = asyncio.Event()
+
+    async def trickle() -> AsyncIterator[bytes]:
+        yield b"{"
+        await gate.wait()
+        yield b"}"
+
+    headers = {"Content-Type": "application/json"}
+    async with asyncio.TaskGroup() as group:
+        held = [
+            group.create_task(client.post("/mutate-federatedhpa", data=trickle(), headers=headers))
+            for _ in range(2)
+        ]
+        mutating = {"webhook": "/mutate-federatedhpa"}
+        await eventually(
+            lambda: client.sample("controller_runtime_webhook_requests_in_flight", **mutating) == len(held)
+        )
+        one_more = await client.post("/mutate-federatedhpa", data=trickle(), headers=headers)
+        small = await client.post("/validate-federatedhpa", json=REVIEW)
+        gate.set()
+
+    assert one_more["status"]["code"] == 429
+    assert small["status"]["code"] == 403
+    assert [task.result()["status"]["message"] for task in held] == ["there is no content to decode"] * 2
+
+
+async def test_a_body_that_never_ends_is_not_waited_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its time there is an answer that says so."""
+    monkeypatch.setattr(intake, "BODY_SECONDS", 0.05)
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    response = await client.post("/mutate-federatedhpa", data=endless())
+
+    assert response["status"]["code"] == 408
+    assert "did not arrive" in response["status"]["message"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_the_wire_says_what_the_function_says(client: Client, path: str) -> None:
+    """The same bytes come over TLS, in one piece or in many."""
+    body = json.dumps(REVIEW).encode()
+    headers = {"Content-Type": "application/json"}
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for index in range(len(body)):
+            yield body[index : index + 1]
+
+    for data in (body, pieces()):
+        async with client.session.post(client.url + path, data=data, headers=headers) as answer:
+            assert await answer.read() == judge(path, body, "application/json").encoded()
 
 
 async def test_a_new_certificate_is_served_without_dropping_a_connection(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from playground.listener import Listener
 from playground.pki import Pki
 from stage.api import PlaneApi
 from stage.registrations import never_comes
-from tests.integration.test_admission_over_tls import Client, running
+from tests.integration.admission_world import Client, running
 from webhook.registration import Endpoint, configurations
 
 FHPAS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas"
