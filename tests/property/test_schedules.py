@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fedhpa.cron import (
     InvalidSchedule,
+    Timetable,
     load_zone,
     next_fire,
     next_fires,
@@ -207,3 +208,35 @@ def test_the_last_wall_time_is_the_last_of_all(
     end = first + days * DAY
 
     assert last_wall(schedule.parsed, first, end) == max(walls(schedule.parsed, first, end), default=None)
+
+
+@given(schedules(), instants, zones, st.integers(60, 2 * 86400))
+@settings(max_examples=examples(60, 2000), deadline=None)
+def test_a_window_is_open_if_and_only_if_a_fire_is_less_than_its_duration_ago(
+    schedule: Written, start: datetime, zone: ZoneInfo, seconds: int
+) -> None:
+    """From the first of the fires that lie no further apart, to the newest one's end, in real time."""
+    duration = timedelta(seconds=seconds)
+    table = Timetable(schedule.parsed, zone, duration=duration)
+    found = [fire.astimezone(UTC) for fire in next_fires(schedule.parsed, zone, start, 12)]
+    # The fires before `start` count too, so what is asked lies behind a gap that no window bridges.
+    first = next((n for n in range(1, 12) if found[n] - found[n - 1] > duration), None)
+    assume(first is not None)
+    assert first is not None
+    for at in (
+        *found[first:11],
+        found[first] + duration,
+        found[first] + duration - timedelta(microseconds=1),
+    ):
+        assume(at < found[11])
+        before = [fire for fire in found[first:] if fire <= at]
+        window = table.window(at)
+
+        assert (window is not None) == (at - before[-1] < duration)
+        if window is not None:
+            opened = next(
+                n for n in range(len(before) - 1, -1, -1) if n == 0 or before[n] - before[n - 1] > duration
+            )
+            assert window.opened.astimezone(UTC) == before[opened]
+            assert window.fired.astimezone(UTC) == before[-1]
+            assert window.closes.astimezone(UTC) == before[-1] + duration
