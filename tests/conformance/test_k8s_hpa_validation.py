@@ -1,27 +1,38 @@
-"""Kubernetes 1.36 judging HorizontalPodAutoscalers, replayed as FederatedHPAs; differences are listed."""
+"""Kubernetes 1.36 judging HorizontalPodAutoscalers, replayed as FederatedHPAs; differences are listed.
+
+Every row of the table is run. What differs is a row of docs/differences.md, which a test looks for.
+"""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from fedhpa.api.decode import decode
-from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.defaults import default_patch
+from fedhpa.api.federatedhpa import API_VERSION, KIND, FederatedHPA
 from fedhpa.api.validation import validate_federatedhpa
+from fedhpa.api.warnings import warn_federatedhpa
 from tests.conformance.tables import table
+from webhook.review import VALIDATE_FEDERATEDHPA, review
 
 TABLE = table("k8s_hpa_validation")
-CASES = [case for case in TABLE["validation_cases"] if case["kind"] == "create"]
-V2_CREATES = [
-    case
-    for case in TABLE["strategy_cases"]
-    if case["api_version"] == "autoscaling/v2" and case["op"] == "create"
-]
+DIFFERENCES = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+AUTOSCALERS = [case for case in (*TABLE["validation_cases"], *TABLE["strategy_cases"]) if "hpa" in case]
+SCALES = [case for case in TABLE["validation_cases"] if case["kind"] == "scale"]
 
-# A message of Kubernetes -> ours (None: not checked), where Karmada's rule or docs/contracts.md outranks.
-MESSAGES: Final[dict[str, str | None]] = {
-    # Karmada's words for the same rule.
+# What of docs/differences.md each kind of difference is.
+ZERO: Final = "`minReplicas: 0` is refused (Karmada)"
+API_VERSION_UNCHECKED: Final = "the target's `apiVersion` is not checked (Karmada, Q4)"
+MAXIMUM: Final = "`maxReplicas: 0` is answered with `Required value: must be set and greater than 0`"
+TOLERANCE: Final = "`tolerance` is dropped by /mutate and never checked (Karmada, Q3)"
+OLD_OBJECT: Final = "an UPDATE is judged with the stored object in view"
+
+# A message of Kubernetes -> ours, which is Karmada's for the same rule.
+MESSAGES: Final = {
     "spec.maxReplicas: Required value: must be set and greater than 0": (
         "spec.maxReplicas: Invalid value: 0: must be greater than 0"
     ),
@@ -29,29 +40,139 @@ MESSAGES: Final[dict[str, str | None]] = {
         "spec.maxReplicas: Invalid value: -1: must be greater than 0"
     ),
 }
-# Zero is admitted beside an Object or External metric, as with the gate HPAScaleToZero on.
-GATE_OFF: Final = {
-    "TestValidateHorizontalPodAutoscalerScaleToZeroDisabled/bad-01",
-    "TestValidateHorizontalPodAutoscalerScaleToZeroDisabled/bad-02",
-    "TestDeclarativeValidate/autoscaling/v2/invalid: minReplicas = 0 (gate disabled)",
-}
+GATE_OFF: Final = "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"
 
 
-def ours(messages: list[str], case: dict[str, Any]) -> list[str]:
-    """What Kubernetes says, in our words; each text once, as an aggregate shows it."""
-    if case["id"] in GATE_OFF:
-        assert messages == ["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"]
-        return []
-    # Quirk Q4: Karmada never checks the target's apiVersion; an admission warning says what is wrong with it.
-    kept = [message for message in messages if not message.startswith("spec.scaleTargetRef.apiVersion: ")]
-    return list(dict.fromkeys(MESSAGES.get(message) or message for message in kept))
+def ours(case: dict[str, Any]) -> tuple[list[str], set[str]]:
+    """What Kubernetes says, in our words, each text once, as an aggregate shows it; and how that differs."""
+    said, found, differences = [error["message"] for error in case["observed_errors"]], [], set()
+    for message in dict.fromkeys(said):
+        if ".apiVersion: " in message:
+            differences.add(API_VERSION_UNCHECKED)
+        elif message == GATE_OFF and has_object_or_external(case["hpa"]):
+            # Kubernetes with the gate HPAScaleToZero off; here it is always on.
+            differences.add(ZERO)
+        else:
+            differences |= {MAXIMUM} if message in MESSAGES else set()
+            found.append(MESSAGES.get(message, message))
+    return found, differences
 
 
-@pytest.mark.parametrize("case", [*CASES, *V2_CREATES], ids=lambda case: case["id"])
+def has_object_or_external(hpa: dict[str, Any]) -> bool:
+    return any(metric["type"] in ("Object", "External") for metric in hpa["spec"].get("metrics", ()))
+
+
+def judged(hpa: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(map(str, validate_federatedhpa(decode(FederatedHPA, hpa)))))
+
+
+@pytest.mark.parametrize("case", AUTOSCALERS, ids=lambda case: case["id"])
 def test_an_autoscaler_is_judged_as_kubernetes_does(case: dict[str, Any]) -> None:
-    """The same errors in the same order, but for the listed differences."""
-    expected = ours([error["message"] for error in case["observed_errors"]], case)
+    """The same errors in the same order, on creation and on update, but for the listed differences."""
+    expected, differences = ours(case)
 
-    errors = validate_federatedhpa(decode(FederatedHPA, case["hpa"]))
+    assert judged(case["hpa"]) == expected
+    assert {text for text in differences if text not in DIFFERENCES} == set()
 
-    assert list(dict.fromkeys(map(str, errors))) == expected
+
+@pytest.mark.parametrize("case", AUTOSCALERS, ids=lambda case: case["id"])
+def test_an_api_version_that_kubernetes_refuses_is_warned_about(case: dict[str, Any]) -> None:
+    """It is admitted, because Karmada admits it, and said."""
+    warned = list(warn_federatedhpa(decode(FederatedHPA, case["hpa"])))
+    for error in case["observed_errors"]:
+        if ".apiVersion: " in error["message"]:
+            field = error["field"]
+            assert [text for text in warned if text.startswith(f"{field}: ")] != []
+
+
+def test_each_listed_difference_occurs() -> None:
+    """None is in the list for nothing."""
+    occurring = set().union(*(ours(case)[1] for case in AUTOSCALERS))
+
+    assert occurring == {ZERO, API_VERSION_UNCHECKED, MAXIMUM}
+
+
+def verdict(operation: str, hpa: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
+    """The webhook's response to an object, with the one it replaces."""
+    request: dict[str, Any] = {"uid": "1", "operation": operation}
+    for key, raw in (("object", hpa), ("oldObject", old)):
+        if raw is not None:
+            request[key] = {"apiVersion": API_VERSION, "kind": KIND, **raw}
+    answer = json.loads(
+        review(VALIDATE_FEDERATEDHPA, json.dumps({"request": request}).encode(), "application/json")
+    )
+    response: dict[str, Any] = answer["response"]
+    return response
+
+
+@pytest.mark.parametrize("case", TABLE["validation_options"], ids=lambda case: case["id"])
+def test_the_stored_object_changes_no_verdict(case: dict[str, Any]) -> None:
+    """Kubernetes is milder where the old object was as bad; ours sees the new one alone, as Karmada does."""
+    alone, beside = (verdict("UPDATE", case["hpa"], old) for old in (None, case["old_hpa"]))
+
+    assert beside == alone
+    assert OLD_OBJECT in DIFFERENCES
+
+
+@pytest.mark.parametrize("case", TABLE["min_replicas_bound"], ids=lambda case: case["id"])
+def test_the_lower_bound_depends_on_the_metrics_alone(case: dict[str, Any]) -> None:
+    """Kubernetes' bound of 0 or 1 comes from a gate or the old object; ours from the metrics."""
+    external = {
+        "type": "External",
+        "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}},
+    }
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": case["new_min_replicas"],
+        "maxReplicas": 5,
+    }
+    metadata = {"name": "web", "namespace": "shop"}
+
+    with_external = judged({"metadata": metadata, "spec": {**spec, "metrics": [external]}})
+    without = judged({"metadata": metadata, "spec": spec})
+
+    assert with_external == []
+    assert without == ([GATE_OFF] if case["new_min_replicas"] == 0 else [])
+
+
+@pytest.mark.parametrize("case", TABLE["drop_disabled_tolerance"], ids=lambda case: case["id"])
+def test_a_tolerance_is_always_kept(case: dict[str, Any]) -> None:
+    """Kubernetes drops it while a gate is off and the old object has none; here there is no gate."""
+    rules = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}], "tolerance": "0.1"}
+    raw = {"spec": {"maxReplicas": 5, "behavior": {"scaleUp": rules}}}
+
+    assert case["new_has_tolerance"]
+    assert [change["path"] for change in default_patch(raw) if "tolerance" in change["path"]] == []
+    assert case["expect"]["tolerance_kept"] or TOLERANCE in DIFFERENCES
+
+
+@pytest.mark.parametrize("case", SCALES, ids=lambda case: case["id"])
+def test_a_scale_that_kubernetes_refuses_would_be_refused_as_a_size_here(case: dict[str, Any]) -> None:
+    """Scales are judged by the API servers that hold them; no limit that we admit lets one be written."""
+    replicas = case["scale"]["spec"].get("replicas", 0)
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": replicas,
+        "maxReplicas": max(replicas, 1),
+        "metrics": [
+            {
+                "type": "External",
+                "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": 1}},
+            }
+        ],
+    }
+
+    assert (judged({"metadata": case["scale"]["metadata"], "spec": spec}) == []) == case["expect"]["valid"]
+
+
+def test_every_row_is_run() -> None:
+    """A table that grows a kind of row has somebody look at it."""
+    run = (
+        *AUTOSCALERS,
+        *SCALES,
+        *TABLE["validation_options"],
+        *TABLE["min_replicas_bound"],
+        *TABLE["drop_disabled_tolerance"],
+    )
+
+    assert len(run) == sum(TABLE["counts"].values())
