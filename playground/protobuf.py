@@ -17,7 +17,12 @@ _VARINT, _BYTES = 0, 2
 # The fields of each message by number: name and "text", "base64", "number", "flag", a message, or a map of
 # texts to one of these; a list of them in brackets. Source: the generated.proto files of k8s.io/api 0.36.
 _MESSAGES: Final[dict[str, dict[int, tuple[str, str]]]] = {
-    "Unknown": {1: ("typeMeta", "TypeMeta"), 2: ("raw", "bytes")},
+    "Unknown": {
+        1: ("typeMeta", "TypeMeta"),
+        2: ("raw", "bytes"),
+        3: ("contentEncoding", "skip"),
+        4: ("contentType", "skip"),
+    },
     "TypeMeta": {1: ("apiVersion", "text"), 2: ("kind", "text")},
     "ObjectMeta": {
         1: ("name", "text"),
@@ -82,8 +87,9 @@ def decode(raw: bytes) -> Object:
 
 def _message(name: str, raw: bytes) -> Object:
     found: Object = {}
+    known = _MESSAGES[name]
     for number, value in _fields(raw):
-        field, kind = _MESSAGES[name][number]
+        field, kind = known[number]
         if kind.startswith("map "):
             entry = dict(_fields(value))
             found.setdefault(field, {})[entry.get(1, b"").decode()] = _value(kind[4:], entry.get(2, b""))
@@ -91,8 +97,8 @@ def _message(name: str, raw: bytes) -> Object:
             found.setdefault(field, []).append(_value(kind[1:-1], value))
         elif kind != "skip":
             found[field] = _value(kind, value)
-    # Go writes empty texts, which are absent in JSON.
-    return {field: value for field, value in found.items() if value not in ("", {})}
+    # Go writes empty texts and zeros, which are absent in JSON.
+    return {field: value for field, value in found.items() if value not in ("", {}, 0)}
 
 
 def _value(kind: str, value: Any) -> Any:

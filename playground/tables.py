@@ -154,6 +154,16 @@ def _statuses(obj: Object) -> list[Object]:
     return at(".status.containerStatuses")(obj) or []
 
 
+def _pod_ready(obj: Object) -> str:
+    ready = sum(bool(each.get("ready")) for each in _statuses(obj))
+    return f"{ready}/{len(at('.spec.containers')(obj) or ())}"
+
+
+def _about(obj: Object) -> str:
+    about = obj.get("involvedObject") or {}
+    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
+
+
 def _node_status(obj: Object) -> str:
     ready = at('.status.conditions[?(@.type=="Ready")].status')(obj) == "True"
     closed = ",SchedulingDisabled" if at(".spec.unschedulable")(obj) else ""
@@ -173,12 +183,7 @@ _BUILTIN: Final[Mapping[str, Sequence[tuple[Object, Finder]]]] = {
     "nodes": [_column("Status", _node_status), _AGE],
     "configmaps": [_column("Data", lambda obj: len(obj.get("data") or ())), _AGE],
     "pods": [
-        _column(
-            "Ready",
-            lambda obj: (
-                f"{sum(bool(each.get('ready')) for each in _statuses(obj))}/{len(obj['spec']['containers'])}"
-            ),
-        ),
+        _column("Ready", _pod_ready),
         _column("Status", _pod_status),
         _column("Restarts", lambda obj: str(sum(each.get("restartCount", 0) for each in _statuses(obj)))),
         _AGE,
@@ -198,12 +203,7 @@ _BUILTIN: Final[Mapping[str, Sequence[tuple[Object, Finder]]]] = {
         _column("Last Seen", ".lastTimestamp"),
         _column("Type", ".type"),
         _column("Reason", ".reason"),
-        _column(
-            "Object",
-            lambda obj: (
-                f"{obj['involvedObject'].get('kind', '').lower()}/{obj['involvedObject'].get('name', '')}"
-            ),
-        ),
+        _column("Object", _about),
         _column("Message", ".message"),
     ],
     "leases": [_column("Holder", ".spec.holderIdentity"), _AGE],
