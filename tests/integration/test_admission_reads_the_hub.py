@@ -1,0 +1,237 @@
+"""Warnings about other objects: our webhook behind an embedded hub that it reads, over real TLS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from multidict import CIMultiDictProxy
+
+from certs import CertificateAuthority
+from fedhpa.api import crd
+from fedhpa.api.errors import ConfigError
+from playground.controlplane import ControlPlane
+from playground.faults import Fault
+from stage.api import PlaneApi
+from stage.waiting import eventually as soon
+from tests.integration.admission_world import Client, running
+from tests.integration.fakeapi import eventually
+from webhook.registration import Endpoint, configurations
+from webhook.rights import reading_rights, user
+
+Object = dict[str, Any]
+KINDS = ("FederatedHPA", "CronFederatedHPA", "HorizontalPodAutoscaler")
+AUTOSCALING = "autoscaling.karmada.io/v1alpha1"
+WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+RULE = {"name": "r", "schedule": "0 8 * * *", "timeZone": "Europe/Berlin"}
+MISSING = 'spec.scaleTargetRef: Deployment "web" does not exist in namespace "default"'
+
+
+def made(kind: str, name: str, api_version: str = AUTOSCALING, **spec: Any) -> Object:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def fhpa(name: str, target: Object = WEB, **spec: Any) -> Object:
+    return made("FederatedHPA", name, scaleTargetRef=target, **{"maxReplicas": 3, **spec})
+
+
+def cron(name: str, target: Object = WEB, *rules: Object) -> Object:
+    return made(
+        "CronFederatedHPA", name, scaleTargetRef=target, rules=rules or [{**RULE, "targetReplicas": 2}]
+    )
+
+
+def hpa(name: str) -> Object:
+    return made("HorizontalPodAutoscaler", name, "autoscaling/v2", scaleTargetRef=WEB, maxReplicas=3)
+
+
+def deployment() -> Object:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "none"}]}}
+    return made(
+        "Deployment", "web", "apps/v1", replicas=1, selector={"matchLabels": labels}, template=template
+    )
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
+    plane = ControlPlane(tmp_path / "hub", "hub")
+    await plane.start()
+    try:
+        async with plane.api() as api:
+            await api.apply_all(
+                [crd.custom_resource_definition(one) for one in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)]
+            )
+            await api.apply_all(reading_rights(user("fedhpa-webhook")))
+        yield plane
+    finally:
+        await plane.end()
+
+
+@asynccontextmanager
+async def admitting(plane: ControlPlane, folder: Path, *flags: str) -> AsyncIterator[Client]:
+    """The webhook, registered, with the least rights on the hub, and up to date about it."""
+    authority = CertificateAuthority.create("admission tests")
+    kubeconfig = plane.user_kubeconfig("fedhpa-webhook")
+    async with running(folder, authority, f"--kubeconfig={kubeconfig}", *flags) as client:
+        async with plane.api() as api:
+            await api.apply_all(configurations(Endpoint(url=client.url), authority.bundle_pem))
+        if "--cross-object-warnings=off" not in flags:
+            await eventually(lambda: all(current(client, kind) for kind in KINDS), within=20)
+        yield client
+
+
+@pytest.fixture
+async def client(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Client]:
+    async with admitting(plane, tmp_path) as client:
+        yield client
+
+
+@pytest.fixture
+async def hub(plane: ControlPlane) -> AsyncIterator[PlaneApi]:
+    async with plane.api() as api:
+        yield api
+
+
+def current(client: Client, kind: str) -> bool:
+    return client.sample("fedhpa_admission_hub_current", kind=kind) == 1
+
+
+async def warned(hub: PlaneApi, obj: Object) -> list[str]:
+    """The Warning headers of a dry run, as a person sees them; the object must be admitted."""
+    path = await hub.path_of(obj)
+    stored = await hub.find(path)
+    method, path = ("POST", path.rpartition("/")[0]) if stored is None else ("PUT", path)
+    body = obj if stored is None else {**stored, "spec": obj["spec"]}
+    status, headers, answer = await hub.request(method, path, body=body, params={"dryRun": "All"})
+    assert status in (200, 201), answer
+    assert isinstance(headers, CIMultiDictProxy)
+    return [
+        re.sub(r"\\(.)", r"\1", text.removeprefix('299 - "').removesuffix('"'))
+        for text in headers.getall("Warning", [])
+    ]
+
+
+async def known(client: Client, *names: str) -> None:
+    """Wait until the webhook has heard of autoscalers of these names."""
+    hub = client.webhook.advisor.hub
+    assert hub is not None
+
+    def seen() -> set[str]:
+        return {name for reflector in hub.reflectors.values() for _, name in reflector.store}
+
+    await eventually(lambda: set(names) <= seen(), within=10)
+
+
+async def test_other_owners_of_the_target_are_named(client: Client, hub: PlaneApi) -> None:
+    """An HPA and another FederatedHPA on the same Deployment; not a calendar of the FederatedHPA itself."""
+    target = {"apiVersion": AUTOSCALING, "kind": "FederatedHPA", "name": "mine"}
+    calendar = cron("calendar", target, {**RULE, "targetMinReplicas": 2})
+    await hub.apply_all([deployment(), fhpa("mine"), fhpa("theirs"), hpa("plain"), calendar])
+    await known(client, "mine", "theirs", "plain", "calendar")
+
+    assert await warned(hub, fhpa("mine")) == [
+        (
+            'spec.scaleTargetRef: Deployment "web" is the target of FederatedHPA "theirs" and '
+            'HorizontalPodAutoscaler "plain" too; they will overwrite one another'
+        )
+    ]
+    assert not any("overwrite" in text for text in await warned(hub, calendar))
+    assert any('FederatedHPA "mine"' in text for text in await warned(hub, cron("direct")))
+
+
+async def test_a_target_that_is_missing_is_warned_about(client: Client, hub: PlaneApi) -> None:
+    """Only until it is there."""
+    before = await warned(hub, fhpa("mine"))
+    await hub.apply(deployment())
+
+    async def silent() -> bool:
+        return await warned(hub, fhpa("mine")) == []
+
+    assert before == [MISSING]
+    await soon(silent, what="the Deployment is noticed", seconds=10)
+
+
+async def test_a_calendar_is_told_of_a_missing_federatedhpa_and_held_against_a_present_one(
+    client: Client, hub: PlaneApi
+) -> None:
+    """Its bounds come from the copy: a minimum above the present maximum is warned about with its date."""
+    target = {"apiVersion": AUTOSCALING, "kind": "FederatedHPA", "name": "mine"}
+    calendar = cron("calendar", target, {**RULE, "targetMinReplicas": 5})
+
+    missing = await warned(hub, calendar)
+    await hub.apply(fhpa("mine"))
+    await known(client, "mine")
+    present = await warned(hub, calendar)
+
+    assert missing[0] == 'spec.scaleTargetRef: FederatedHPA "mine" does not exist in namespace "default"'
+    assert not any("does not exist" in text for text in present)
+    assert any("minReplicas 5, above the maxReplicas 3" in text for text in present)
+
+
+async def test_members_are_not_asked_with_direct_propagation(plane: ControlPlane, tmp_path: Path) -> None:
+    """Then the target is in the members alone, and that it is not on the hub means nothing."""
+    async with admitting(plane, tmp_path, "--propagation=direct"), plane.api() as hub:
+        await hub.apply(hpa("plain"))
+
+        assert MISSING not in await warned(hub, fhpa("mine"))
+
+
+async def test_a_hub_that_hangs_or_is_gone_holds_nothing_up(
+    plane: ControlPlane, client: Client, hub: PlaneApi
+) -> None:
+    """The verdict comes without the warnings; the webhook stays ready, and knows it when the hub is back."""
+    review = {"request": {"uid": "1", "object": fhpa("mine")}}
+    await plane.faults.set(Fault.HANG, "/apis/apps")
+    hanging = await client.post("/validate-federatedhpa", json=review)
+    await plane.faults.set(Fault.REFUSE)
+    gone = await client.post("/validate-federatedhpa", json=review)
+    ready = await client.get("/readyz")
+    await plane.faults.clear(Fault.REFUSE)
+    await plane.faults.clear(Fault.HANG)
+
+    assert hanging["allowed"]
+    assert "warnings" not in hanging
+    assert gone["allowed"]
+    assert ready == (200, "ok")
+    await eventually(lambda: all(current(client, kind) for kind in KINDS), within=20)
+
+
+async def test_a_copy_that_is_out_of_date_is_not_believed(
+    client: Client, hub: PlaneApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was true a minute ago may be wrong now: no warning is better than a wrong one."""
+    await hub.apply_all([deployment(), hpa("plain")])
+    await known(client, "plain")
+    reader = client.webhook.advisor.hub
+    assert reader is not None
+    monkeypatch.setattr(reader, "knows", lambda kind: kind != "HorizontalPodAutoscaler")
+
+    assert await warned(hub, fhpa("mine")) == []
+
+
+async def test_nothing_is_read_that_was_not_asked_for(plane: ControlPlane, tmp_path: Path) -> None:
+    """Without a kubeconfig, or switched off, there is no reader, no series and no warning."""
+    async with admitting(plane, tmp_path, "--cross-object-warnings=off") as client:
+        async with plane.api() as hub:
+            found = await warned(hub, fhpa("mine"))
+
+        assert client.webhook.advisor.hub is None
+        assert client.sample("fedhpa_admission_hub_current", kind="FederatedHPA") is None
+        assert found == []
+
+
+async def test_a_kubeconfig_that_cannot_be_used_is_said_at_once(tmp_path: Path) -> None:
+    """A typing error must not be found months later by the warnings that never came."""
+    with pytest.raises((ConfigError, ExceptionGroup)) as raised:
+        async with running(
+            tmp_path, CertificateAuthority.create("admission tests"), "--kubeconfig=/does/not/exist"
+        ):
+            pass
+
+    assert raised.group_contains(ConfigError, match="no such file")
