@@ -1,12 +1,17 @@
-"""What Karmada's webhook answered to CronFederatedHPAs, replayed against ours; differences are listed."""
+"""What Karmada's webhook answered to CronFederatedHPAs, replayed against ours; differences are listed.
+
+Each reason in the list is a row of docs/differences.md, which a test looks for.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from fedhpa.api import crd
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import aggregate
@@ -18,9 +23,13 @@ TABLE = table("karmada_webhook_cron")
 SCHEDULE: Final = "spec.rules[0].schedule: Invalid value: {}: invalid cron format"
 ZONE: Final = 'spec.rules[0].timeZone: Invalid value: "{0}": unknown time zone {0}'
 
-GRAMMAR: Final = "docs/contracts.md section 4: what is admitted is what can run"
-HOST: Final = "Karmada's verdict depends on the zone files of its host; ours knows the IANA names alone"
-TERMINATING: Final = "quirk Q2 is fixed: an object being deleted may always lose its finalizer"
+PAGE = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+
+# The beginnings of rows of docs/differences.md.
+GRAMMAR: Final = "| schedules | six and seven fields, `L`, `W`, `#`, day or month `0`"
+NEVER: Final = "| schedules | dates that never come are admitted"
+HOST: Final = "| schedules | zones are those of the host's files"
+TERMINATING: Final = "| admission | an object being deleted is validated like any other"
 
 # Name of the run -> our message (None: allowed), and why.
 DIFFERENCES: Final[dict[str, tuple[str | None, str]]] = {
@@ -28,7 +37,7 @@ DIFFERENCES: Final[dict[str, tuple[str | None, str]]] = {
     "schedule '0 0 0 * * *'": (SCHEDULE.format('"0 0 0 * * *"'), GRAMMAR),
     "schedule '0 0 L * *'": (SCHEDULE.format('"0 0 L * *"'), GRAMMAR),
     "schedule '0 0 * * FRI#2'": (SCHEDULE.format('"0 0 * * FRI#2"'), GRAMMAR),
-    "schedule '0 0 31 2 *'": (SCHEDULE.format('"0 0 31 2 *"'), GRAMMAR),
+    "schedule '0 0 31 2 *'": (SCHEDULE.format('"0 0 31 2 *"'), NEVER),
     "schedule '* * 0 * *'": (SCHEDULE.format('"* * 0 * *"'), GRAMMAR),
     "timeZone 'posix/UTC'": (ZONE.format("posix/UTC"), HOST),
     "timeZone 'localtime'": (ZONE.format("localtime"), HOST),
@@ -68,9 +77,10 @@ def test_an_admission_run_is_answered_as_karmada_does(run: dict[str, Any]) -> No
     assert status.get("message") == expected.get("message")
 
 
-def test_every_listed_difference_is_a_run_of_the_table() -> None:
-    """The list of differences names no run that is gone."""
+def test_every_listed_difference_is_a_run_of_the_table_and_a_row_of_the_page() -> None:
+    """The list of differences names no run that is gone, and nothing that people are not told."""
     assert set(DIFFERENCES) <= {run["name"] for run in TABLE["admissionRuns"]}
+    assert {reason for _, reason in DIFFERENCES.values() if reason not in PAGE} == set()
 
 
 @pytest.mark.parametrize("case", TABLE["upstreamUnitTests"], ids=lambda case: case["name"])
@@ -83,12 +93,36 @@ def test_karmadas_unit_tests_of_the_spec_hold(case: dict[str, Any]) -> None:
     assert (aggregate(errors) if errors else None) == case["actualMessage"]
 
 
-RULES = [
-    case for case in table("karmada_misc_unit")["cases"] if case["test"] == "TestCreateCronJobForExecutor"
-]
+MISC: Final[list[dict[str, Any]]] = table("karmada_misc_unit")["cases"]
 
 
-@pytest.mark.parametrize("case", RULES, ids=lambda case: case["name"])
+def rows(test: str) -> list[dict[str, Any]]:
+    return [case for case in MISC if case["test"] == test]
+
+
+# Rows that are no matter of admission: who runs them, or why there is nobody.
+ELSEWHERE: Final = {
+    "TestCronFHPAScaleTargetRefUpdates": "executors of Karmada's cron controller, which are no part of ours",
+    "TestScaleFHPA": "what the cron controller writes",
+    "TestFindExecutionHistory": "what the cron controller writes",
+    "TestGetCronFederatedHPAKey": "a key of Karmada's cron controller, which is no part of ours",
+    "TestPredicateFunc": "Karmada's deploymentReplicasSyncer, which stays Karmada's",
+    "TestReconcile": "Karmada's deploymentReplicasSyncer, which stays Karmada's",
+    "TestIsDeploymentStatusCollected": "Karmada's deploymentReplicasSyncer, which stays Karmada's",
+}
+LIMITS: Final = {
+    "TestGetCronFederatedHPASuccessHistoryLimits": "successfulHistoryLimit",
+    "TestGetCronFederatedHPAFailedHistoryLimits": "failedHistoryLimit",
+}
+START, SUSPEND = "TestCreateCronJobForExecutor", "TestIsCronFederatedHPARuleSuspend"
+
+
+def test_each_row_is_run_or_said_to_be_elsewhere() -> None:
+    """A table that grows a test has somebody look at it."""
+    assert {case["test"] for case in MISC} == {*ELSEWHERE, *LIMITS, START, SUSPEND}
+
+
+@pytest.mark.parametrize("case", rows(START), ids=lambda case: case["name"])
 def test_a_rule_that_karmadas_controller_cannot_start_is_not_admitted(case: dict[str, Any]) -> None:
     """What fails when the controller starts a rule fails here at admission."""
     rule = {"targetReplicas": 1, **case["rule"], "timeZone": case["timeZone"]}
@@ -100,3 +134,31 @@ def test_a_rule_that_karmadas_controller_cannot_start_is_not_admitted(case: dict
     errors = validate_cronfederatedhpa(decode(CronFederatedHPA, raw))
 
     assert bool(errors) == case["wantErr"]
+
+
+def stored(rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule with the defaults that the CRD gives it."""
+    schema = crd.custom_resource_definition(crd.CRON_FEDERATED_HPA)["spec"]["versions"][0]["schema"]
+    for part in ("openAPIV3Schema", "spec", "rules"):
+        schema = schema[part] if part == "openAPIV3Schema" else schema["properties"][part]
+    properties = schema["items"]["properties"]
+    return {name: each["default"] for name, each in properties.items() if "default" in each} | rule
+
+
+@pytest.mark.parametrize("case", rows(SUSPEND), ids=lambda case: case["name"])
+def test_a_rule_rests_only_if_it_says_so(case: dict[str, Any]) -> None:
+    """Absent counts as false, also after the CRD's default."""
+    raw = {"spec": {"rules": [case["rule"]]}}
+
+    assert bool(decode(CronFederatedHPA, raw).spec.rules[0].suspend) == case["expected"]
+    assert stored(case["rule"])["suspend"] == case["expected"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for test in LIMITS for case in rows(test)],
+    ids=lambda case: f"{case['test']} {case['name']}",
+)
+def test_a_history_keeps_what_the_rule_says(case: dict[str, Any]) -> None:
+    """Three where it says nothing. (Zero of the successful ones is refused by the CRD, as by Karmada's.)"""
+    assert stored(case["rule"])[LIMITS[case["test"]]] == case["expected"]
