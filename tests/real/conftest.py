@@ -11,8 +11,8 @@ import pytest
 
 from realplane.assets import find_assets
 from realplane.plane import Plane
-from realplane.processes import CONTROLLER, WEBHOOK, Processes
-from realplane.registrations import ADAPTER
+from stage.processes import CONTROLLER, WEBHOOK, Processes
+from stage.registrations import ADAPTER
 
 LOG_LINES = 60
 HERE = Path(__file__).parent

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from realplane.plane import Plane
-from realplane.processes import WEBHOOK, Processes
-from realplane.registrations import never_comes
-from realplane.waiting import eventually
+from stage.processes import WEBHOOK, Processes
+from stage.registrations import never_comes
+from stage.waiting import eventually
 from tests.real.workloads import federated_hpa, federated_hpa_path
 
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from realplane.api import has_condition
 from realplane.plane import Plane
-from realplane.processes import Processes
-from realplane.registrations import ADAPTER
-from realplane.waiting import eventually
+from stage.api import has_condition
+from stage.processes import Processes
+from stage.registrations import ADAPTER
+from stage.waiting import eventually
 from tests.real.workloads import run_everywhere, set_usage_everywhere
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"

@@ -1,7 +1,7 @@
 """The members as such: what later tests take for granted."""
 
 from realplane.plane import Plane
-from realplane.waiting import eventually
+from stage.waiting import eventually
 from tests.real.workloads import deployment, namespace
 
 

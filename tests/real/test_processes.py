@@ -3,8 +3,8 @@
 import pytest
 
 from realplane.plane import Plane
-from realplane.processes import CONTROLLER, WEBHOOK, Processes
-from realplane.registrations import ADAPTER
+from stage.processes import CONTROLLER, WEBHOOK, Processes
+from stage.registrations import ADAPTER
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa-controller-0-of-1"
 

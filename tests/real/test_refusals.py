@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from realplane.plane import Plane
-from realplane.processes import WEBHOOK, Processes
-from realplane.waiting import eventually
+from stage.processes import WEBHOOK, Processes
+from stage.waiting import eventually
 from tests.real.workloads import federated_hpa, federated_hpa_path
 
 WEBHOOK_SAYS = 'admission webhook "federatedhpa.karmada.io" denied the request: '

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from realplane.api import has_condition
 from realplane.plane import Plane
-from realplane.processes import Processes
-from realplane.waiting import eventually
+from stage.api import has_condition
+from stage.processes import Processes
+from stage.waiting import eventually
 from tests.real.workloads import (
     federated_hpa,
     federated_hpa_path,

@@ -1,7 +1,7 @@
 """With propagation karmada the replicas are written into the template on the hub, and nowhere else."""
 
 from realplane.plane import Plane
-from realplane.processes import CONTROLLER, Processes
+from stage.processes import CONTROLLER, Processes
 from tests.real.workloads import (
     deployment,
     federated_hpa,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from realplane.plane import Plane
-from realplane.waiting import gather
+from stage.waiting import gather
 
 
 def namespace(name: str) -> dict[str, Any]:
