@@ -17,7 +17,12 @@ from playground.pipeline import Object, User
 from playground.store import Store
 
 OPENAPI: Final = "/openapi/v3"
-NOT_PASSED_ON: Final = frozenset({"host", "authorization", "connection", "keep-alive", "transfer-encoding"})
+NOT_PASSED_ON: Final = frozenset(
+    {
+        *("host", "connection", "keep-alive", "transfer-encoding"),
+        *("authorization", "impersonate-user", "impersonate-group", "impersonate-uid"),
+    }
+)
 
 
 class Aggregator:

@@ -20,9 +20,11 @@ from fedhpa.api.fielderror import invalid
 from fedhpa.serving.authentication import AUTHENTICATED, peer_certificate, utc_now
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from playground import refusals
-from playground.pipeline import ANONYMOUS, Object, User
+from playground.pipeline import ANONYMOUS, Attributes, Object, User
 from playground.store import Store
 
+SUPERUSERS = "system:masters"
+SERVICE_ACCOUNT = "system:serviceaccount:"
 SERVICE_ACCOUNTS = ("", "serviceaccounts")
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
@@ -49,7 +51,16 @@ class Authenticator:
         self._issued: dict[str, tuple[_ServiceAccountToken, User]] = {}
 
     async def authenticate(self, request: web.Request) -> User | None:
-        """The user, ANONYMOUS without credentials, None if they are wrong."""
+        """The user, or whom it impersonates; ANONYMOUS without proof, None with a wrong one. Refusal."""
+        user, other = self._proven(request), request.headers.get("Impersonate-User", "")
+        if user is None or not other:
+            return user
+        if SUPERUSERS not in user.groups:
+            raise refusals.not_allowed(Attributes(user, "impersonate", "", resource="users", name=other))
+        groups = request.headers.getall("Impersonate-Group", []) or _account_groups(other)
+        return _authenticated(User(other, tuple(groups)))
+
+    def _proven(self, request: web.Request) -> User | None:
         leaf = peer_certificate(request)
         certified = self._certified(leaf) if leaf is not None else None
         if certified is not None:
@@ -76,9 +87,9 @@ class Authenticator:
             wrong = invalid("spec.expirationSeconds", seconds, f"may not specify a duration {problem}")
             raise refusals.invalid("authentication.k8s.io", "TokenRequest", "", [wrong])
         uid = self._store.get(SERVICE_ACCOUNTS, namespace, name)["metadata"]["uid"]
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        username = f"{SERVICE_ACCOUNT}{namespace}:{name}"
         extra = {CREDENTIAL: (f"JTI={uuid.uuid4()}",)}
-        user = User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra)
+        user = User(username, _account_groups(username), uid, extra)
         expires = self._now() + dt.timedelta(seconds=seconds)
         token = _token({"sub": user.name, "aud": [AUDIENCE], "exp": int(expires.timestamp())})
         claim = _ServiceAccountToken(namespace, name, uid, expires)
@@ -92,6 +103,13 @@ class Authenticator:
         groups = names_of(certificate, NameOID.ORGANIZATION_NAME)
         extra = {CREDENTIAL: (f"X509SHA256={hashlib.sha256(leaf).hexdigest()}",)}
         return _authenticated(User(common_name(certificate), groups, extra=extra))
+
+
+def _account_groups(username: str) -> tuple[str, ...]:
+    if not username.startswith(SERVICE_ACCOUNT):
+        return ()
+    namespace = username.removeprefix(SERVICE_ACCOUNT).partition(":")[0]
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
 
 
 def _token(claims: Object) -> str:

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import yaml
 
+from playground.authentication import SERVICE_ACCOUNT, SUPERUSERS
 from playground.pipeline import Attributes, Object, User
 from playground.store import Store
 
 GROUP = "rbac.authorization.k8s.io"
-SUPERUSERS = "system:masters"
-SERVICE_ACCOUNT = "system:serviceaccount:"
 BOOTSTRAP = Path(__file__).with_name("data") / "rbac.yaml"
 
 

@@ -267,17 +267,21 @@ async def test_a_request_is_passed_on_in_its_users_name(plane: ControlPlane, reg
 
 
 async def test_nobody_can_name_another_user(plane: ControlPlane, registered: Remote) -> None:
-    """X-Remote-* of a client are dropped."""
+    """X-Remote-* of a client are dropped; whom it impersonates, if it may, is whom it is passed on as."""
     context = plane.pki.client("system:admin", "system:masters")
+    impersonated = {"Impersonate-User": "jane", "Impersonate-Group": "system:masters"}
     forged = {"X-Remote-User": "root", "X-Remote-Group": "gods", "X-Remote-Extra-A": "b", "x-remote-uid": "0"}
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
-        session.get(f"{plane.server}/apis/demo.example.com/v1/things", headers=forged) as answer,
+        session.get(
+            f"{plane.server}/apis/demo.example.com/v1/things", headers={**forged, **impersonated}
+        ) as answer,
     ):
         sent = (await answer.json())["headers"]
 
-    assert sent["x-remote-user"] == ["system:admin"]
+    assert sent["x-remote-user"] == ["jane"]
     assert sent["x-remote-group"] == ["system:masters", "system:authenticated"]
+    assert "impersonate-user" not in sent
     assert "x-remote-extra-a" not in sent
     assert "x-remote-uid" not in sent
 

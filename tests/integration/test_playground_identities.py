@@ -118,6 +118,28 @@ async def test_other_schemes_and_headers_prove_nothing(plane: ControlPlane) -> N
         assert 'User "system:anonymous"' in body["message"]
 
 
+async def test_who_may_do_everything_may_be_somebody_else(plane: ControlPlane) -> None:
+    """`kubectl --as`: for the superuser alone; a ServiceAccount has its groups."""
+    admin, robot = plane.pki.client("system:admin", "system:masters"), "system:serviceaccount:shop:robot"
+    as_jane = await whoami(plane, admin, {"Impersonate-User": "jane", "Impersonate-Group": "dev"})
+    as_robot = await whoami(plane, admin, {"Impersonate-User": robot})
+    status, body, _ = await call(
+        plane, "/api", plane.pki.client("joe"), headers={"Impersonate-User": "system:admin"}
+    )
+
+    assert as_jane == {"username": "jane", "groups": ["dev", "system:authenticated"]}
+    assert as_robot["groups"] == [
+        "system:serviceaccounts",
+        "system:serviceaccounts:shop",
+        "system:authenticated",
+    ]
+    assert status == 403
+    assert body["message"] == (
+        'users "system:admin" is forbidden: User "joe" cannot impersonate resource "users"'
+        ' in API group "" at the cluster scope'
+    )
+
+
 async def test_a_certificate_that_proves_no_client_is_refused(plane: ControlPlane, tmp_path: Path) -> None:
     """A server's own certificate, or one that is over, is of the right CA and yet of nobody."""
     past = dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)
