@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field
 
-from fedhpa.api.autoscaling import ATOMIC
+from fedhpa.api.autoscaling import ATOMIC, Condition
 from fedhpa.api.meta import ObjectReference, TypedObject
 from fedhpa.api.model import (
     MAX_METRICS,
@@ -19,11 +19,9 @@ from fedhpa.api.model import (
     Crd,
     Item,
     LongText,
-    Message,
     Name,
     RawQuantity,
     Text,
-    Time,
 )
 
 GROUP: Final = "cluster.karmada.io"
@@ -61,17 +59,14 @@ class ClusterSpec(ApiModel):
     )
 
 
-class ClusterCondition(ApiModel):
-    """metav1.Condition."""
+class ClusterCondition(Condition):
+    """metav1.Condition.
+
+    An autoscaler's condition has the same fields.
+    """
 
     go_package: ClassVar[str] = "v1"
-    required: ClassVar[tuple[str, ...]] = ("status", "type")
-
-    type: Name = ""
-    status: Name = ""
-    reason: LongText = ""
-    message: Message = ""
-    last_transition_time: Time | None = None
+    go_name: ClassVar[str] = "Condition"
 
 
 class ResourceSummary(ApiModel):

@@ -1,7 +1,7 @@
-"""The static defaults of a FederatedHPA, in the two forms they are needed in.
+"""The static defaults of a FederatedHPA, as admission writes them: a JSON patch that holds nothing else.
 
-Admission writes them into raw objects as a JSON patch that holds nothing else; the controller and `fedhpa
-replay` apply them to the model, because an object may have been stored while no webhook ran.
+An object may have been stored while no webhook ran, so the schema has them too (`fedhpa.api.crd`), and
+decisions read an object as if it had them (`fedhpa.decision.spec`).
 Source: Karmada v1.19, FederatedHPA mutation (it follows the defaults of Kubernetes autoscaling/v2).
 """
 
@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedhpa.api import default_values
-from fedhpa.api.autoscaling import Behavior, HPAScalingRules, MetricSpec
-from fedhpa.api.federatedhpa import FederatedHPA
 
 Patch = list[dict[str, Any]]
 
@@ -82,46 +80,3 @@ def _behavior_patch(behavior: Mapping[str, Any]) -> Patch:
             if given.get(field) is None
         ]
     return patch
-
-
-def with_defaults(fhpa: FederatedHPA) -> FederatedHPA:
-    """The object with the static defaults applied, and min and max read under either of their names.
-
-    `min_replicas` is set in the result; `max_replicas` is, if either name of it was given. An object that
-    gives two different numbers was refused by admission; here the plain names win.
-    """
-    spec = fhpa.spec
-    min_replicas = spec.min_replicas if spec.min_replicas is not None else spec.federated_min_replicas
-    max_replicas = spec.max_replicas if spec.max_replicas is not None else spec.federated_max_replicas
-    changes: dict[str, Any] = {
-        "min_replicas": default_values.MIN_REPLICAS if min_replicas is None else min_replicas,
-        "max_replicas": max_replicas,
-    }
-    if not spec.metrics:
-        changes["metrics"] = tuple(MetricSpec.model_validate(metric) for metric in default_metrics())
-    if spec.behavior is not None:
-        changes["behavior"] = _behavior_with_defaults(spec.behavior)
-    return fhpa.model_copy(update={"spec": spec.model_copy(update=changes)})
-
-
-def _behavior_with_defaults(behavior: Behavior) -> Behavior:
-    defaults = Behavior.model_validate(default_scaling_rules())
-    assert defaults.scale_up is not None
-    assert defaults.scale_down is not None
-    return behavior.model_copy(
-        update={
-            "scale_up": _rules_with_defaults(behavior.scale_up, defaults.scale_up),
-            "scale_down": _rules_with_defaults(behavior.scale_down, defaults.scale_down),
-        }
-    )
-
-
-def _rules_with_defaults(rules: HPAScalingRules | None, defaults: HPAScalingRules) -> HPAScalingRules:
-    if rules is None:
-        return defaults
-    missing = {
-        name: getattr(defaults, name)
-        for name in ("stabilization_window_seconds", "select_policy", "policies")
-        if getattr(rules, name) is None
-    }
-    return rules.model_copy(update=missing)

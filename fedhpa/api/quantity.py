@@ -125,11 +125,6 @@ def parse_milli(value: RawQuantity) -> int:
     return Quantity.parse(value).milli
 
 
-def parse_units(value: RawQuantity) -> int:
-    """Whole units of a quantity, rounded away from zero and saturating at int64. Raises InvalidQuantity."""
-    return Quantity.parse(value).units
-
-
 def format_milli(milli: int, *, binary: bool = False) -> str:
     """The canonical string of a number of thousandths; `binary` for memory (Ki, Mi, ...)."""
     return str(Quantity.from_milli(milli, Format.BINARY_SI if binary else Format.DECIMAL_SI))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fedhpa.api.defaults import default_metrics, default_patch, default_scaling_rules, with_defaults
-from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api import crd
+from fedhpa.api.defaults import default_metrics, default_patch, default_scaling_rules
+from fedhpa.decision.spec import decode_object
 
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
@@ -90,17 +91,52 @@ def test_fields_of_ours_are_never_defaulted() -> None:
     assert written == {"minReplicas", "metrics", "behavior"}
 
 
-def test_the_model_gets_the_same_defaults_as_the_stored_object() -> None:
-    """Defaults applied to the model equal the model of the patched object."""
-    raw = fhpa(behavior={"scaleDown": {"selectPolicy": "Disabled"}})
+OBJECTS: list[dict[str, Any]] = [
+    fhpa(),
+    fhpa(minReplicas=3, metrics=[]),
+    fhpa(behavior={}),
+    fhpa(behavior={"scaleDown": {"selectPolicy": "Disabled"}, "scaleUp": {"stabilizationWindowSeconds": 5}}),
+    fhpa(behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}]}}),
+    fhpa(maxReplicas=None, federatedMaxReplicas=7),
+    fhpa(maxReplicas=None, federatedMinReplicas=2, federatedMaxReplicas=7),
+]
 
-    assert with_defaults(FederatedHPA.model_validate(raw)) == FederatedHPA.model_validate(patched(raw))
+
+@pytest.mark.parametrize("raw", OBJECTS)
+def test_a_decision_reads_an_object_as_if_admission_had_seen_it(raw: dict[str, Any]) -> None:
+    """What was stored while no webhook ran means the same as what it would have written."""
+    assert decode_object(raw).spec == decode_object(patched(raw)).spec
+
+
+@pytest.mark.parametrize("raw", OBJECTS)
+def test_the_schema_defaults_what_admission_does_but_for_min_replicas(raw: dict[str, Any]) -> None:
+    """The API server's defaults, applied before /mutate, leave it nothing else to write."""
+    stored = copy.deepcopy(raw)
+    schema = crd.custom_resource_definition(crd.FEDERATED_HPA)["spec"]["versions"][0]["schema"]
+    default(stored, schema["openAPIV3Schema"])
+
+    paths = {operation["path"] for operation in default_patch(stored)}
+
+    # An empty list of metrics is a value to the schema.
+    assert paths <= {"/spec/minReplicas"} | ({"/spec/metrics"} if raw["spec"].get("metrics") == [] else set())
+    assert {**patched(stored)["spec"], "metrics": None} == {**patched(raw)["spec"], "metrics": None}
+
+
+def default(value: Any, schema: dict[str, Any]) -> None:
+    """Fills in a schema's defaults as API servers do: a missing field, and then what is below it."""
+    if isinstance(value, dict):
+        for name, inner in schema.get("properties", {}).items():
+            if "default" in inner and value.get(name) is None:
+                value[name] = copy.deepcopy(inner["default"])
+            if name in value:
+                default(value[name], inner)
+    elif isinstance(value, list):
+        for item in value:
+            default(item, schema["items"])
 
 
 def test_the_aliases_stand_in_for_min_and_max() -> None:
-    """The controller reads one pair of bounds, whatever their name in the object."""
-    spec = with_defaults(
-        FederatedHPA.model_validate({"spec": {"federatedMinReplicas": 2, "federatedMaxReplicas": 7}})
-    ).spec
+    """Decisions read one pair of bounds, whatever their name in the object."""
+    spec = decode_object({"spec": {"federatedMinReplicas": 2, "federatedMaxReplicas": 7}}).spec
 
     assert (spec.min_replicas, spec.max_replicas) == (2, 7)
