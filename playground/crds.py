@@ -29,9 +29,9 @@ class CustomKinds:
             self._kinds.set_custom(change.name, ())
             return
         self._kinds.set_custom(change.name, kinds_of(crd))
-        status = self._status(crd)
-        if status != crd.get("status"):
-            self._store.update(CRDS, {**crd, "status": status})
+        present = self._store.find(CRDS, "", change.name)  # somebody else may have heard of it sooner
+        if present is not None:
+            self._store.update(CRDS, {**present, "status": self._status(present)})
 
     def _status(self, crd: Object) -> Object:
         spec = crd["spec"]
