@@ -8,6 +8,7 @@ pytest 9.2 no longer reads.
 import asyncio
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -23,6 +24,19 @@ class RealTestsTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist shi
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """xdist's hook, called in its controller."""
     return RealTestsTogether(config, log)
+
+
+# Checks that run against both planes assert outside of test modules.
+pytest.register_assert_rewrite("tests.conformance.plane")
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Say where the summary is read that kubectl was not asked."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    without = [report for report in skipped if "no kubectl" in str(report.longrepr)]
+    if without:
+        terminalreporter.section(f"NOT RUN: {len(without)} checks of what kubectl prints", sep="!")
+        terminalreporter.line("there is no kubectl: put one on PATH, or build one with `make real-plane`")
 
 
 def pytest_sessionstart() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,32 @@ Transcript = list[dict[str, Any]]
 
 def recorded(name: str) -> Transcript:
     """What the real API server said in the check of that name. KeyError if it was never asked."""
-    path = DATA / f"{name.partition('/')[0]}.json"
-    table = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"checks": {}}
-    if name not in table["checks"]:
+    checks = _table(name.partition("/")[0])["checks"]
+    if name not in checks:
         raise KeyError(f"{name} is not recorded; with a real plane: {COMMAND} {name}")
-    found: Transcript = table["checks"][name]
+    found: Transcript = checks[name]
+    return found
+
+
+def recorded_minor() -> str:
+    """The version of Kubernetes that was recorded, like "1.36": of kubectl, too."""
+    return minor_of(_table("kubectl")["source"])
+
+
+def minor_of(text: str) -> str:
+    """Major and minor version of the first text like v1.36.3 in `text`."""
+    found = re.search(r"v(\d+\.\d+)\.", text)
+    return found.group(1) if found else ""
+
+
+def all_recorded() -> set[str]:
+    """The names of all recorded checks."""
+    return {name for path in DATA.glob("*.json") for name in _table(path.stem)["checks"]}
+
+
+def _table(subject: str) -> dict[str, Any]:
+    path = DATA / f"{subject}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"checks": {}}
     return found
 
 
@@ -34,7 +56,7 @@ def write(source: str, transcripts: Mapping[str, Transcript], known: set[str]) -
     DATA.mkdir(parents=True, exist_ok=True)
     for subject, checks in subjects.items():
         path = DATA / f"{subject}.json"
-        old = json.loads(path.read_text(encoding="utf-8"))["checks"] if path.exists() else {}
+        old = _table(subject)["checks"]
         kept = {name: entries for name, entries in {**old, **checks}.items() if name in known}
         table = {"source": source, "made_by": COMMAND, "checks": dict(sorted(kept.items()))}
         path.write_text(_rendered(table), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import ssl
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,13 @@ class PlaneUnderTest:
     member_kubeconfig: Path | None = None
     # Makes versions up to now too old for a watch. A real server cannot be told to.
     forget_history: Callable[[], object] = lambda: None
+
+
+def kubectl_version(kubectl: Path) -> str:
+    """What it says its version is; "" if it says nothing."""
+    command = [str(kubectl), "version", "--client"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return answer.stdout
 
 
 def find_kubectl() -> Path | None:
