@@ -14,11 +14,12 @@ import msgspec
 import structlog
 
 from controller.gather import Reading
+from controller.publish import QUIET_SECONDS
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector
 from fedhpa.api.times import parse_time
 from fedhpa.decision.envelope import history_of
-from fedhpa.decision.history import History
+from fedhpa.decision.history import History, Recommendation
 from fedhpa.decision.model import Assignment, Decision
 from fedhpa.decision.snapshot import ClusterScale, Snapshot
 from fedhpa.decision.spec import ANSWERED_STATES
@@ -61,7 +62,7 @@ class ObjectMemory:
     complaint: str = ""
 
     @classmethod
-    def restore(cls, raw: Mapping[str, Any]) -> ObjectMemory:
+    def restore(cls, raw: Mapping[str, Any], now: float) -> ObjectMemory:
         """The memory that the object's own status holds; an empty one if it holds none that can be read."""
         metadata = raw["metadata"]
         memory = cls(uid=str(metadata.get("uid", "")))
@@ -69,6 +70,7 @@ class ObjectMemory:
             status = msgspec.convert(raw.get("status") or {}, _Status)
             memory.history = history_of(status.decision)
             memory._recall(status)
+            memory.history = _prolonged(memory.history, memory.status_written_at, now)
         except (InvalidObject, msgspec.ValidationError) as error:
             # Somebody wrote into our status: the present size becomes the first recommendation.
             log.warning(
@@ -134,3 +136,19 @@ class ObjectMemory:
     def wrote(self, assignment: Sequence[Assignment]) -> None:
         """Take over what was written: a cluster that is lost right after it still runs its new share."""
         self.last_replicas |= {share.cluster: share.replicas for share in assignment}
+
+
+def _prolonged(history: History, written_at: float, now: float) -> History:
+    """The history with its last recommendation, as if made when a quiet world would have written it again.
+
+    As long as nothing changes that a person would care about, status is up to QUIET_SECONDS old. What was
+    recommended since then is lost, but it was not different: the window would end too early without it.
+    """
+    known = history.recommendations
+    if not known or written_at == float("-inf"):
+        return history
+    last = max(known, key=lambda entry: entry.time)
+    until = min(written_at + QUIET_SECONDS, now)
+    if until <= last.time:
+        return history
+    return msgspec.structs.replace(history, recommendations=(*known, Recommendation(until, last.replicas)))

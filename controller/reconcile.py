@@ -119,7 +119,7 @@ class Reconciler:
     def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         memory = self._memories.get(key)
         if memory is None or memory.uid != raw["metadata"].get("uid", ""):
-            memory = self._memories[key] = ObjectMemory.restore(raw)
+            memory = self._memories[key] = ObjectMemory.restore(raw, self._wall())
         return memory
 
     async def _write_scale(self, seen: Observation, decision: Decision) -> None:

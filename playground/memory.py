@@ -14,6 +14,7 @@ import itertools
 import ssl
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import web
@@ -49,6 +50,7 @@ class MemoryTransport(asyncio.Transport):
         self._inbox: deque[bytes | None] = deque()
         self._unread = 0
         self._reading = True
+        self._frozen = False
         self._held_back = False
         self._delivery: asyncio.Handle | None = None
         self._closing = False
@@ -82,6 +84,12 @@ class MemoryTransport(asyncio.Transport):
         """Pass on what was kept."""
         self._reading = True
         self._schedule(0.0)
+
+    def freeze(self, frozen: bool) -> None:
+        """Let nothing through in either direction, or let through what was held."""
+        for end in (self, self._peer):
+            end._frozen = frozen
+            end._schedule(self._latency)
 
     def get_write_buffer_size(self) -> int:
         """Bytes that the peer has not read."""
@@ -131,12 +139,12 @@ class MemoryTransport(asyncio.Transport):
         self._schedule(self._latency)
 
     def _schedule(self, delay: float) -> None:
-        if self._delivery is None and self._inbox and self._reading:
+        if self._delivery is None and self._inbox and self._reading and not self._frozen:
             self._delivery = self._loop.call_later(delay, self._deliver)
 
     def _deliver(self) -> None:
         self._delivery = None
-        while self._inbox and self._reading and not self._closing:
+        while self._inbox and self._reading and not (self._frozen or self._closing):
             data = self._inbox.popleft()
             if data is None:
                 self._end()
@@ -250,9 +258,9 @@ async def _shake_hands(
 class MemoryConnector(aiohttp.BaseConnector):
     """aiohttp's way into a network; `context` verifies servers of https URLs."""
 
-    def __init__(self, network: MemoryNetwork, context: ssl.SSLContext | None) -> None:
+    def __init__(self, cable: Cable, context: ssl.SSLContext | None) -> None:
         super().__init__(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
-        self._network = network
+        self._cable = cable
         self._context = context
 
     async def _create_connection(
@@ -260,15 +268,12 @@ class MemoryConnector(aiohttp.BaseConnector):
     ) -> ResponseHandler:
         """What aiohttp asks for: a new connection to the request's host; nothing here is traced."""
         del traces
-        listener = self._network.listeners.get((req.url.host or "", req.url.port or 0))
-        if listener is None:
-            refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-            raise aiohttp.ClientConnectorError(req.connection_key, refused)
         loop = asyncio.get_running_loop()
-        ours = MemoryTransport(loop, listener.server, self._network.latency)
-        theirs = MemoryTransport(loop, "client", self._network.latency)
-        ours.connect(theirs)
-        listener.accept(theirs)
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                ours = await self._cable.connect(req.url.host or "", req.url.port or 0)
+        except ConnectionRefusedError as error:
+            raise aiohttp.ClientConnectorError(req.connection_key, error) from error
         protocol = ResponseHandler(loop)
         if not req.is_ssl():
             ours.set_protocol(protocol)
@@ -295,8 +300,55 @@ class MemoryConnector(aiohttp.BaseConnector):
         return protocol
 
 
+class Cable:
+    """One client's way into a network: all its connections can be frozen, or cut, as one."""
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        self._network = network
+        self._ends: WeakSet[MemoryTransport] = WeakSet()
+        self._cut = False
+        self._thawed = asyncio.Event()
+        self._thawed.set()
+
+    def connector(self, config: ApiConfig) -> aiohttp.BaseConnector:
+        """What `ApiConfig.connector` asks for."""
+        return MemoryConnector(self, config.ssl)
+
+    async def connect(self, host: str, port: int) -> MemoryTransport:
+        """The client's end of a new connection. ConnectionRefusedError; waits while frozen."""
+        await self._thawed.wait()
+        listener = self._network.listeners.get((host, port))
+        if listener is None or self._cut:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        loop = asyncio.get_running_loop()
+        ours = MemoryTransport(loop, listener.server, self._network.latency)
+        theirs = MemoryTransport(loop, "client", self._network.latency)
+        ours.connect(theirs)
+        listener.accept(theirs)
+        self._ends.add(ours)
+        return ours
+
+    def freeze(self) -> None:
+        """From now on nothing comes through, and nobody is told."""
+        self._thawed.clear()
+        for end in self._ends:
+            end.freeze(True)
+
+    def thaw(self) -> None:
+        """Let everything through, first what was sent meanwhile."""
+        self._thawed.set()
+        for end in self._ends:
+            end.freeze(False)
+
+    def cut(self) -> None:
+        """Reset every connection and allow no other, for good: what happens to a killed process."""
+        self._cut = True
+        for end in tuple(self._ends):
+            end.abort()
+
+
 class MemoryNetwork:
-    """Listeners by (host, port), and connectors that reach them and nothing else."""
+    """Listeners by (host, port), and cables that reach them and nothing else."""
 
     def __init__(self, latency: float = LATENCY_SECONDS) -> None:
         self.latency = latency
@@ -304,5 +356,5 @@ class MemoryNetwork:
         self.ports = itertools.count(1)
 
     def connector(self, config: ApiConfig) -> aiohttp.BaseConnector:
-        """What `ApiConfig.connector` asks for."""
-        return MemoryConnector(self, config.ssl)
+        """What `ApiConfig.connector` asks for, where no cable needs a name."""
+        return Cable(self).connector(config)

@@ -8,6 +8,7 @@ import pytest
 
 from controller.gather import Reading
 from controller.memory import ObjectMemory
+from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale
 from fedhpa.decision.decide import decide
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
@@ -38,8 +39,8 @@ def look(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decisi
     return decision
 
 
-def restored(**status: Any) -> ObjectMemory:
-    return ObjectMemory.restore({**HPA, "status": status})
+def restored(now: float = NOW, **status: Any) -> ObjectMemory:
+    return ObjectMemory.restore({**HPA, "status": status}, now)
 
 
 def test_loss_counts_from_the_first() -> None:
@@ -139,10 +140,35 @@ def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
 )
 def test_spoiled_status_is_a_fresh_start(status: Any) -> None:
     """What somebody else wrote into the status never stops the object from being looked at."""
-    memory = ObjectMemory.restore({**HPA, "status": status})
+    memory = ObjectMemory.restore({**HPA, "status": status}, NOW)
 
     assert memory.history == History()
     assert memory.lost_since == {}
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        (0, [(NOW - 100, 9), (NOW, 4)]),
+        (20, [(NOW - 100, 9), (NOW, 4), (NOW + 20, 4)]),
+        (3600, [(NOW - 100, 9), (NOW, 4), (NOW + 60, 4)]),
+        (-5, [(NOW - 100, 9), (NOW, 4)]),
+    ],
+)
+def test_last_recommendation_held_until_the_status_would_have_been_written_again(
+    later: float, expected: list[tuple[float, int]]
+) -> None:
+    """A quiet world writes once a minute; what it recommended meanwhile must not shorten the window."""
+    recommendations = [
+        {"time": format_time(NOW - 100), "replicas": 9},
+        {"time": format_time(NOW), "replicas": 4},
+    ]
+    decision = {"version": 1, "time": format_time(NOW), "history": {"recommendations": recommendations}}
+
+    found = restored(NOW + later, decision=decision).history.recommendations
+
+    assert found is not None
+    assert [(entry.time, entry.replicas) for entry in found] == expected
 
 
 def test_word_of_a_cluster_that_went_away_counts() -> None:

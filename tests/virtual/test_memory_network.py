@@ -14,7 +14,7 @@ from aiohttp import web
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig, tls_context
-from playground.memory import HIGH_WATER, LATENCY_SECONDS, MemoryListener, MemoryNetwork
+from playground.memory import HIGH_WATER, LATENCY_SECONDS, Cable, MemoryListener, MemoryNetwork
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -232,3 +232,40 @@ async def test_another_certificate_from_now_on(authority: trustme.CA) -> None:
         await listener.start()
 
         assert (await api.request("GET", "/")).status == 200
+
+
+async def hello(_: web.Request) -> web.Response:
+    return web.Response(text="hello")
+
+
+async def test_a_frozen_cable_tells_nobody() -> None:
+    """Open connections and new ones wait until it is thawed; then what was sent arrives."""
+    network = MemoryNetwork()
+    cable = Cable(network)
+    listener = MemoryListener(network, application(hello))
+    async with listener, ApiClient(ApiConfig(server=listener.server, connector=cable.connector)) as api:
+        assert (await api.request("GET", "/")).body == b"hello"
+        cable.freeze()
+        asyncio.get_running_loop().call_later(7, cable.thaw)
+        with pytest.raises(ApiError, match="no answer within 3 s"):
+            await api.request("GET", "/", deadline=3)
+        assert (await api.request("GET", "/", deadline=60)).body == b"hello"
+
+    assert 7 <= now() < 8
+
+
+async def test_a_cut_cable_is_gone_for_good() -> None:
+    """What a killed process's connections are; those of others go on."""
+    network = MemoryNetwork()
+    cable = Cable(network)
+    async with MemoryListener(network, application(hello)) as listener:
+        killed = ApiClient(ApiConfig(server=listener.server, connector=cable.connector))
+        other = ApiClient(ApiConfig(server=listener.server, connector=network.connector))
+        async with killed, other:
+            for api in (killed, other):
+                assert (await api.request("GET", "/")).body == b"hello"
+            cable.cut()
+            with pytest.raises(ApiError, match="cannot connect"):
+                await killed.request("GET", "/")
+
+            assert (await other.request("GET", "/")).body == b"hello"

@@ -1,0 +1,86 @@
+"""The five minutes for which a recommendation holds are the same five minutes after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.virtual.federation import Federation, federation, until
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+WINDOW, PERIOD = 300.0, 15.0
+HIGH, LOW = 400, 100  # right for 8 pods and for 2
+# One look, and a leader's word that took a Lease to be over.
+SLACK = PERIOD + 5.0
+
+
+async def settled_high(f: Federation) -> None:
+    """Let the workload run well at 8 pods for a quarter of an hour."""
+    f.demand(HIGH)
+    f.scale()
+    await until(lambda: f.total == 8)
+    await asyncio.sleep(900)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_restart_in_the_window_scales_down_when_the_window_ends(tmp_path: Path, end: str) -> None:
+    """Neither early, as if nothing had been recommended, nor five minutes after the restart."""
+    async with federation(tmp_path, m1=4, m2=4) as f:
+        async with f.controller() as first:
+            await settled_high(f)
+            dropped = f.now()
+            f.demand(LOW)
+            await asyncio.sleep(WINDOW / 2)
+            await (first.stop() if end == "stop" else first.kill())
+        async with f.controller() as second:
+            await until(lambda: second.leads)
+            led = f.now()
+            await until(lambda: f.total < 8, WINDOW * 2)
+            down = f.now()
+
+        recommended = [entry["replicas"] for entry in f.status()["decision"]["history"]["recommendations"]]
+        assert f.total == 2
+        assert WINDOW - PERIOD <= down - dropped <= WINDOW + SLACK
+        assert down - led < WINDOW
+        assert max(recommended) < 8
+        # A killed leader's Lease has to run out first.
+        assert led - dropped - WINDOW / 2 < (5 if end == "stop" else 30)
+
+
+async def test_many_restarts_in_one_window(tmp_path: Path) -> None:
+    """However often the leader changes, the window neither shrinks nor grows."""
+    async with federation(tmp_path, m1=4, m2=4) as f:
+        async with f.controller() as controller:
+            await settled_high(f)
+            await controller.stop()
+        dropped = f.now()
+        f.demand(LOW)
+        leaders = 0
+        while f.total == 8:
+            async with f.controller() as controller:
+                leaders += 1
+                await controller.more_looks(2)
+                await controller.stop()
+
+        assert leaders >= 5
+        assert WINDOW - PERIOD <= f.rescales[-1].at - dropped <= WINDOW + SLACK
+        assert f.total == 2
+
+
+async def test_a_long_absence_forgets_the_window(tmp_path: Path) -> None:
+    """What was recommended more than five minutes ago holds nothing back any more."""
+    async with federation(tmp_path, m1=4, m2=4) as f:
+        async with f.controller() as controller:
+            await settled_high(f)
+            await controller.stop()
+        f.demand(LOW)
+        await asyncio.sleep(3600)
+        began = f.now()
+        async with f.controller():
+            await until(lambda: f.total < 8)
+
+        assert f.total == 2
+        assert f.now() - began < 2 * PERIOD
