@@ -54,17 +54,21 @@ class Admission:
             started = series.started()
             try:
                 review = await self._review(path, request)
-                body = review.encoded()
+                body = self.answer(path, review)
                 answered = True
             finally:
                 seconds = series.ended(started, answered=answered)
-            series.judged(review)
-            if not review.verdict.allowed:
-                self._refusals.add(KINDS[path], review)
             self._log.debug("request", method=request.method, path=path, ms=round(seconds * 1000, 3))
             return web.Response(body=body, headers=_HEADERS)
 
         return admit
+
+    def answer(self, path: str, review: Review) -> bytes:
+        """The bytes of an answer; it is counted, and a refusal logged."""
+        self._telemetry.paths[path].judged(review)
+        if not review.verdict.allowed:
+            self._refusals.add(KINDS[path], review)
+        return review.encoded()
 
     async def _review(self, path: str, request: web.Request) -> Review:
         try:

@@ -1,0 +1,88 @@
+"""However many objects are admitted and refused, no two alike, the webhook's memory stays as it is."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.nightly import NIGHTLY, examples
+from webhook.advice import Advisor
+from webhook.application import Admission
+from webhook.review import judge
+from webhook.telemetry import Telemetry
+
+REQUESTS = examples(2_000, 100_000)
+# Caches fill first; they are bounded.
+WARM_UP = examples(500, 10_000)
+# Of a leak of 100 bytes a request, the least there is, this is a half.
+MOST_GROWTH = REQUESTS * 50
+
+pytestmark = [pytest.mark.nightly, *([pytest.mark.timeout(3600)] if NIGHTLY else [])]
+
+
+@pytest.fixture
+def tracing() -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+
+
+def request_of(number: int) -> tuple[str, bytes]:
+    """The path and body of a request unlike all others: admitted, denied, malformed, or with simulations."""
+    target = {"apiVersion": "apps/v1", "kind": f"Kind{number}", "name": f"web-{number}"}
+    metadata = {"name": f"web-{number}", "namespace": f"shop-{number % 97}", "labels": {f"l{number}": "x"}}
+    spec: dict[str, Any] = {"scaleTargetRef": target, "maxReplicas": number}
+    path = "/validate-federatedhpa"
+    match number % 5:
+        case 0:
+            spec["maxReplicas"] = -number
+        case 1:
+            spec["maxReplicas"] = f"{number}"
+        case 2:
+            path = "/mutate-federatedhpa"
+        case 3:
+            path = "/validate-cronfederatedhpa"
+            # Schedules are kept, 4,096 of them; more than these would be seen as growth until all are there.
+            rule = {
+                "name": f"r-{number}",
+                "schedule": f"{number % 100 % 60} 8 * * *",
+                "targetReplicas": number,
+            }
+            spec["rules"] = [rule]
+    obj = {"metadata": metadata, "spec": spec}
+    return path, json.dumps({"request": {"uid": f"{number}", "object": obj}}).encode()
+
+
+async def send(admission: Admission, advisor: Advisor, numbers: range) -> set[int]:
+    """What the process does with so many requests, but for the wire; the codes of the answers."""
+    codes = set()
+    for number in numbers:
+        path, body = request_of(number)
+        review = await advisor.advised(judge(path, body, "application/json"))
+        codes.add(json.loads(admission.answer(path, review))["response"]["status"]["code"])
+    return codes
+
+
+async def test_memory_stays_as_it_is(tracing: None, caplog: pytest.LogCaptureFixture) -> None:
+    """With metrics, simulations and the log of refusals; each request names something new."""
+    # pytest keeps every line that is logged.
+    caplog.set_level(logging.CRITICAL)
+    advisor = Advisor()
+    admission = Admission(Telemetry(), advisor)
+    await send(admission, advisor, range(WARM_UP))
+    gc.collect()
+    before, _ = tracemalloc.get_traced_memory()
+    codes = await send(admission, advisor, range(WARM_UP, WARM_UP + REQUESTS))
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+
+    assert codes == {200, 400, 403}
+    assert after - before < MOST_GROWTH
