@@ -167,7 +167,7 @@ YEAR_2000, YEAR_2400 = (date(year, 1, 1).toordinal() * DAY for year in (2000, 24
 
 
 @given(rare)
-@settings(max_examples=examples(15, 1000), deadline=None)
+@settings(max_examples=examples(10, 300), deadline=None)
 def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) -> None:
     """After which the plain calendar repeats, so it is exact."""
     try:
