@@ -105,10 +105,12 @@ class Story:
         self._say("the FederatedHPA is applied, and the load rises")
         await self._world.create_scaler()
         self._move(self._world.load.peak, self._world.load.rise_seconds)
+        risen = _now() - self._started + self._world.load.rise_seconds
         up = await self._until(lambda p: scaled_up(start, p), "more pods in at least two clusters")
         self._observe("scaled-up")
         lost = sorted(up.members)[-1]
-        up = await self._until(lambda p: p.total == p.most, "as many pods as allowed")
+        # Not before the load is there: on the way up there may be too many pods for a moment.
+        up = await self._until(lambda p: p.seconds > risen and p.total == p.most, "as many pods as allowed")
         await self._lose_and_find(lost, up)
         down = await self._until(lambda p: scaled_down(up, p), "fewer pods")
         self._observe("scaled-down")
