@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.servers import Handler, Heard, review
 from tests.conformance.plane.talk import Talk
-from tests.conformance.plane.things import GROUP, install_widgets, widget, widgets
+from tests.conformance.plane.things import GROUP, core, install_widgets, widget, widgets
 from tests.conformance.plane.webhooks import note_heard, register, webhook_server
 
 
@@ -238,7 +238,26 @@ async def in_order(talk: Talk) -> None:
 
 
 @check()
-async def no_webhook_of_the_registrations_themselves(talk: Talk) -> None:
+async def reached_through_a_service(talk: Talk) -> None:
+    """A webhook may be a Service: its certificate is the Service's name's, its path and port are said."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    server = await webhook_server(talk, dns=f"hooks.{talk.namespace}.svc")
+    service = {
+        "metadata": {"name": "hooks"},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": server.port}]},
+    }
+    await talk.make(core("services", talk.namespace), service)
+    reference = {"namespace": talk.namespace, "name": "hooks", "path": "/widgets", "port": server.port}
+    await register(talk, server, config={"service": reference, "caBundle": server.ca_bundle})
+    server.answer = review(allowed=False, status={"message": "through a service"})
+    refused = await talk.ask("POST", path, widget("one", name="a"))
+
+    assert refused.status == 400
+
+
+@check()
+async def registrations(talk: Talk) -> None:
     """Registrations are defaulted, and a wrong one is refused."""
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     name = f"registration.{talk.namespace}"

@@ -122,3 +122,20 @@ def _without_words(review: Object) -> Object:
     """The error's words are those of the library that parsed the token."""
     status = {key: value if key != "error" else "<why>" for key, value in review["status"].items()}
     return {"kind": review["kind"], "spec": review["spec"], "status": status}
+
+
+@check()
+async def speaking_for_others(talk: Talk) -> None:
+    """The superuser may be somebody else, as `kubectl --as` asks; others may not."""
+    space = await talk.begin()
+    somebody = {"Impersonate-User": "somebody"}
+    limited = await talk.ask("GET", configmaps(space), headers=somebody)
+    grouped = await talk.ask(
+        "GET", configmaps(space), headers={**somebody, "Impersonate-Group": "system:masters"}, show=("kind",)
+    )
+    refused = await talk.quietly("GET", configmaps(space), headers=somebody, user="limited")
+    # Kubernetes 1.36 has finer rights to impersonate, and names them in the message.
+    talk.note({"as limited": refused.status, "reason": refused.json["reason"]})
+
+    assert 'User "somebody" cannot list resource "configmaps"' in limited.json["message"]
+    assert (grouped.status, refused.status) == (200, 403)

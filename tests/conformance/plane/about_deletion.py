@@ -90,3 +90,39 @@ async def of_everything_selected(talk: Talk) -> None:
 
     assert answer.status == 200
     assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]
+
+
+@check()
+async def of_what_somebody_owned(talk: Talk) -> None:
+    """What an object owned goes after it, by itself."""
+    path = configmaps(await talk.begin())
+    owner = (await talk.ask("POST", path, configmap("owner"))).json
+    owned = configmap("owned")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    owned["metadata"]["ownerReferences"] = [reference]
+    await talk.ask("POST", path, owned)
+    await talk.ask("DELETE", f"{path}/owner")
+
+    async def gone() -> bool:
+        return (await talk.quietly("GET", f"{path}/owned")).status == 404
+
+    assert await talk.eventually(gone)
+
+
+@check()
+async def of_a_namespace(talk: Talk) -> None:
+    """A namespace is Terminating, then what is in it is gone, then it is."""
+    space = f"{talk.namespace}-x"
+    await talk.make("/api/v1/namespaces", {"metadata": {"name": space}})
+    await talk.make(configmaps(space), configmap("one"))
+    deleted = await talk.ask("DELETE", f"/api/v1/namespaces/{space}", show=("kind", "status.phase"))
+
+    async def gone() -> bool:
+        return (await talk.quietly("GET", f"/api/v1/namespaces/{space}")).status == 404
+
+    await talk.eventually(gone)
+    absent = await talk.get(configmaps(space, "one"))
+    late = await talk.ask("POST", configmaps(space), configmap("two"))
+
+    assert deleted.json["status"]["phase"] == "Terminating"
+    assert (absent.status, late.status) == (404, 404)

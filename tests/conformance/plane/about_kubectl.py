@@ -12,6 +12,7 @@ from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Object, Printed, Talk
 from tests.conformance.plane.things import (
     configmap,
+    core,
     deployment,
     deployments,
     install_widgets,
@@ -247,6 +248,30 @@ async def explain_and_list(talk: Talk) -> None:
     listed = await kubectl("api-versions", show=False)
 
     assert "conformance.test/v1" in listed.out.split()
+
+
+@check(needs=("kubectl",))
+async def create_by_flags(talk: Talk) -> None:
+    """What kubectl makes of flags it sends as protobuf; and so it asks what one may."""
+    kubectl = await prepared(talk)
+    space = talk.namespace
+    talk.later(f"/api/v1/namespaces/{space}-x")
+    for arguments in (
+        ("create", "configmap", "some", "--from-literal=a=1", "--from-literal=b=2"),
+        ("create", "configmap", "some", "--from-literal=a=1"),
+        ("create", "secret", "generic", "some", "--from-literal=a=1"),
+        ("create", "serviceaccount", "some"),
+        ("create", "namespace", f"{space}-x"),
+        ("auth", "can-i", "create", "deployments"),
+        ("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"),
+    ):
+        await kubectl(*arguments)
+    stored = [
+        (await talk.quietly("GET", core(kind, space, "some"))).json["data"]
+        for kind in ("configmaps", "secrets")
+    ]
+
+    assert stored == [{"a": "1", "b": "2"}, {"a": "MQ=="}]
 
 
 @check(needs=("kubectl",))

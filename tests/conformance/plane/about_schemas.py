@@ -185,12 +185,12 @@ async def that_are_wrong(talk: Talk) -> None:
 @check()
 async def our_own(talk: Talk) -> None:
     """A FederatedHPA is defaulted and refused by the schema that we generate."""
-    await install_ours(talk)
+    group = await install_ours(talk)
     space = await talk.begin()
-    path = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{space}/federatedhpas?dryRun=All"
+    path = f"/apis/{group}/v1alpha1/namespaces/{space}/federatedhpas?dryRun=All"
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     body: dict[str, Any] = {
-        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "apiVersion": f"{group}/v1alpha1",
         "kind": "FederatedHPA",
         "metadata": {"name": "web"},
     }

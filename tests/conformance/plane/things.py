@@ -169,9 +169,17 @@ async def install_widgets(talk: Talk) -> None:
     await install(talk, widgets_crd())
 
 
-async def install_ours(talk: Talk) -> None:
-    """Make sure that the plane serves FederatedHPAs."""
-    await install(talk, custom_resource_definition(FEDERATED_HPA))
+async def install_ours(talk: Talk) -> str:
+    """Make sure that the plane serves FederatedHPAs of a group that no webhook of ours is registered for; the
+    group.
+    """
+    definition = copy.deepcopy(custom_resource_definition(FEDERATED_HPA))
+    group = f"ours.{GROUP}"
+    definition["spec"]["group"] = group
+    definition["spec"]["names"].pop("shortNames", None)
+    definition["metadata"] = {"name": f"federatedhpas.{group}"}
+    await install(talk, definition)
+    return group
 
 
 async def install(talk: Talk, definition: Object) -> None:

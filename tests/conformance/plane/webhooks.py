@@ -13,9 +13,9 @@ REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 PROBE = "probe"
 
 
-async def webhook_server(talk: Talk) -> LocalServer:
+async def webhook_server(talk: Talk, *, dns: str = "localhost") -> LocalServer:
     """A running webhook that allows everything, until told otherwise."""
-    server: LocalServer = await talk.entered(local_server(review()))
+    server: LocalServer = await talk.entered(local_server(review(), dns=dns))
     talk.names.literal(server.url, "https://<webhook>")
     return server
 
