@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 
 from fedhpa.api.errors import ApiError
+from playground.faults import Fault
 from playground.plane import Plane
 from stage.waiting import eventually
 
@@ -125,6 +126,21 @@ async def test_lost_member_is_refused_and_comes_back_as_it_was(plane: Plane) -> 
     assert await usage(plane, "member1") == ["200m"]
     await plane.bring_back("member2")
     assert await usage(plane, "member2") == ["200m"]
+
+
+@pytest.mark.parametrize(("fault", "value"), [(Fault.NAN, "NaN"), (Fault.NEGATIVE, "-1m")])
+async def test_member_reports_rubbish_on_demand(plane: Plane, fault: Fault, value: str) -> None:
+    """While the fault is on, its metrics are no usage; the others' are as before."""
+    await run_web(plane, "member1", 1)
+    await run_web(plane, "member2", 1)
+    await until_ready(plane, "member1", 1)
+    await until_ready(plane, "member2", 1)
+    await plane.members["member1"].faults.set(fault)
+
+    assert await usage(plane, "member1") == [value]
+    assert await usage(plane, "member2") == ["1m"]
+    await plane.members["member1"].faults.clear(fault)
+    assert await usage(plane, "member1") == ["1m"]
 
 
 async def test_plane_ends_without_a_trace() -> None:
