@@ -180,11 +180,14 @@ async def test_an_object_older_than_the_rules_can_be_mended_and_deleted(api: Pla
     await eventually(is_refused, what="the rules are back", seconds=20)
 
     labelled = await api.ask("PATCH", path, body={"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    seen = {"status": {"desiredReplicas": 3}}
+    published = await api.ask("PATCH", f"{path}/status", body=seen, content_type=MERGE)
     status, _, body = await api.request("PATCH", path, body={"spec": {"maxReplicas": 4}}, content_type=MERGE)
     await api.ask("DELETE", path)
     await api.ask("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=MERGE)
 
     assert labelled["metadata"]["labels"] == {"a": "b"}
+    assert published["status"]["desiredReplicas"] == 3
     assert (status, "must be greater than or equal to `minReplicas`" in body.decode()) == (422, True)
     assert await api.find(path) is None
 

@@ -9,17 +9,16 @@ import pytest
 from realplane.plane import Plane
 
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "karmada_manifests.json"
-TUTORIALS = [
-    pytest.param(entry["object"], id=f"{Path(entry['from']).stem}-{entry['object']['kind']}")
-    for entry in json.loads(DATA.read_text(encoding="utf-8"))["manifests"]
-    if entry["from"].startswith("docs/tutorials/")
+MANIFESTS = [
+    pytest.param(entry["object"], id=f"{index}-{Path(entry['from']).stem}-{entry['object']['kind']}")
+    for index, entry in enumerate(json.loads(DATA.read_text(encoding="utf-8"))["manifests"])
 ]
 GROUP = "autoscaling.karmada.io"
 
 
-@pytest.mark.parametrize("manifest", TUTORIALS)
-async def test_tutorial_manifest_is_accepted_unchanged(plane: Plane, manifest: dict[str, Any]) -> None:
-    """Every object that Karmada's tutorials tell people to apply is accepted, and nothing of it is lost."""
+@pytest.mark.parametrize("manifest", MANIFESTS)
+async def test_karmadas_manifest_is_accepted_unchanged(plane: Plane, manifest: dict[str, Any]) -> None:
+    """Every object that Karmada's tutorials and proposals show is accepted, and nothing of it is lost."""
     path_namespace = manifest["metadata"].get("namespace", "default")
     collection = f"/apis/{GROUP}/v1alpha1/namespaces/{path_namespace}/{manifest['kind'].lower()}s"
     async with plane.hub.api() as api:
