@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def apportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
@@ -14,16 +14,25 @@ def apportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
     """
     if total < 0 or any(weight < 0 for weight in weights.values()):
         raise ValueError("only whole numbers from 0 on can be apportioned")
-    order = sorted(weights, key=lambda cluster: (-weights[cluster], cluster))
-    left = sum(weights.values())
-    equal = left == 0
-    if equal:
-        left = len(order)
-    shares: dict[str, int] = {}
-    for cluster in order:
-        weight = 1 if equal else weights[cluster]
+    order = in_order(weights)
+    shares = dict(zip(order, sequence([weights[cluster] for cluster in order], total), strict=True))
+    return {cluster: shares[cluster] for cluster in weights}
+
+
+def in_order(weights: Mapping[str, int]) -> list[str]:
+    """The clusters in the order in which they take: by descending weight, ties by name."""
+    return sorted(weights, key=lambda cluster: (-weights[cluster], cluster))
+
+
+def sequence(weights: Sequence[int], total: int) -> list[int]:
+    """The shares of weights that are in order already; all of them 0 count as equal."""
+    left = sum(weights)
+    if not left:
+        weights, left = [1] * len(weights), len(weights)
+    shares = []
+    for weight in weights:
         share = -(-total * weight // left) if left else 0
-        shares[cluster] = share
+        shares.append(share)
         total -= share
         left -= weight
-    return {cluster: shares[cluster] for cluster in weights}
+    return shares

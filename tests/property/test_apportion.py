@@ -1,4 +1,4 @@
-"""Apportioning is exact and does not depend on the order of its input."""
+"""Apportioning is exact and does not depend on the order of its input, with bounds or without."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.assignment.apportion import apportion
-from fedhpa.assignment.direct import split_difference
+from fedhpa.assignment.bounded import by_weight
 
-weights = st.dictionaries(
-    st.text("abcdef", min_size=1, max_size=3), st.integers(0, 50), min_size=1, max_size=12
+names = st.text("abcdef", min_size=1, max_size=3)
+weights = st.dictionaries(names, st.integers(0, 50), min_size=1, max_size=12)
+bounded = st.dictionaries(
+    names,
+    st.tuples(st.one_of(st.integers(0, 50), st.integers(0, 10**9)), st.integers(0, 40), st.integers(0, 40)),
+    min_size=1,
+    max_size=12,
 )
-sizes = st.dictionaries(
-    st.text("abcdef", min_size=1, max_size=3), st.integers(0, 50), min_size=1, max_size=12
-)
+
+
+def parts(clusters: Mapping[str, tuple[int, int, int]]) -> tuple[dict[str, int], ...]:
+    """Weights, lower bounds, upper bounds."""
+    return (
+        {name: weight for name, (weight, _, _) in clusters.items()},
+        {name: low for name, (_, low, _) in clusters.items()},
+        {name: low + room for name, (_, low, room) in clusters.items()},
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,22 +70,36 @@ def test_weight_without_zero_is_fair(total: int, by_cluster: dict[str, int]) -> 
         assert all(shares[name] == 0 for name, weight in by_cluster.items() if weight == 0)
 
 
-@given(st.integers(0, 2000), sizes, st.sets(st.text("abcdef", min_size=1, max_size=3)))
-def test_splitting_the_difference(desired: int, present: dict[str, int], chosen: set[str]) -> None:
-    """Only reachable clusters change, in one direction, and they reach the size if they can."""
-    reachable = chosen & present.keys()
+@given(st.integers(0, 1000), weights)
+def test_one_more_replica_changes_one_cluster(total: int, by_cluster: dict[str, int]) -> None:
+    """With one replica more to give, one cluster gets one more and the others the same."""
+    before, after = apportion(total, by_cluster), apportion(total + 1, by_cluster)
 
-    shares = split_difference(desired, present, reachable)
+    assert sorted(after[name] - before[name] for name in by_cluster) == [0] * (len(by_cluster) - 1) + [1]
 
-    assert all(shares[name] == size for name, size in present.items() if name not in reachable)
-    total, difference = sum(present.values()), desired - sum(present.values())
-    if difference >= 0:
-        assert all(shares[name] >= size for name, size in present.items())
-        assert sum(shares.values()) == (desired if reachable else total)
-    else:
-        held = sum(size for name, size in present.items() if name not in reachable)
-        assert all(0 <= shares[name] <= size for name, size in present.items())
-        assert sum(shares.values()) == max(desired, held)
+
+@given(bounded, st.floats(0, 1))
+def test_bounds_are_kept(clusters: dict[str, tuple[int, int, int]], part: float) -> None:
+    """Within bounds too the sum is exact, and one more replica changes one cluster by one."""
+    by_cluster, low, high = parts(clusters)
+    least, most = sum(low.values()), sum(high.values())
+    total = least + int(part * (most - least))
+
+    shares = by_weight(total, by_cluster, low, high)
+    more = by_weight(min(total + 1, most), by_cluster, low, high)
+
+    assert sum(shares.values()) == total
+    assert all(low[name] <= share <= high[name] for name, share in shares.items())
+    assert sum(more.values()) == min(total + 1, most)
+    assert all(0 <= more[name] - share <= 1 for name, share in shares.items())
+
+
+@given(st.integers(0, 1000), weights)
+def test_bounds_that_bind_nothing_change_nothing(total: int, by_cluster: dict[str, int]) -> None:
+    """Without effective bounds it is the plain apportionment."""
+    low, high = dict.fromkeys(by_cluster, 0), dict.fromkeys(by_cluster, total)
+
+    assert by_weight(total, by_cluster, low, high) == apportion(total, by_cluster)
 
 
 def test_negative_amounts_are_refused() -> None:

@@ -1,0 +1,123 @@
+"""Division of a whole number within bounds: what a bound cuts off goes on by the same rule.
+
+Both ways of dividing are exact, and one replica more changes one cluster by one, whatever the bounds are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from fedhpa.assignment.apportion import in_order, sequence
+
+Shares = Mapping[str, int]
+
+
+def by_weight(total: int, weights: Shares, low: Shares, high: Shares) -> dict[str, int]:
+    """Apportion within bounds: the shares are Apportion(t), each bound to [low, high], for the t that makes
+    their sum `total`.
+
+    Apportion(t + 1) changes one cluster by one, so such a t exists, and each t that fits gives the same. What
+    clusters of weight 0 are given beyond `low` is what the others cannot take, in equal parts. `total` must
+    be between the sums of the bounds; the bounds are for the clusters of `weights`.
+    """
+    if not any(weights.values()):
+        weights = dict.fromkeys(weights, 1)
+    weighing = {cluster: weight for cluster, weight in weights.items() if weight}
+    idle = dict.fromkeys((cluster for cluster in weights if cluster not in weighing), 1)
+    most = sum(high[cluster] for cluster in weighing) + sum(low[cluster] for cluster in idle)
+    if total <= most:
+        shares = {cluster: low[cluster] for cluster in idle}
+        return shares | _searched(total - sum(shares.values()), weighing, low, high)
+    shares = {cluster: high[cluster] for cluster in weighing}
+    return shares | _searched(total - sum(shares.values()), idle, low, high)
+
+
+def by_rank(total: int, order: Sequence[str], low: Shares, high: Shares) -> dict[str, int]:
+    """Every cluster its `low`, then one after the other up to its `high`, until `total` is given."""
+    shares = {cluster: low[cluster] for cluster in order}
+    left = total - sum(shares.values())
+    for cluster in order:
+        more = min(left, high[cluster] - low[cluster])
+        shares[cluster] += more
+        left -= more
+    return shares
+
+
+def _searched(total: int, weights: Shares, low: Shares, high: Shares) -> dict[str, int]:
+    # Who has no choice takes no part; the others may be few.
+    fixed = {name: low[name] for name in weights if low[name] == high[name]}
+    order = in_order({name: weight for name, weight in weights.items() if name not in fixed})
+    total -= sum(fixed.values())
+    search = _Search(
+        [weights[name] for name in order], [low[name] for name in order], [high[name] for name in order]
+    )
+    return fixed | dict(zip(order, search.shares(total), strict=True))
+
+
+class _Search:
+    """Finds the t whose bound shares have a given sum; all lists are in the order of Apportion."""
+
+    def __init__(self, weights: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
+        self._weights, self._low, self._high = weights, low, high
+        left = list(itertools.accumulate(reversed(weights)))
+        left.reverse()
+        self._rows = list(zip(weights, left, low, high, strict=True))
+
+    def shares(self, total: int) -> list[int]:
+        """The shares that add up to `total`."""
+        if total <= sum(self._low):
+            return list(self._low)
+        if total >= sum(self._high):
+            return list(self._high)
+        below, above = (0, sum(self._low)), (0, 0)
+        guess, pace = self._estimate(total)
+        halve = False
+        while (tried := (guess, self._sum(guess)))[1] != total:
+            below, above = (tried, above) if tried[1] < total else (below, tried)
+            if not above[0]:
+                guess, pace = guess + (total - tried[1]) * pace, pace * 2
+            else:
+                guess, halve = _between(total, below, above, halve=halve), not halve
+        shares = sequence(self._weights, guess)
+        return [
+            min(max(share, low), high) for share, low, high in zip(shares, self._low, self._high, strict=True)
+        ]
+
+    def _sum(self, number: int) -> int:
+        # The one loop that runs several times over all clusters: Apportion, with what it gives bound at once.
+        found = 0
+        for weight, left, low, high in self._rows:
+            share = -(-number * weight // left)
+            number -= share
+            found += low if share < low else high if share > high else share
+        return found
+
+    def _estimate(self, total: int) -> tuple[int, int]:
+        """The t if replicas could be cut in pieces, and by how much it must grow there for one of them.
+
+        Then each share is level x weight, bound to [low, high].
+        """
+        turns: list[tuple[float, int]] = []
+        for weight, low, high in zip(self._weights, self._low, self._high, strict=True):
+            turns += ((low / weight, weight), (high / weight, -weight))
+        turns.sort()
+        level, slope, left = 0.0, 0, float(total - sum(self._low))
+        for at, change in turns:
+            if left <= (at - level) * slope:
+                break
+            left -= (at - level) * slope
+            level, slope = at, slope + change
+        weight = sum(self._weights)
+        return max(round((level + (left / slope if slope else 0.0)) * weight), 1), -(-weight // max(slope, 1))
+
+
+def _between(total: int, below: tuple[int, int], above: tuple[int, int], *, halve: bool) -> int:
+    """The t to try next between two that were tried, each with its sum.
+
+    The line between them leads near where few bounds are met; halving always comes to an end.
+    """
+    width = above[0] - below[0]
+    part = width // 2 if halve else (total - below[1]) * width // (above[1] - below[1])
+    # The sum grows by one at most with each step: what is missing at an end is the least way to go from it.
+    return min(max(below[0] + part, below[0] + total - below[1]), above[0] - (above[1] - total))
