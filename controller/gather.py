@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.unbuilt import unread_metric
-from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
+from controller.metrics import Asking, read_metrics, reason
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure
+from fedhpa.decision.spec import CONTAINER_RESOURCE, RESOURCE, MetricSpec
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.responses import NOT_FOUND, decoder
 from fedhpa.kube.writes import get_scale
@@ -41,6 +42,19 @@ class Workload:
     def path(self) -> str:
         """Its URL path, the same on the hub and in every member."""
         return self.resource.path(self.namespace, self.name)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is read of the workload: its metrics, at most `max_age` seconds old."""
+
+    metrics: Sequence[MetricSpec]
+    max_age: float
+
+    @property
+    def usage(self) -> bool:
+        """Whether a metric is of resources."""
+        return any(spec.type in (RESOURCE, CONTAINER_RESOURCE) for spec in self.metrics)
 
 
 @dataclass(frozen=True)
@@ -84,9 +98,17 @@ class Readers:
 
 
 def usage_records(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
-    """The records of a PodMetricsList; ValueError or InvalidObject if it cannot be read."""
+    """The records of a PodMetricsList; ValueError or InvalidObject if it cannot be read or believed."""
     items = decoder(ObjectList[PodMetrics]).decode(body).items or ()
-    return tuple(usage_record(cluster, item) for item in items)
+    records = tuple(usage_record(cluster, item) for item in items)
+    for record in records:
+        for container in record.containers:
+            # Nothing uses less than nothing: who says so knows nothing, and would scale down.
+            amounts = (container.cpu or 0, container.memory or 0, *(container.others or {}).values())
+            if min(amounts) < 0:
+                place = f"pod {record.namespace}/{record.name}, container {container.name!r}"
+                raise InvalidObject(f"{place}: usage is negative")
+    return records
 
 
 async def read_clusters(
@@ -94,19 +116,19 @@ async def read_clusters(
     members: Mapping[str, Member],
     workload: Workload,
     names: tuple[str, ...],
-    max_age: float,
+    wanted: Wanted,
 ) -> dict[str, Reading]:
-    """Read every named cluster at once; usage may be `max_age` seconds old. Never raises for a member."""
+    """Read every named cluster at once. Never raises for a member."""
     async with asyncio.TaskGroup() as group:
         tasks = {
-            name: group.create_task(_read(readers, members.get(name), name, workload, max_age))
+            name: group.create_task(_read(readers, members.get(name), name, workload, wanted))
             for name in names
         }
     return {name: task.result() for name, task in tasks.items()}
 
 
 async def _read(
-    readers: Readers, member: Member | None, name: str, workload: Workload, max_age: float
+    readers: Readers, member: Member | None, name: str, workload: Workload, wanted: Wanted
 ) -> Reading:
     if member is None:
         return Reading(ClusterSnapshot(name=name, ready=False, error=NOT_REGISTERED))
@@ -122,8 +144,8 @@ async def _read(
     except InvalidObject as error:  # a kind that this cluster does not serve has no object there either
         return Reading(ClusterSnapshot(name=name, scale=Failure(str(error))), absent=True)
     except FedHPAError as error:
-        return Reading(ClusterSnapshot(name=name, error=_reason(error)))
-    return await _with_pods(readers, member, workload, path, scale, max_age)
+        return Reading(ClusterSnapshot(name=name, error=reason(error)))
+    return await _with_pods(readers, member, workload, path, scale, wanted)
 
 
 async def _path(readers: Readers, member: Member, workload: Workload) -> str:
@@ -135,7 +157,7 @@ async def _path(readers: Readers, member: Member, workload: Workload) -> str:
 
 
 async def _with_pods(
-    readers: Readers, member: Member, workload: Workload, path: str, scale: Scale, max_age: float
+    readers: Readers, member: Member, workload: Workload, path: str, scale: Scale, wanted: Wanted
 ) -> Reading:
     numbers = ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
     try:
@@ -145,22 +167,27 @@ async def _with_pods(
     if selector is None:
         return Reading(ClusterSnapshot(name=member.name, scale=numbers), path, scale)
     async with asyncio.TaskGroup() as group:  # neither raises
-        reading_usage = group.create_task(_usage(readers, member, workload.namespace, max_age))
+        reading_usage = group.create_task(_usage(readers, member, workload.namespace, wanted))
         reading_pods = group.create_task(_pods(readers, member, workload.namespace, selector))
     pods, usage = reading_pods.result(), reading_usage.result()
     if isinstance(pods, Failure):
         return Reading(ClusterSnapshot(name=member.name, scale=numbers, error=pods.error), path, scale)
+    names = {pod.name for pod in pods}
     if isinstance(usage, tuple):
         # The list is the namespace's: only the workload's own pods go on, or every decision pays for all.
-        names = {pod.name for pod in pods}
         usage = tuple(record for record in usage if _belongs(record, names, selector))
+    mapper = readers.mapper(member)
+    asking = Asking(
+        readers.lists, member, mapper, workload.namespace, selector, names, max_age=wanted.max_age
+    )
+    custom, external = await read_metrics(asking, wanted.metrics)
     snapshot = ClusterSnapshot(
         name=member.name,
         scale=numbers,
         pods=pods,
         usage=usage,
-        custom_metrics=Failure(unread_metric("Pods and Object")),
-        external_metrics=Failure(unread_metric("External")),
+        custom_metrics=custom,
+        external_metrics=external,
     )
     return Reading(snapshot, path, scale, selector)
 
@@ -171,7 +198,7 @@ async def _pods(
     try:
         kept = await readers.pods.pods(member, namespace, wait=FIRST_PODS_SECONDS)
     except FedHPAError as error:
-        return Failure(_reason(error))
+        return Failure(reason(error))
     return tuple(pod for pod in kept.values() if selector.matches(pod.labels))
 
 
@@ -182,19 +209,13 @@ def _belongs(record: UsageRecord, names: set[str], selector: Selector) -> bool:
 
 
 async def _usage(
-    readers: Readers, member: Member, namespace: str, max_age: float
+    readers: Readers, member: Member, namespace: str, wanted: Wanted
 ) -> tuple[UsageRecord, ...] | Failure:
+    if not wanted.usage:
+        return ()
+    decode = readers.usage_decoder(member.name)
     try:
-        fetched = await pod_metrics(
-            readers.lists, member, namespace, max_age=max_age, decode=readers.usage_decoder(member.name)
-        )
+        fetched = await pod_metrics(readers.lists, member, namespace, max_age=wanted.max_age, decode=decode)
     except FedHPAError as error:
-        return Failure(_reason(error))
+        return Failure(reason(error))
     return fetched.value
-
-
-def _reason(error: FedHPAError) -> str:
-    """What went wrong, without the cluster's name: it goes behind the name."""
-    if isinstance(error, MemberUnavailable):
-        return error.reason
-    return str(error.__cause__ or error) if isinstance(error, MetricsUnavailable) else str(error)

@@ -12,7 +12,7 @@ import msgspec
 from controller.ambiguity import Key, rivals
 from controller.candidates import Candidates, NoBinding, TargetUnreadable, by_affinity, by_binding
 from controller.flags import DIRECT, Settings
-from controller.gather import Readers, Reading, Workload, read_clusters
+from controller.gather import Readers, Reading, Wanted, Workload, read_clusters
 from controller.memory import ObjectMemory
 from controller.scaling import MemberWrite
 from controller.unbuilt import unbuilt_field
@@ -97,7 +97,8 @@ class Observer:
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
         usage_age = min(self.period(raw) * USAGE_AGE, MOST_USAGE_AGE_SECONDS)
-        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, usage_age)
+        wanted = Wanted(hpa.spec.metrics, usage_age)
+        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, wanted)
         memory.aim_at(workload.path)
         memory.note_absences(readings)
         # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.

@@ -32,8 +32,3 @@ def unbuilt_field(spec: Mapping[str, Any]) -> str | None:
             "clusterNames or labelSelector"
         )
     return None
-
-
-def unread_metric(metric_type: str) -> str:
-    """The error of a metric that is not read."""
-    return f"metrics of type {metric_type} are not read by this version of the controller"

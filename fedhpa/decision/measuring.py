@@ -9,7 +9,6 @@ from fedhpa.api.selectors import selector_of
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec import MetricSpec
-from fedhpa.decision.world import World
 from fedhpa.scaling.replicas import Proposal
 
 JSON = object
@@ -43,15 +42,6 @@ def check_selector(spec: MetricSpec) -> None:
     """Raises InvalidObject, with Go's message, for a metric selector that cannot be used."""
     if spec.selector is not None:
         selector_of(spec.selector)
-
-
-def custom_failures(world: World) -> list[tuple[str, Failure]]:
-    """The clusters whose custom metrics failed."""
-    return [
-        (member.name, member.snapshot.custom_metrics)
-        for member in world.members
-        if isinstance(member.snapshot.custom_metrics, Failure)
-    ]
 
 
 def causes(failures: Sequence[tuple[str, Failure]], api: str) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
-from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector, custom_failures
+from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector
 from fedhpa.decision.model import ClusterShare, PodCounts
-from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec import MetricSpec
 from fedhpa.decision.world import World
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods
@@ -61,10 +60,7 @@ def _usage_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
     ]
     # Mostly the first pod has usage; only where none has any must the whole answer be looked through.
     if not any(_names_a_pod(part) for part in parts) and not any(m.has_usage for m in world.members):
-        failures = [
-            (m.name, m.snapshot.usage) for m in world.members if isinstance(m.snapshot.usage, Failure)
-        ]
-        cause = causes(failures, "resource")
+        cause = causes(world.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
     return parts
 
@@ -131,8 +127,7 @@ def _hub_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
     # A store on the hub knows pods by name alone, so a value counts in every cluster that has such a pod.
     found = world.custom(world.hub_custom, spec)
     if not found:
-        failures = custom_failures(world)
-        cause = causes(failures, "custom")
+        cause = causes(world.failures(spec), "custom")
         raise MetricsUnavailable(f"unable to get metric {spec.name}: {cause}")
     left = {sample.name: sample.milli for sample in found}
     parts = []

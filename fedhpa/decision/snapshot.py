@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from fedhpa.api import default_values
@@ -13,6 +15,12 @@ class Failure(msgspec.Struct, frozen=True):
     """Data that could not be had, with the reason as one line."""
 
     error: str
+
+
+# Of one cluster: all there is to select from, why there is nothing, or the answer to each question that was
+# asked by itself (`fedhpa.decision.asked`): then the server has selected, and one may fail alone.
+CustomMetrics = tuple[CustomSample, ...] | Mapping[str, tuple[CustomSample, ...] | Failure] | Failure
+ExternalMetrics = tuple[ExternalSample, ...] | Mapping[str, tuple[ExternalSample, ...] | Failure] | Failure
 
 
 class ClusterScale(msgspec.Struct, frozen=True):
@@ -46,8 +54,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     scale: ClusterScale | Failure = Failure("scale was not read")
     pods: tuple[PodRecord, ...] = ()
     usage: tuple[UsageRecord, ...] | Failure = ()
-    custom_metrics: tuple[CustomSample, ...] | Failure = ()
-    external_metrics: tuple[ExternalSample, ...] | Failure = ()
+    custom_metrics: CustomMetrics = ()
+    external_metrics: ExternalMetrics = ()
     available_replicas: int | None = None
     last_replicas: int | None = None
     lost_for: float | None = None

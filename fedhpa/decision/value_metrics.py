@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64, format_milli
-from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector, custom_failures
+from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector
 from fedhpa.decision.model import ClusterShare
-from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec import MetricSpec
 from fedhpa.decision.wording import selector_dump
 from fedhpa.decision.world import World
@@ -46,7 +45,7 @@ def _object_values(world: World, spec: MetricSpec) -> dict[str, int]:
     if not any(found.values()):
         found = {HUB: world.custom(world.hub_custom, spec)}
         if not found[HUB]:
-            failures = custom_failures(world)
+            failures = world.failures(spec)
             cause = causes(failures, "custom") if failures else _not_one(0)
             raise MetricsUnavailable(context + cause)
     for samples in found.values():
@@ -87,12 +86,7 @@ def _external_values(world: World, spec: MetricSpec) -> dict[str, int]:
     if not any(found.values()):
         found = {HUB: world.external(world.hub_external, spec)}
         if not found[HUB]:
-            failures = [
-                (m.name, m.snapshot.external_metrics)
-                for m in world.members
-                if isinstance(m.snapshot.external_metrics, Failure)
-            ]
-            cause = causes(failures, "external")
+            cause = causes(world.failures(spec), "external")
             where = f"{world.namespace}/{spec.name}/{selector_dump(spec.selector)}"
             raise MetricsUnavailable(f"unable to get external metric {where}: {cause}")
     return {

@@ -10,10 +10,13 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector, selector_of
+from fedhpa.decision.asked import asked_for
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
     ControllerSettings,
+    CustomMetrics,
+    ExternalMetrics,
     Failure,
     Snapshot,
     Target,
@@ -162,6 +165,16 @@ class World:
         return failed
 
     def _failure(self, member: Member, spec: MetricSpec) -> Failure | None:
+        failure = self._said(member, spec)
+        # A store on the hub that has the metric makes the members' own answers unnecessary.
+        return None if failure is None or self.serves_from_hub(spec) else failure
+
+    def failures(self, spec: MetricSpec) -> list[tuple[str, Failure]]:
+        """The clusters that answered but for the metric's data, with the reason."""
+        said = [(member.name, self._said(member, spec)) for member in self.members]
+        return [(name, failure) for name, failure in said if failure is not None]
+
+    def _said(self, member: Member, spec: MetricSpec) -> Failure | None:
         data: object = ()
         if spec.type in (RESOURCE, CONTAINER_RESOURCE):
             data = member.snapshot.usage
@@ -169,10 +182,9 @@ class World:
             data = member.snapshot.external_metrics
         elif spec.type in (PODS, OBJECT):
             data = member.snapshot.custom_metrics
-        if not isinstance(data, Failure):
-            return None
-        # A store on the hub that has the metric makes the members' own answers unnecessary.
-        return None if self.serves_from_hub(spec) else data
+        if isinstance(data, Mapping):
+            data = data.get(asked_for(spec), ())
+        return data if isinstance(data, Failure) else None
 
     def serves_from_hub(self, spec: MetricSpec) -> bool:
         """Whether no cluster serves a metric and the hub does."""
@@ -184,10 +196,11 @@ class World:
             return not by_cluster and bool(self.custom(self.hub_custom, spec))
         return False
 
-    def external(
-        self, samples: tuple[ExternalSample, ...] | Failure, spec: MetricSpec
-    ) -> list[ExternalSample]:
+    def external(self, samples: ExternalMetrics, spec: MetricSpec) -> list[ExternalSample]:
         """The samples of an External metric: by name, and by the labels of those that have labels."""
+        if isinstance(samples, Mapping):
+            own = samples.get(asked_for(spec), ())
+            return [] if isinstance(own, Failure) else list(own)
         if isinstance(samples, Failure):
             return []
         try:
@@ -200,11 +213,14 @@ class World:
             if sample.metric == spec.name and (not sample.labels or selector.matches(sample.labels))
         ]
 
-    def custom(self, samples: tuple[CustomSample, ...] | Failure, spec: MetricSpec) -> list[CustomSample]:
+    def custom(self, samples: CustomMetrics, spec: MetricSpec) -> list[CustomSample]:
         """The samples of a Pods or Object metric: by metric and described object.
 
         Samples that carry the metric's own selector are preferred, since one name may have several series.
         """
+        if isinstance(samples, Mapping):
+            own = samples.get(asked_for(spec), ())
+            return [] if isinstance(own, Failure) else list(own)
         if isinstance(samples, Failure):
             return []
         found = [sample for sample in samples if sample.metric == spec.name and self._describes(sample, spec)]

@@ -58,7 +58,7 @@ class Plane(FakeApi):
 
     `usage` is what each pod uses, in milli-cores. `refused` maps (method, path ending) to an HTTP status, a
     request in `held` waits until it is given up, `before` is called with each request before it is served and
-    `resized` after each change of a Deployment.
+    `resized` after each change of a Deployment. `answers` makes the bodies of other paths.
     """
 
     def __init__(self, *, pods_follow: bool = True, network: MemoryNetwork | None = None) -> None:
@@ -70,6 +70,7 @@ class Plane(FakeApi):
         self.before: Callable[[str, str], None] = lambda method, path: None
         self.resized: Callable[[], None] = lambda: None
         self.served = {"apps/v1"}
+        self.answers: dict[str, Callable[[], Object]] = {}
 
     @property
     def writes(self) -> list[str]:
@@ -132,6 +133,8 @@ class Plane(FakeApi):
             if request.method == method and request.path.endswith(ending):
                 body = {"kind": "Status", "code": status, "reason": "Forbidden", "message": "not for you"}
                 return web.json_response(body, status=status)
+        if request.path in self.answers:
+            return web.json_response(self.answers[request.path]())
         version = request.path.removeprefix("/apis/")
         if version.count("/") <= 1 and request.path.startswith("/apis/"):
             return self._discovery(version)

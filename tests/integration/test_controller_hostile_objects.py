@@ -133,18 +133,6 @@ async def test_what_is_not_built_is_named_and_not_done(
         assert w.hub.replicas() == 2
 
 
-async def test_unread_metric_fails_with_its_type() -> None:
-    """A metric that this version does not read scales nothing, and the condition names its type."""
-    async with world(m1=2) as w:
-        metric = {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "1"}}
-        w.scale(metrics=[{"type": "Pods", "pods": metric}])
-        async with w.controller() as controller:
-            await w.looks(controller)
-
-        assert w.condition("ScalingActive")[:2] == ("False", "FailedGetPodsMetric")
-        assert w.replicas == {"m1": 2}
-
-
 @pytest.mark.parametrize("target", ["web", "twin"])
 async def test_two_autoscalers_of_the_same_pods_scale_nothing(target: str) -> None:
     """Both are told of each other from the first look on, be it one Deployment or two of equal labels."""

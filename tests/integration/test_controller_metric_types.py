@@ -1,0 +1,480 @@
+"""The controller scales by Pods, Object and External metrics, read from all members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.controller_world import (
+    NAMESPACE,
+    Plane,
+    World,
+    eventually_more,
+    reconciliations,
+    world,
+)
+from tests.integration.fakeapi import PODS, Object, eventually
+from tests.integration.membership import DEADLINE
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+CUSTOM = "/apis/custom.metrics.k8s.io"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+INGRESS = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front"}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "web"}
+QUEUE = {"matchLabels": {"queue": "orders"}}
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+# -- what members serve --------------------------------------------------------------------------------
+def serve_custom(member: Plane, *versions: str) -> None:
+    """Let discovery know the group, as its aggregator does."""
+    served = [{"groupVersion": f"custom.metrics.k8s.io/{v}", "version": v} for v in versions]
+    group = {"kind": "APIGroup", "versions": served, "preferredVersion": served[-1]}
+    member.answers[CUSTOM] = lambda: group
+    for version, resources in (
+        ("/api/v1", [{"name": "services", "kind": "Service", "namespaced": True}]),
+        ("/apis/networking.k8s.io/v1", [{"name": "ingresses", "kind": "Ingress", "namespaced": True}]),
+    ):
+        member.answers[version] = lambda found=resources: {"resources": found}  # type: ignore[misc]  # bound
+
+
+def pods_path(metric: str = "qps", version: str = "v1beta2") -> str:
+    return f"{CUSTOM}/{version}/namespaces/{NAMESPACE}/pods/*/{metric}"
+
+
+def serve_pods(member: Plane, total: int | Callable[[], int], version: str = "v1beta2") -> None:
+    """Serve requests per second, in milli-units, spread over the pods of all members."""
+    serve_custom(member, version)
+
+    def answer() -> Object:
+        each = total if isinstance(total, int) else total()
+        items = [
+            value("qps", each, version, kind="Pod", name=p["metadata"]["name"]) for p in member.all(PODS)
+        ]
+        return {"kind": "MetricValueList", "items": items}
+
+    member.answers[pods_path(version=version)] = answer
+
+
+def value(metric: str, milli: Any, version: str = "v1beta2", **described: str) -> Object:
+    """An item of a MetricValueList, as each version spells it."""
+    shared = {
+        "describedObject": {"namespace": NAMESPACE, **described},
+        "timestamp": LONG_AGO,
+        "value": f"{milli}m" if isinstance(milli, int) else milli,
+    }
+    if version == "v1beta1":
+        return {**shared, "metricName": metric, "selector": None, "window": 60}
+    return {**shared, "metric": {"name": metric, "selector": None}, "windowSeconds": 60}
+
+
+def serve_object(member: Plane, where: str, *values: Any) -> None:
+    serve_custom(member, "v1beta1", "v1beta2")
+    items = [value("hits", milli) for milli in values]
+    member.answers[f"{CUSTOM}/v1beta2/namespaces/{NAMESPACE}/{where}/hits"] = lambda: {"items": items}
+
+
+def serve_external(member: Plane, *values: Any, metric: str = "depth") -> None:
+    """Serve series without labels, as adapters do that add up."""
+    items = [
+        {"metricName": metric, "metricLabels": None, "timestamp": LONG_AGO, "value": milli}
+        for milli in values
+    ]
+    member.answers[f"{EXTERNAL}/namespaces/{NAMESPACE}/{metric}"] = lambda: {"items": items}
+
+
+# -- what autoscalers ask for --------------------------------------------------------------------------
+def by_pods(average: str = "10", selector: Object | None = None) -> Object:
+    metric = {"name": "qps", **({"selector": selector} if selector else {})}
+    return {
+        "type": "Pods",
+        "pods": {"metric": metric, "target": {"type": "AverageValue", "averageValue": average}},
+    }
+
+
+def by_object(described: Object, aggregation: str | None = None, **target: str) -> Object:
+    (field,) = target
+    source = {
+        "metric": {"name": "hits"},
+        "describedObject": described,
+        "target": {"type": field[0].upper() + field[1:], **target},
+    }
+    return {"type": "Object", "object": source | ({"aggregation": aggregation} if aggregation else {})}
+
+
+def by_external(
+    aggregation: str | None = None, selector: Object | None = None, metric: str = "depth", **target: str
+) -> Object:
+    (field,) = target
+    named = {"name": metric, **({"selector": selector} if selector else {})}
+    source = {"metric": named, "target": {"type": field[0].upper() + field[1:], **target}}
+    return {"type": "External", "external": source | ({"aggregation": aggregation} if aggregation else {})}
+
+
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+
+
+def current(w: World) -> list[Object]:
+    return w.status().get("currentMetrics") or []
+
+
+# -- each type -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+async def test_pods_metric_is_averaged_over_the_pods_of_all_members(version: str) -> None:
+    """Same-named pods of two members are two pods, whatever version of the API each serves."""
+    async with world(m1=2, m2=2) as w:
+        for member, milli in zip(w.members.values(), (30_000, 10_000), strict=True):
+            # What there is to do is shared by all pods.
+            serve_pods(member, lambda m=milli: m * 4 // sum(w.replicas.values()), version)  # type: ignore[misc]
+        w.scale(metrics=[by_pods()])
+        async with w.controller() as controller:
+            await eventually(lambda: w.status().get("currentReplicas") == 8)
+            await w.looks(controller)
+
+        assert w.replicas == {"m1": 4, "m2": 4}
+        assert current(w)[0]["pods"]["current"] == {"averageValue": "10"}
+        assert w.condition("MetricsComplete")[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (by_object(SERVICE, value="10"), 8),
+        (by_object(SERVICE, averageValue="10"), 4),
+        (by_object(SERVICE, "Max", averageValue="5"), 6),
+        (by_object(SERVICE, "Min", averageValue="5"), 2),
+        (by_object(SERVICE, "Average", averageValue="4"), 5),
+    ],
+)
+async def test_object_metric_is_aggregated_over_members(metric: Object, expected: int) -> None:
+    """30 in one member and 10 in the other: their sum, maximum, minimum or average decides."""
+    async with world(m1=1, m2=1) as w:
+        for member, milli in zip(w.members.values(), (30_000, 10_000), strict=True):
+            serve_object(member, "services/web", milli)
+        w.scale(
+            metrics=[metric],
+            dryRun=True,
+            behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 100, "periodSeconds": 15}]}},
+        )
+        async with w.controller():
+            await eventually(lambda: w.status().get("desiredReplicas") == expected)
+
+
+@pytest.mark.parametrize(
+    ("described", "where"),
+    [
+        (INGRESS, "ingresses.networking.k8s.io/front"),
+        (SERVICE, "services/web"),
+        ({"apiVersion": "v1", "kind": "Namespace", "name": "other"}, "metrics"),
+    ],
+)
+async def test_object_is_asked_for_where_kubernetes_asks(described: Object, where: str) -> None:
+    """Kinds of a group carry it, and a Namespace is the autoscaler's own."""
+    async with world(m1=1) as w:
+        serve_object(w.members["m1"], where, 30_000)
+        w.scale(metrics=[by_object(described, averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 3})
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (by_external(averageValue="10"), 4),
+        (by_external(value="10"), 8),
+        (by_external("Max", averageValue="10"), 3),
+    ],
+)
+async def test_external_metric_is_aggregated_over_members(metric: Object, expected: int) -> None:
+    """A member's series are added up; the members' sums are aggregated as the metric says."""
+    async with world(m1=1, m2=1) as w:
+        serve_external(w.members["m1"], "20", "10")
+        serve_external(w.members["m2"], "10")
+        w.scale(
+            metrics=[metric],
+            dryRun=True,
+            behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 100, "periodSeconds": 15}]}},
+        )
+        async with w.controller():
+            await eventually(lambda: w.status().get("desiredReplicas") == expected)
+
+
+async def test_external_metric_wakes_a_workload_that_it_put_to_sleep() -> None:
+    """An empty queue scales to zero, a full one from zero."""
+    async with world(m1=1, m2=1) as w:
+        for member in w.members.values():
+            serve_external(member, "0")
+        w.scale(
+            minReplicas=0,
+            metrics=[by_external(averageValue="10")],
+            behavior={"scaleDown": {"stabilizationWindowSeconds": 0}},
+        )
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 0, "m2": 0})
+            await eventually(lambda: w.condition("ScaledToZero")[0] == "True")
+            serve_external(w.members["m1"], "25")
+            await eventually(lambda: sum(w.replicas.values()) == 3)
+
+
+async def test_series_without_the_selectors_labels_count() -> None:
+    """The member selects: two questions about one metric that differ in the selector are two questions."""
+    async with world(m1=1) as w:
+        member = w.members["m1"]
+        serve_external(member, "30")
+        w.scale(metrics=[by_external(averageValue="10"), by_external(selector=QUEUE, averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 3})
+
+        asked = {query.get("labelSelector") for query in member.queries("/depth")}
+        assert asked == {None, "queue=orders"}
+
+
+async def test_selectors_are_passed_on() -> None:
+    """The workload's selector and the metric's go to the member, each under its own name."""
+    async with world(m1=2) as w:
+        member = w.members["m1"]
+        serve_pods(member, 10_000)
+        verbs = {"matchExpressions": [{"key": "verb", "operator": "In", "values": ["PUT", "GET"]}]}
+        w.scale(metrics=[by_pods(selector=verbs)])
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+        expected = {"labelSelector": "app=web", "metricLabelSelector": "verb in (GET,PUT)"}
+        assert member.queries("/pods/*/qps")[0] == expected
+        assert w.condition("ScalingActive")[0] == "True"
+
+
+# -- several -------------------------------------------------------------------------------------------
+async def test_highest_of_several_metrics_wins() -> None:
+    """CPU is content with two, the queue wants five."""
+    async with world(m1=1, m2=1) as w:
+        for member in w.members.values():
+            serve_external(member, "25")
+        w.scale(metrics=[CPU, by_external(averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: sum(w.replicas.values()) == 5)
+
+
+async def test_failed_metric_blocks_scale_down_only() -> None:
+    """Where the queue is not known, CPU may scale up and not down."""
+    async with world(m1=2, m2=2) as w:
+        w.load(50)
+        w.scale(metrics=[CPU, by_external(averageValue="10")])
+        async with w.controller() as controller:
+            await w.looks(controller, 4)
+
+            assert w.replicas == {"m1": 2, "m2": 2}
+            w.load(300)
+            await eventually(lambda: w.replicas == {"m1": 3, "m2": 3})
+            await eventually(lambda: w.events("FailedGetExternalMetric"))
+
+
+async def test_one_metric_may_fail_alone() -> None:
+    """An External metric that a member does not know fails nothing of another that it knows."""
+    async with world(m1=1) as w:
+        serve_external(w.members["m1"], "30")
+        w.scale(metrics=[by_external(metric="unknown", averageValue="1"), by_external(averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 3})
+            await eventually(lambda: w.status().get("currentReplicas") == 3)
+
+        assert current(w)[0] == {"type": ""}
+        assert current(w)[1]["external"]["current"] == {"averageValue": "10"}
+
+
+# -- members that cannot tell --------------------------------------------------------------------------
+async def test_member_without_the_api_is_missing_not_empty() -> None:
+    """What its pods do is unknown: that holds scale-down, and the condition says why."""
+    async with world(m1=2, m2=2) as w:
+        serve_pods(w.members["m1"], 1_000)
+        w.scale(metrics=[by_pods()])
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+            await w.looks(controller, 4)
+
+            assert w.condition("MetricsComplete")[2] == (
+                "m2: no custom metrics API (custom.metrics.k8s.io) registered"
+            )
+            assert w.state("m2") == "MetricsMissing"
+            assert w.replicas == {"m1": 2, "m2": 2}
+            serve_pods(w.members["m2"], 1_000)
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "True")
+            await eventually(lambda: sum(w.replicas.values()) < 4)
+
+
+async def test_member_without_pods_needs_no_pods_metric() -> None:
+    """A cluster that runs nothing of the workload has nothing to tell, and is not missed."""
+    async with world(m1=2, m2=0) as w:
+        serve_pods(w.members["m1"], 10_000)
+        w.scale(metrics=[by_pods()])
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+        assert w.condition("MetricsComplete")[0] == "True"
+
+
+async def test_member_that_has_no_series_is_not_missed() -> None:
+    """An empty list is an answer: an External metric that one member serves has its value."""
+    async with world(m1=1, m2=1) as w:
+        serve_external(w.members["m1"], "30")
+        serve_external(w.members["m2"])
+        w.scale(metrics=[by_external(averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: sum(w.replicas.values()) == 3)
+
+        assert w.condition("MetricsComplete")[0] == "True"
+
+
+NONSENSE: list[Any] = ["NaN", "-5", "", None, [], "1x"]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_nonsense_is_not_a_number(nonsense: Any) -> None:
+    """One value that nobody can mean spoils its member's answer: nothing is scaled down on it."""
+    async with world(m1=2, m2=2) as w:
+        for member in w.members.values():
+            serve_external(member, "1")
+        serve_external(w.members["m2"], nonsense, "0")
+        w.scale(metrics=[by_external(averageValue="10")])
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+            await w.looks(controller)
+
+        assert w.condition("MetricsComplete")[2].startswith("m2: ")
+        assert w.replicas == {"m1": 2, "m2": 2}
+
+
+@pytest.mark.parametrize("body", [{}, {"kind": "Status", "code": 404}, {"items": [{"metricName": "depth"}]}])
+async def test_answer_without_values_is_not_an_empty_one(body: Object) -> None:
+    """What is no list of values is an error."""
+    async with world(m1=2) as w:
+        w.members["m1"].answers[f"{EXTERNAL}/namespaces/{NAMESPACE}/depth"] = lambda: body
+        w.scale(metrics=[by_external(averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetExternalMetric")
+
+        assert w.condition("ScalingActive")[0] == "False"
+        assert w.replicas == {"m1": 2}
+
+
+async def test_values_of_others_pods_are_ignored() -> None:
+    """A member that ignores the selector, or answers for another namespace, adds nothing."""
+    async with world(m1=2) as w:
+        member = w.members["m1"]
+        serve_pods(member, 0)
+        own = [value("qps", 10_000, kind="Pod", name=f"web-{number}") for number in range(2)]
+        others = [value("qps", 900_000, kind="Pod", name="stranger")]
+        elsewhere = [{**value("qps", 900_000), "describedObject": {"namespace": "else", "name": "web-0"}}]
+        member.answers[pods_path()] = lambda: {"items": own + others + elsewhere}
+        w.scale(metrics=[by_pods()])
+        async with w.controller() as controller:
+            await eventually(lambda: current(w))
+            await w.looks(controller)
+
+        assert w.replicas == {"m1": 2}
+        assert current(w)[0]["pods"]["current"] == {"averageValue": "10"}
+
+
+async def test_pod_with_two_values_is_an_error() -> None:
+    """Which of two different values is true nobody knows."""
+    async with world(m1=2) as w:
+        member = w.members["m1"]
+        serve_pods(member, 0)
+        items = [value("qps", milli, kind="Pod", name="web-0") for milli in (1_000, 90_000)]
+        member.answers[pods_path()] = lambda: {"items": items}
+        w.scale(metrics=[by_pods()])
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetPodsMetric")
+
+        assert "pod web-0 has two values of qps" in w.condition("ScalingActive")[2]
+        assert w.replicas == {"m1": 2}
+
+
+async def test_object_with_two_values_is_an_error() -> None:
+    """An object has one value, as with Kubernetes."""
+    async with world(m1=2) as w:
+        serve_object(w.members["m1"], "services/web", 1_000, 2_000)
+        w.scale(metrics=[by_object(SERVICE, averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetObjectMetric")
+
+        assert "returned 2 results when we asked for exactly one" in w.condition("ScalingActive")[2]
+
+
+async def test_object_of_a_kind_that_nobody_knows_is_an_error() -> None:
+    """The condition names the kind."""
+    async with world(m1=2) as w:
+        serve_custom(w.members["m1"], "v1beta2")
+        w.scale(metrics=[by_object({**SERVICE, "kind": "Wonder"}, averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetObjectMetric")
+
+        assert "unable to map kind Wonder" in w.condition("ScalingActive")[2]
+
+
+async def test_hung_adapter_costs_its_deadline_once() -> None:
+    """CPU goes on at its period while an adapter hangs behind an API server that is well."""
+    async with world(m1=2, m2=2) as w:
+        for member in w.members.values():
+            serve_external(member, "1")
+        w.members["m2"].faults.hang.add("/apis/external.metrics.k8s.io")
+        w.load(400)
+        w.scale(metrics=[CPU, by_external(averageValue="10")])
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+            await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
+            before = w.clock.monotonic()
+            await w.looks(controller, 5)
+
+        assert w.clock.monotonic() - before < 5 * DEADLINE
+        assert w.members["m2"].asked("GET", "/depth") == 1
+        assert w.condition("MetricsComplete")[2] == f"m2: no answer within {DEADLINE:g} s"
+
+
+# -- what it costs -------------------------------------------------------------------------------------
+async def test_autoscalers_share_one_request() -> None:
+    """Two that ask the same of a member ask once a period; discovery is asked once for all periods."""
+    async with world(m1=1) as w:
+        member = w.members["m1"]
+        member.deploy(1, name="twin", app="twin")
+        serve_external(member, "10")
+        serve_object(member, "services/web", 10_000)
+        metrics = [by_external(averageValue="10"), by_object(SERVICE, averageValue="10")]
+        w.scale(metrics=metrics, syncPeriodSeconds=15)
+        w.scale("twin", target="twin", metrics=metrics, syncPeriodSeconds=15)
+        async with w.controller() as controller:
+            await w.looks(controller, 2)
+            await eventually(lambda: current(w))
+
+            assert (member.asked("GET", "/depth"), member.asked("GET", "/hits")) == (1, 1)
+            for _ in range(2):
+                await eventually_more(lambda: reconciliations(controller), 2, within=40.0)
+
+        assert member.asked("GET", "/depth") in (3, 4)  # the two are not looked at in the same moment
+        assert member.asked("GET", CUSTOM) == 1
+
+
+async def test_only_what_the_spec_names_is_asked_for() -> None:
+    """Without a metric of resources nobody asks for usage, and without another nobody asks for it."""
+    async with world(m1=1, m2=1) as w:
+        serve_external(w.members["m1"], "10")
+        serve_external(w.members["m2"], "10")
+        w.scale(metrics=[by_external(averageValue="10")])
+        async with w.controller() as controller:
+            await w.looks(controller)
+
+            paths = {seen.path for seen in w.members["m1"].seen}
+            assert not any("/metrics.k8s.io" in path or "/custom.metrics" in path for path in paths)
+            w.scale(metrics=[CPU])
+            await w.looks(controller, 1)
+            w.members["m1"].seen.clear()
+            await w.looks(controller)
+
+        paths = {seen.path for seen in w.members["m1"].seen}
+        assert not any("external.metrics" in path for path in paths)
