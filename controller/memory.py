@@ -46,8 +46,8 @@ class ObjectMemory:
 
     `selectors` are the workload's, by cluster; `lost_since` says since when each missing cluster has been
     missing, counted from the first loss. `without_workload` are the clusters that, when last they answered,
-    said that they have no such workload. `looked` says that it was looked at since this leader leads, and
-    `complaint` why it could not be read then.
+    said that they have no such workload. `missing` are the clusters without usable data in the last decision.
+    `looked` says that it was looked at since this leader leads, `complaint` why it could not be read then.
     """
 
     uid: str
@@ -57,6 +57,7 @@ class ObjectMemory:
     last_replicas: dict[str, int] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
     without_workload: set[str] = field(default_factory=set)
+    missing: frozenset[str] = frozenset()
     status_written_at: float = float("-inf")
     looked: bool = False
     complaint: str = ""

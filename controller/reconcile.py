@@ -95,7 +95,7 @@ class Reconciler:
         memory.history = decision.history
         if self._memories.get(key) is memory:  # or its series would stay for ever
             self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
-        self._log(key, decision, written)
+        self._log(key, memory, decision, written)
         if not self._settings.paused:
             await self._publish(key, raw, memory, decision)
         return False
@@ -139,8 +139,14 @@ class Reconciler:
             memory.status_written_at = decision.now
             log.debug("status written", namespace=key[0], name=key[1])
 
-    def _log(self, key: Key, decision: Decision, written: bool) -> None:
+    def _log(self, key: Key, memory: ObjectMemory, decision: Decision, written: bool) -> None:
         bound = log.bind(namespace=key[0], name=key[1])
+        missing = decision.coverage.missing
+        for cluster in sorted(set(missing) - memory.missing):
+            bound.warning("cluster missing", cluster=cluster, reason=missing[cluster])
+        for cluster in sorted(memory.missing.intersection(decision.coverage.answered) - set(missing)):
+            bound.info("cluster answers again", cluster=cluster)
+        memory.missing = frozenset(missing)
         if written:
             bound.info(
                 "scaled",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedhpa.decision.draft import Draft
-from fedhpa.decision.model import Coverage
-from fedhpa.decision.spec import FALLBACK, HOLD, PROCEED, ScalingSpec
+from fedhpa.decision.draft import WARNING, Draft
+from fedhpa.decision.model import Coverage, Event
+from fedhpa.decision.spec import ANSWERED, FALLBACK, HOLD, LOST, PROCEED, ScalingSpec
 from fedhpa.decision.wording import METRICS_COMPLETE
 from fedhpa.decision.world import World
 
@@ -57,16 +57,30 @@ def falls_back(spec: ScalingSpec, coverage: Coverage) -> bool:
     return bool(coverage.missing) and spec.partial_policy == FALLBACK and spec.fallback_replicas is not None
 
 
-def report(draft: Draft, world: World, coverage: Coverage, known_lost: frozenset[str]) -> None:
-    """Sets MetricsComplete, and tells once of a cluster that is no longer expected."""
+def report(draft: Draft, world: World, coverage: Coverage, states: Mapping[str, str]) -> None:
+    """Sets MetricsComplete, and tells once of a cluster that is missing, once that it is no longer expected.
+
+    `states` are the clusters' states in the stored status: what is told already.
+    """
     if coverage.missing:
         draft.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(coverage.missing))
     else:
         count = len(coverage.expected)
         noun = "cluster" if count == 1 else "clusters"
         draft.condition(METRICS_COMPLETE, True, "AllClustersAnswered", f"{count} expected {noun} answered")
+    # The cause before what follows from it.
+    draft.events[:0] = [
+        Event(
+            WARNING, "ClusterMissing", f"cluster {cluster.name} is missing: {coverage.missing[cluster.name]}"
+        )
+        for cluster in world.expected
+        if cluster.name in coverage.missing
+        and states.get(cluster.name, ANSWERED) == ANSWERED
+        # What is wrong with an only cluster that answers has its own events, Kubernetes'.
+        and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
+    ]
     for cluster in world.lost:
-        if cluster.name not in known_lost:
+        if states.get(cluster.name) != LOST:
             away = f"cluster {cluster.name} has not answered for {cluster.lost_for or 0:.0f} s"
             draft.warn("ClusterLost", f"{away} and is no longer expected")
 

@@ -66,8 +66,8 @@ def _decision(
     rescale: bool = False,
     have_scale: bool = True,
 ) -> Decision:
-    lost_before = frozenset(cluster.name for cluster in context.stored.clusters if cluster.state == "Lost")
-    partial.report(context.draft, context.world, context.coverage, lost_before)
+    states = {cluster.name: cluster.state for cluster in context.stored.clusters}
+    partial.report(context.draft, context.world, context.coverage, states)
     decision = Decision(
         now=context.now,
         current_replicas=current,

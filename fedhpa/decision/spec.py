@@ -47,6 +47,7 @@ CENTRALIZED: Final = "Centralized"
 ANSWERED: Final = "Answered"
 METRICS_MISSING: Final = "MetricsMissing"
 ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING))
+LOST: Final = "Lost"
 
 # Type -> the field of MetricSpec that holds its source.
 SOURCE_FIELDS: Final = {

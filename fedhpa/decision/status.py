@@ -14,7 +14,7 @@ from fedhpa.decision.draft import api_time, condition_json
 from fedhpa.decision.envelope import compact
 from fedhpa.decision.model import Decision
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
-from fedhpa.decision.spec import ANSWERED, METRICS_MISSING, StoredCluster
+from fedhpa.decision.spec import ANSWERED, LOST, METRICS_MISSING, StoredCluster
 from fedhpa.decision.world import Member, World
 
 JSON = object
@@ -89,7 +89,7 @@ def _last_seen(
 
 def _state(decision: Decision, cluster: ClusterSnapshot, member: Member | None) -> str:
     if cluster.name in decision.coverage.lost:
-        return "Lost"
+        return LOST
     if member is None:
         return "Missing"
     return METRICS_MISSING if cluster.name in decision.coverage.missing else ANSWERED

@@ -204,6 +204,40 @@ def test_the_stored_status_knows_how_long_a_cluster_is_away(
     assert answer["desiredReplicas"] == (2 if lost else 6)
 
 
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [(None, True), ("Answered", True), ("Missing", False), ("MetricsMissing", False), ("Lost", False)],
+)
+def test_a_missing_cluster_is_told_of_once(state: str | None, told: bool) -> None:
+    """The event names the cluster and the reason; what the stored status says already is no news."""
+    given = scenario([cluster("member1", [50] * 3), AWAY], target={"replicas": 6})
+    if state is not None:
+        stored = {"name": "member2", "state": state, "lastSeen": "2026-03-11T13:23:00Z"}
+        given["federatedHPA"]["status"] = {"clusters": [stored]}
+
+    events = [event for event in answered(given)["events"] if event["reason"] == "ClusterMissing"]
+
+    expected = {"type": "Warning", "reason": "ClusterMissing"}
+    message = f"cluster member2 is missing: {AWAY['error']}"
+    assert events == ([{**expected, "message": message}] if told else [])
+
+
+def test_an_only_cluster_without_metrics_is_told_of_by_its_metrics() -> None:
+    """As Kubernetes tells of them; among several clusters each without metrics is named."""
+    one = answered(scenario([cluster("member1", [50], podMetrics={"error": "out of order"})]))
+    of_two = answered(
+        scenario(
+            [cluster("member1", [50], podMetrics={"error": "out of order"}), cluster("member2", [50])],
+            target={"replicas": 2},
+        )
+    )
+
+    assert "ClusterMissing" not in [event["reason"] for event in one["events"]]
+    assert [event["message"] for event in of_two["events"] if event["reason"] == "ClusterMissing"] == [
+        "cluster member1 is missing: out of order"
+    ]
+
+
 def test_an_empty_error_is_none() -> None:
     """What was recorded with an empty error everywhere was read without one."""
     member = cluster("member1", [80, 80], error="")
