@@ -117,7 +117,7 @@ class Story:
         self._say(f"the load is served by {down.total} pods again")
 
     async def _lose_and_find(self, lost: str, up: Picture) -> None:
-        self._say(f"{lost} is lost (its API server is killed), and in the same moment the load falls")
+        self._say(f"{lost} is lost (its API server is gone), and in the same moment the load falls")
         await self._world.lose(lost)
         self._move(self._world.load.quiet, self._world.load.fall_seconds)
         gone = await self._until(lambda p: lost in p.missing, f"{lost} is named as missing")
