@@ -16,6 +16,7 @@ from fedhpa.decision.asked import asked_for
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec import EXTERNAL, OBJECT, PODS, MetricSpec
 from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.responses import MAX_MESSAGE
 from fedhpa.members import metrics as apis
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
@@ -68,10 +69,13 @@ async def read_metrics(
 
 
 def reason(error: FedHPAError) -> str:
-    """What went wrong, without the cluster's name: it goes behind the name."""
+    """What went wrong, without the cluster's name: it goes behind the name.
+
+    Cut off where a member put more into it than a condition should hold.
+    """
     if isinstance(error, MemberUnavailable):
-        return error.reason
-    return str(error.__cause__ or error) if isinstance(error, MetricsUnavailable) else str(error)
+        return error.reason[:MAX_MESSAGE]
+    return str((isinstance(error, MetricsUnavailable) and error.__cause__) or error)[:MAX_MESSAGE]
 
 
 def _can_be_asked(spec: MetricSpec) -> bool:

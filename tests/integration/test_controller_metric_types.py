@@ -363,6 +363,21 @@ async def test_answer_without_values_is_not_an_empty_one(body: Object) -> None:
         assert w.replicas == {"m1": 2}
 
 
+async def test_text_of_a_member_does_not_fill_the_status() -> None:
+    """What a member puts where a time should be is quoted in part."""
+    async with world(m1=2) as w:
+        member = w.members["m1"]
+        serve_pods(member, 0)
+        item = {**value("qps", 1, kind="Pod", name="web-0"), "timestamp": "x" * 100_000}
+        member.answers[pods_path()] = lambda: {"items": [item]}
+        w.scale(metrics=[by_pods()])
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetPodsMetric")
+
+        assert "items[0].timestamp" in w.condition("ScalingActive")[2]
+        assert all(len(entry["message"]) < 1_000 for entry in w.status()["conditions"])
+
+
 async def test_values_of_others_pods_are_ignored() -> None:
     """A member that ignores the selector, or answers for another namespace, adds nothing."""
     async with world(m1=2) as w:
@@ -405,6 +420,39 @@ async def test_object_with_two_values_is_an_error() -> None:
             await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetObjectMetric")
 
         assert "returned 2 results when we asked for exactly one" in w.condition("ScalingActive")[2]
+
+
+async def test_bad_metric_selector_is_the_metrics_fault() -> None:
+    """No member is asked, and none is missing for it."""
+    async with world(m1=2) as w:
+        member = w.members["m1"]
+        serve_external(member, "30")
+        bad = {"matchExpressions": [{"key": "a", "operator": "Cheddar"}]}
+        w.scale(metrics=[by_external(selector=bad, averageValue="10")])
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "FailedGetExternalMetric")
+
+        assert '"Cheddar" is not a valid label selector operator' in w.condition("ScalingActive")[2]
+        assert w.condition("MetricsComplete")[0] == "True"
+        assert member.asked("GET", "/depth") == 0
+
+
+async def test_names_stay_inside_their_path_segment() -> None:
+    """A metric or an object that is named like a path is looked for under that name, nowhere else."""
+    async with world(m1=2) as w:
+        member = w.members["m1"]
+        serve_custom(member, "v1beta2")
+        upwards = by_object({**SERVICE, "name": "../../../kube-system/services/web"}, averageValue="10")
+        w.scale(metrics=[by_external(metric="..", averageValue="10"), upwards])
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[0] == "False")
+            await eventually(lambda: w.events("FailedGetObjectMetric"))
+
+        assert not any(
+            "kube-system" in seen.path and f"/namespaces/{NAMESPACE}/" not in seen.path
+            for seen in member.seen
+        )
+        assert "'..' is no name of a Kubernetes object" in w.condition("ScalingActive")[2]
 
 
 async def test_object_of_a_kind_that_nobody_knows_is_an_error() -> None:

@@ -1,0 +1,128 @@
+"""Custom and external metrics are asked for with the requests that Kubernetes 1.36's own clients send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from controller.metrics import Asking, read_metrics
+from fedhpa.api.selectors import parse_selector
+from fedhpa.decision.spec import EXTERNAL, OBJECT, PODS, MetricSpec
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.mapping import Resource, ResourceMapper
+from fedhpa.kube.transport import target
+from fedhpa.members.lists import Fetched, SharedLists
+from fedhpa.members.member import Member
+from tests.conformance.tables import table
+
+T = TypeVar("T")
+
+METRICS = ("/apis/custom.metrics.k8s.io/", "/apis/external.metrics.k8s.io/")
+POD_SELECTOR = "app=web,tier in (a,b),!x,z!=1"
+SELECTOR = {
+    "matchLabels": {"verb": "GET"},
+    "matchExpressions": [
+        {"key": "code", "operator": "In", "values": ["500", "200"]},
+        {"key": "n", "operator": "NotIn", "values": ["q"]},
+        {"key": "e", "operator": "Exists"},
+        {"key": "d", "operator": "DoesNotExist"},
+    ],
+}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "svc"}
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "name": "whatever"}
+NODE = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+PLURALS = {"Deployment": "deployments", "Service": "services", "Node": "nodes"}
+
+# By the recorded cases' names. Two of the table are of the client alone: the autoscaler never sends them.
+ASKED: Mapping[str, MetricSpec] = {
+    "pods metric, no metric selector (nil LabelSelector)": MetricSpec(PODS, name="qps"),
+    "pods metric, empty metric selector": MetricSpec(PODS, name="qps", selector={}),
+    "pods metric with metric selector": MetricSpec(PODS, name="qps", selector=SELECTOR),
+    "object: apps/v1 Deployment": MetricSpec(OBJECT, name="hits", described_object=DEPLOYMENT),
+    "object: apps/v1 Deployment with metric selector": MetricSpec(
+        OBJECT, name="hits", described_object=DEPLOYMENT, selector=SELECTOR
+    ),
+    "object: v1 Service": MetricSpec(OBJECT, name="hits", described_object=SERVICE),
+    "object: v1 Namespace (name ignored, hpa namespace used)": MetricSpec(
+        OBJECT, name="hits", described_object=NAMESPACE
+    ),
+    "object: v1 Namespace with metric selector": MetricSpec(
+        OBJECT, name="hits", described_object=NAMESPACE, selector=SELECTOR
+    ),
+    "object: v1 Node (root scoped kind, still fetched namespaced)": MetricSpec(
+        OBJECT, name="hits", described_object=NODE
+    ),
+    "external: nil selector": MetricSpec(EXTERNAL, name="queue_depth"),
+    "external: empty selector": MetricSpec(EXTERNAL, name="queue_depth", selector={}),
+    "external: selector": MetricSpec(EXTERNAL, name="queue_depth", selector=SELECTOR),
+}
+CLIENT_ALONE = {
+    "root scoped: node (client API only; HPA does not use it)",
+    "root scoped: all nodes (client API only)",
+}
+ROWS = [row for row in table("k8s_requests")["requests"] if row["uri"].startswith(METRICS)]
+
+
+class Recorder(SharedLists):
+    """Answers every request with an empty list, and discovery with one version."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+        self._version = version
+
+    async def get(
+        self,
+        member: Member,
+        path: str,
+        params: Mapping[str, str] | None,
+        decode: Callable[[bytes], T],
+        *,
+        max_age: float,
+        deadline: float | None = None,
+    ) -> Fetched[T]:
+        if path.count("/") == 2:
+            return Fetched(decode(b'{"versions":[{"version":"%s"}]}' % self._version.encode()), 0.0)
+        self.sent.append(str(target("http://member", path, params)).removeprefix("http://member"))
+        return Fetched(decode(b'{"items":[]}'), 0.0)
+
+
+class Kinds(ResourceMapper):
+    """Knows the table's kinds without asking."""
+
+    async def resolve(self, api_version: str, kind: str, *, deadline: float | None = None) -> Resource:
+        return Resource(api_version, kind, PLURALS[kind], namespaced=kind != "Node", scale=False)
+
+
+def requests_of(spec: MetricSpec, version: str) -> list[str]:
+    async def ask(member: Any) -> list[str]:
+        lists = Recorder(version)
+        mapper = Kinds(ApiClient(ApiConfig(server="http://member")))
+        selector = parse_selector(POD_SELECTOR)
+        await read_metrics(Asking(lists, member, mapper, "ns1", selector, {"web-0"}, 0.0), [spec])
+        return lists.sent
+
+    return asyncio.run(ask(None))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=f"{row['case']}/{row['custom_metrics_version']}/{row['client_content_type']}")
+        for row in ROWS
+        if row["case"] not in CLIENT_ALONE
+    ],
+)
+def test_request_is_the_one_that_kubernetes_sends(row: dict[str, Any]) -> None:
+    """Path, encoding, names and order of the parameters are the same."""
+    assert requests_of(ASKED[row["case"]], row["custom_metrics_version"]) == [row["uri"]]
+
+
+def test_every_recorded_request_for_a_metric_is_compared() -> None:
+    """A case that is added to the table is not passed over."""
+    assert {row["case"] for row in ROWS} == set(ASKED) | CLIENT_ALONE
