@@ -17,7 +17,7 @@ from realplane.controlplane import ControlPlane
 from stage.api import PlaneApi
 from stage.runs import Run
 from stage.waiting import eventually
-from tests.conformance.layers import asking, recorded
+from tests.conformance.layers import admission, asking, generated, recorded
 from tests.conformance.layers.cases import CRON, FHPA, assignment, cron, fhpa, manifest, rule
 from tests.conformance.layers.rows import objects
 
@@ -56,6 +56,17 @@ async def test_the_recorded_answers_are_still_given(api: PlaneApi) -> None:
     known = recorded.read()["answers"]
 
     assert await asking.answers(api, objects()) == known
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_whatever_the_webhook_admits_the_crd_admits(api: PlaneApi, seed: int) -> None:
+    """Objects thrown together from good and bad values; about half of them are good."""
+    made = {str(number): each for number, each in enumerate(generated.objects(seed, 100))}
+    admitted = {name for name, each in made.items() if admission.refusal(each) == []}
+    answers = await asking.answers(api, made.items())
+
+    assert {name: (made[name], answers[name]) for name in admitted if answers[name]} == {}
+    assert len(admitted) > 30
 
 
 LONGEST_FIELDS = [
