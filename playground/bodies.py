@@ -51,9 +51,10 @@ def object_of(
 
 def check_kind(obj: Object, kind: Kind) -> None:
     """Refusal unless an object says that it is of a kind."""
-    said, version = obj["kind"], obj["apiVersion"]
+    said, version = str(obj.get("kind") or ""), obj.get("apiVersion")
     if kind.custom and version == kind.api_version and said != kind.kind:
-        name = (obj.get("metadata") or {}).get("name", "")
+        metadata = obj.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
         problem = invalid("kind", said, f"must be {kind.kind}")
         raise refusals.invalid(kind.group, said, name, [problem])
     if (version, said) != (kind.api_version, kind.kind):

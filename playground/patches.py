@@ -1,11 +1,13 @@
 """The three kinds of patch: JSON patch (RFC 6902), merge patch (RFC 7386) and Kubernetes' strategic one."""
 
+import json
 from typing import Any, Final
 
 import jsonpatch
 import jsonpointer
 import msgspec
 
+from fedhpa.api.fielderror import invalid
 from playground import refusals
 from playground.kinds import Kind
 from playground.pipeline import Object, Refusal
@@ -18,7 +20,7 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 
 def json_patch(obj: Object, operations: Any) -> Object:
-    """The object after a list of operations; the one handed in stays. Refusal."""
+    """What a list of operations makes of an object, which stays. Refusal."""
     try:
         found: Object = jsonpatch.JsonPatch(operations).apply(obj)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
@@ -57,7 +59,10 @@ def apply_patch(kind: Kind, schema: Object, obj: Object, content_type: str, body
     if content_type == JSON:
         if not isinstance(patch, list):
             raise refusals.bad_request("error decoding patch: it is not a list")
-        return json_patch(obj, patch)
+        patched = json_patch(obj, patch)
+        if not isinstance(patched, dict):
+            raise refusals.invalid("", "", "", [invalid("patch", json.dumps(patched), "it is no object")])
+        return patched
     if not isinstance(patch, dict):
         raise refusals.bad_request("error decoding patch: it is not an object")
     if content_type == MERGE:

@@ -69,7 +69,7 @@ class Resources:
     async def _create(self, call: Call, obj: Object) -> Object:
         kind, metadata = call.kind, obj["metadata"]
         _check_namespace(metadata, call.namespace)
-        if metadata.pop("resourceVersion", ""):
+        if metadata.pop("resourceVersion", "") not in ("", "0"):
             raise refusals.plain("resourceVersion should not be set on objects to be created")
         if metadata.get("generateName") and not metadata.get("name"):
             prefix = metadata["generateName"]

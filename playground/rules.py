@@ -23,8 +23,8 @@ def wrong(kind: Kind, obj: Object, old: Object | None = None) -> Iterator[FieldE
         rule = _RULES.get(kind.plural)
         yield from rule(obj) if rule else ()
         if kind.group == "apps" and old is not None:
-            selector = obj["spec"].get("selector")
-            if selector != old["spec"].get("selector"):
+            selector = (obj.get("spec") or {}).get("selector")
+            if selector != (old.get("spec") or {}).get("selector"):
                 yield invalid("spec.selector", selector, _IMMUTABLE)
 
 

@@ -21,6 +21,9 @@ _KEY: Final = "x-kubernetes-patch-merge-key"
 def strategic_merge(original: Object, patch: Object, schema: Object) -> Object:
     """The object after the patch; neither is changed. Refusal if the patch contradicts itself."""
     schema = resolve(schema)
+    for name, value in patch.items():
+        if name.startswith((RETAIN, _ORDER, _REMOVE)) and not isinstance(value, list):
+            raise refusals.bad_request(f"invalid patch format of {name}: it is no list")
     directive = patch.get(DIRECTIVE)
     if directive is not None:
         return _whole(directive, patch)
