@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from fedhpa.api.federatedhpa import ClusterAffinity, FieldSelector
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
 from fedhpa.api.selectors import selector_of
+from fedhpa.api.wire import ObjectMeta
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,29 @@ class KnownCluster:
     zones: tuple[str, ...] = ()
 
 
+class StoredCluster(msgspec.Struct, frozen=True):
+    """A Cluster object, as far as affinities look at it."""
+
+    class Spec(msgspec.Struct, frozen=True):
+        """Where the cluster stands; `zone` is the older form of `zones`."""
+
+        provider: str = ""
+        region: str = ""
+        zone: str = ""
+        zones: list[str] | None = None
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Spec = Spec()
+
+
+def known_cluster(stored: StoredCluster) -> KnownCluster:
+    """What affinities look at of a stored Cluster."""
+    spec = stored.spec
+    zones = tuple(spec.zones or ((spec.zone,) if spec.zone else ()))
+    labels = stored.metadata.labels or {}
+    return KnownCluster(stored.metadata.name, labels, spec.provider, spec.region, zones)
+
+
 class Selection:
     """An affinity, read once. Raises InvalidObject if its label selector cannot be read."""
 
@@ -30,6 +56,11 @@ class Selection:
         labels = affinity.label_selector
         self._labels = None if labels is None else selector_of(selector_json(labels))
         self._fields = affinity.field_selector
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The clusters that it names: no other is selected. Empty if it names none."""
+        return self._named
 
     def selects(self, cluster: KnownCluster) -> bool:
         """Whether the cluster is selected."""

@@ -36,27 +36,29 @@ def warn_own_fields(spec: FederatedHPASpec) -> Iterator[str]:
 
 def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
     """What selects none of the clusters that are registered now; they may come later, so it is no error."""
+    affinities = list(_affinities(spec))
+    if not affinities and not spec.cluster_hpa_preference:
+        return
     names = {cluster.name for cluster in clusters}
-    known = _listed(names)
     left = _MAX_COMPARISONS
-    for affinity, path in _affinities(spec):
+    for affinity, path in affinities:
         unknown = [
             index
             for index, name in enumerate(affinity.cluster_names[:MAX_CLUSTERS])
             if name and name not in names
         ]
         if names and unknown:
-            shown = _shown(affinity.cluster_names[unknown[0]])
             others = f" (nor are {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-            yield f"{path}.clusterNames[{unknown[0]}]: {shown} is no known cluster{others}; {known}"
+            at = f"{path}.clusterNames[{unknown[0]}]"
+            yield f"{at}: {_unknown(affinity.cluster_names[unknown[0]])}{others}; {_listed(names)}"
             continue
         left -= _size(affinity) * len(clusters)
         if left >= 0 and not _selects_any(affinity, clusters):
-            yield f"{path}: selects no known cluster; {known}"
+            yield f"{path}: selects no known cluster; {_listed(names)}"
     for index, cap in enumerate(spec.cluster_hpa_preference[:MAX_CLUSTERS]):
         if cap.cluster_name and cap.cluster_name not in names:
-            path = f"spec.clusterHPAPreference[{index}].clusterName"
-            yield f"{path}: {_shown(cap.cluster_name)} is no known cluster; {known}"
+            at = f"spec.clusterHPAPreference[{index}].clusterName"
+            yield f"{at}: {_unknown(cap.cluster_name)}; {_listed(names)}"
 
 
 def _selects_any(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) -> bool:
@@ -78,8 +80,8 @@ def _size(affinity: ClusterAffinity) -> int:
     return 1 + values + (len(labels.match_labels) if labels else 0)
 
 
-def _shown(name: str) -> str:
-    return quoted(name[:MAX_NAME])
+def _unknown(name: str) -> str:
+    return f"{quoted(name[:MAX_NAME])} is no known cluster"
 
 
 def _listed(names: set[str]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from fedhpa.api.affinity import KnownCluster
+from fedhpa.api.affinity import KnownCluster, StoredCluster, known_cluster
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.validation import validate_federatedhpa
@@ -293,6 +294,20 @@ def test_a_preference_within_an_affinity_need_only_know_its_clusters() -> None:
     assert list(warn_federatedhpa(fhpa(**spec), [])) == [
         "spec.clusterAffinity: selects no known cluster; none is known yet"
     ]
+
+
+def test_a_stored_cluster_is_known_by_its_labels_and_fields() -> None:
+    """The newer list of zones counts, else the older single one."""
+    raw = {
+        "metadata": {"name": "m1", "labels": {"a": "b"}},
+        "spec": {"provider": "p", "region": "r", "zone": "z", "zones": ["z1", "z2"], "syncMode": "Push"},
+    }
+    older = {"metadata": {"name": "m2"}, "spec": {"zone": "z"}}
+
+    assert known_cluster(msgspec.convert(raw, StoredCluster)) == KnownCluster(
+        "m1", labels={"a": "b"}, provider="p", region="r", zones=("z1", "z2")
+    )
+    assert known_cluster(msgspec.convert(older, StoredCluster)) == KnownCluster("m2", zones=("z",))
 
 
 def test_many_known_clusters_are_not_all_listed() -> None:
