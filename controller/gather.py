@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.metrics import Asking, read_metrics, reason
+from controller.metrics import Asking, questions_of, read_metrics, reason
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
@@ -46,15 +46,20 @@ class Workload:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is read of the workload: its metrics, at most `max_age` seconds old."""
+    """What is read of the workload: usage or not, and the questions about other metrics.
 
-    metrics: Sequence[MetricSpec]
+    Answers may be `max_age` seconds old.
+    """
+
+    usage: bool
+    questions: Mapping[str, MetricSpec]
     max_age: float
 
-    @property
-    def usage(self) -> bool:
-        """Whether a metric is of resources."""
-        return any(spec.type in (RESOURCE, CONTAINER_RESOURCE) for spec in self.metrics)
+    @classmethod
+    def of(cls, metrics: Sequence[MetricSpec], max_age: float) -> Wanted:
+        """What these metrics need, and nothing else."""
+        usage = any(spec.type in (RESOURCE, CONTAINER_RESOURCE) for spec in metrics)
+        return cls(usage, questions_of(metrics), max_age)
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ async def _with_pods(
     asking = Asking(
         readers.lists, member, mapper, workload.namespace, selector, names, max_age=wanted.max_age
     )
-    custom, external = await read_metrics(asking, wanted.metrics)
+    custom, external = await read_metrics(asking, wanted.questions)
     snapshot = ClusterSnapshot(
         name=member.name,
         scale=numbers,

@@ -45,11 +45,17 @@ class Asking:
     max_age: float
 
 
+def questions_of(metrics: Sequence[MetricSpec]) -> Mapping[str, MetricSpec]:
+    """One metric for each question to ask, by `asked_for`; the same for all clusters."""
+    return {asked_for(spec): spec for spec in metrics if _can_be_asked(spec)}
+
+
 async def read_metrics(
-    asking: Asking, metrics: Sequence[MetricSpec]
+    asking: Asking, questions: Mapping[str, MetricSpec]
 ) -> tuple[CustomAnswers, ExternalAnswers]:
-    """The answers to all that is asked for, by `asked_for`; what failed has its reason. Never raises."""
-    questions = {asked_for(spec): spec for spec in metrics if _can_be_asked(spec)}
+    """The answers to all questions, under their keys; what failed has its reason. Never raises."""
+    if not questions:
+        return {}, {}
     turns = asyncio.Semaphore(AT_ONCE)
     async with asyncio.TaskGroup() as group:
         custom = {

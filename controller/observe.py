@@ -97,7 +97,7 @@ class Observer:
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
         usage_age = min(self.period(raw) * USAGE_AGE, MOST_USAGE_AGE_SECONDS)
-        wanted = Wanted(hpa.spec.metrics, usage_age)
+        wanted = Wanted.of(hpa.spec.metrics, usage_age)
         readings = await read_clusters(self._readers, self._members(), workload, candidates.names, wanted)
         memory.aim_at(workload.path)
         memory.note_absences(readings)

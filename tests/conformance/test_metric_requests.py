@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from controller.metrics import Asking, read_metrics
+from controller.metrics import Asking, questions_of, read_metrics
 from fedhpa.api.selectors import parse_selector
 from fedhpa.decision.spec import EXTERNAL, OBJECT, PODS, MetricSpec
 from fedhpa.kube.client import ApiClient
@@ -104,7 +104,8 @@ def requests_of(spec: MetricSpec, version: str) -> list[str]:
         lists = Recorder(version)
         mapper = Kinds(ApiClient(ApiConfig(server="http://member")))
         selector = parse_selector(POD_SELECTOR)
-        await read_metrics(Asking(lists, member, mapper, "ns1", selector, {"web-0"}, 0.0), [spec])
+        asking = Asking(lists, member, mapper, "ns1", selector, {"web-0"}, 0.0)
+        await read_metrics(asking, questions_of([spec]))
         return lists.sent
 
     return asyncio.run(ask(None))
