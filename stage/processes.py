@@ -203,6 +203,5 @@ class Processes:
         ]
 
 
-
 def _script(name: str) -> list[str]:
     return [str(Path(sys.executable).with_name(name))]
