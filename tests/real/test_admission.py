@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from realplane.plane import Plane
 from stage.processes import WEBHOOK, Processes
 from stage.registrations import never_comes
@@ -20,6 +22,73 @@ async def test_bad_object_is_refused_in_kubectls_words(plane: Plane, processes: 
     assert 'admission webhook "cronfederatedhpa.karmada.io" denied the request: ' in answer.err
     assert "0 0 31 2 *" in answer.err
     assert stored is None
+
+
+CALENDAR = {
+    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    "rules": [{"name": "morning", "schedule": "0 8 * * *", "targetReplicas": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "code", "words"),
+    [
+        ("FederatedHPA", {}, 0, "created (server dry run)"),
+        ("CronFederatedHPA", {}, 0, "created (server dry run)"),
+        (
+            "FederatedHPA",
+            {"clusterHPAPreference": [{"clusterName": "m1", "maxResourceUsage": 0.5}] * 2},
+            1,
+            (
+                'admission webhook "federatedhpa.karmada.io" denied the request: '
+                'spec.clusterHPAPreference[1].clusterName: Duplicate value: "m1"'
+            ),
+        ),
+        (
+            "CronFederatedHPA",
+            {"rules": [{"name": "never", "schedule": "0 0 31 2 *", "targetReplicas": 1}]},
+            1,
+            (
+                'admission webhook "cronfederatedhpa.karmada.io" denied the request: '
+                'spec.rules[0].schedule: Invalid value: "0 0 31 2 *": invalid cron format'
+            ),
+        ),
+        (
+            "FederatedHPA",
+            {"maxReplicas": "3"},
+            1,
+            (
+                'admission webhook "autoscaling.karmada.io" denied the request: json: cannot unmarshal '
+                "string into Go struct field FederatedHPASpec.spec.maxReplicas of type int32"
+            ),
+        ),
+        ("CronFederatedHPA", {"rules": "none"}, 1, "must be of type array"),
+    ],
+    ids=[
+        "good FederatedHPA",
+        "good CronFederatedHPA",
+        "denied FederatedHPA",
+        "denied CronFederatedHPA",
+        "FederatedHPA of wrong types: the webhook that mutates",
+        "CronFederatedHPA of wrong types: the schema",
+    ],
+)
+async def test_each_verdict_reaches_the_person(
+    plane: Plane, processes: Processes, kind: str, spec: dict[str, Any], code: int, words: str
+) -> None:
+    """Admitted, denied, and not even readable: for both kinds, in the words of who says it."""
+    good = federated_hpa("judged", "default", low=1, high=3)["spec"] if kind == "FederatedHPA" else CALENDAR
+    manifest = {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "judged", "namespace": "default"},
+        "spec": {**good, **spec},
+    }
+
+    answer = await plane.hub.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+
+    assert answer.code == code, answer.err
+    assert words in answer.out + answer.err
 
 
 async def test_defaults_are_written_by_the_mutating_webhook(plane: Plane, processes: Processes) -> None:

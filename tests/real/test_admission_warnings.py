@@ -1,0 +1,134 @@
+"""What a person reads beside the verdict, on the real API server: kubectl prints the warnings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from realplane.plane import Plane
+from stage.api import PlaneApi
+from stage.processes import WEBHOOK, Processes
+from stage.waiting import eventually
+from tests.real.workloads import deployment, federated_hpa, namespace
+
+SPACE = "warned"
+AUTOSCALING = "autoscaling.karmada.io/v1alpha1"
+
+
+def cron(name: str, target: dict[str, str], **rule: Any) -> dict[str, Any]:
+    rules = [{"name": "morning", "schedule": "0 8 * * *", "timeZone": "Europe/Berlin", **rule}]
+    return {
+        "apiVersion": AUTOSCALING,
+        "kind": "CronFederatedHPA",
+        "metadata": {"name": name, "namespace": SPACE},
+        "spec": {"scaleTargetRef": target, "rules": rules},
+    }
+
+
+def hpa(name: str, target: str) -> dict[str, Any]:
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": SPACE},
+        "spec": {"scaleTargetRef": reference, "maxReplicas": 3},
+    }
+
+
+async def rights(reader: str) -> list[dict[str, Any]]:
+    """What `fedhpa webhook-config --reader` prints but for the registration, which is there."""
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("fedhpa")),
+        *("webhook-config", "--url=https://127.0.0.1", f"--reader={reader}"),
+        stdout=subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    documents: Iterator[dict[str, Any]] = yaml.safe_load_all(out)
+    return [document for document in documents if document["kind"].startswith("ClusterRole")]
+
+
+@asynccontextmanager
+async def reading_the_hub(plane: Plane, processes: Processes, hub: PlaneApi) -> AsyncIterator[None]:
+    """The webhook with a kubeconfig and the rights that are documented, and no others."""
+    await hub.apply_all(await rights(WEBHOOK))
+    await processes.kill(WEBHOOK)
+    try:
+        await processes.start_one(WEBHOOK, f"--kubeconfig={plane.hub.user_kubeconfig(WEBHOOK)}")
+        await processes.webhook_is_called()
+        yield
+    finally:
+        await processes.kill(WEBHOOK)
+        await processes.start_one(WEBHOOK)
+        await processes.webhook_is_called()
+
+
+@pytest.fixture
+async def hub(plane: Plane) -> AsyncIterator[PlaneApi]:
+    async with plane.hub.api() as api:
+        await api.apply(namespace(SPACE))
+        yield api
+
+
+async def shown(plane: Plane, manifest: dict[str, Any]) -> list[str]:
+    """The warnings that kubectl prints; the object must be admitted."""
+    answer = await plane.hub.kubectl(
+        *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"),
+        stdin=json.dumps(manifest),
+    )
+    assert answer.code == 0, answer.err
+    return [
+        line.removeprefix("Warning: ") for line in answer.err.splitlines() if line.startswith("Warning: ")
+    ]
+
+
+async def test_a_calendar_is_told_its_next_fires(plane: Plane, hub: PlaneApi, processes: Processes) -> None:
+    """Three of them, in the zone of the rule, as local times with their offset."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+    [warning] = await shown(plane, cron("fires", target, targetReplicas=2))
+
+    assert warning.startswith("spec.rules[0] (morning) fires next at 20")
+    assert warning.count("T08:00:00+0") == 3
+    assert warning.endswith("(Europe/Berlin)")
+
+
+async def test_other_objects_on_the_hub_are_warned_about(
+    plane: Plane, hub: PlaneApi, processes: Processes
+) -> None:
+    """A target that is missing, a second and a third owner, and a minimum above the present maximum."""
+    mine = federated_hpa("mine", SPACE, low=1, high=3)
+    theirs = federated_hpa("theirs", SPACE, low=1, high=3)
+    theirs["spec"]["scaleTargetRef"]["name"] = "mine"
+    target = {"apiVersion": AUTOSCALING, "kind": "FederatedHPA", "name": "mine"}
+    calendar = cron("calendar", target, targetMinReplicas=5)
+
+    async with reading_the_hub(plane, processes, hub):
+        missing = await shown(plane, mine)
+        await hub.apply_all([deployment("mine", SPACE, replicas=1), mine, theirs, hpa("plain", "mine")])
+
+        async def named() -> list[str] | None:
+            found = await shown(plane, mine)
+            return found if any('"theirs"' in text and '"plain"' in text for text in found) else None
+
+        owners = await eventually(named, what="the other owners are named", seconds=30)
+        crossed = await shown(plane, calendar)
+
+    assert missing == ['spec.scaleTargetRef: Deployment "mine" does not exist in namespace "warned"']
+    assert owners == [
+        (
+            'spec.scaleTargetRef: Deployment "mine" is the target of FederatedHPA "theirs" and '
+            'HorizontalPodAutoscaler "plain" too; they will overwrite one another'
+        )
+    ]
+    assert any("minReplicas 5, above the maxReplicas 3" in text for text in crossed)
+    assert not any("overwrite" in text for text in crossed)

@@ -1,0 +1,109 @@
+"""What the registration promises, on the real API server: which requests never reach the webhook."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+
+import pytest
+
+from realplane.plane import Plane
+from stage.api import PlaneApi
+from stage.processes import WEBHOOK, Processes
+from stage.waiting import eventually
+from tests.real.workloads import federated_hpa, federated_hpa_path
+
+VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fedhpa-webhook"
+MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/fedhpa-webhook"
+MERGE = "application/merge-patch+json"
+STATUS = {"status": {"desiredReplicas": 2, "currentMetrics": None}}
+
+
+@pytest.fixture
+async def hub(plane: Plane) -> AsyncIterator[PlaneApi]:
+    async with plane.hub.api() as api:
+        yield api
+
+
+async def test_the_configurations_are_stored_as_they_were_written(
+    hub: PlaneApi, plane: Plane, processes: Processes
+) -> None:
+    """The API server took every field: conditions, policies, rules, time-out."""
+    conditions = [
+        {"name": "not-on-its-way-out", "expression": "!has(object.metadata.deletionTimestamp)"},
+        {"name": "not-a-subresource", "expression": "!has(request.subResource) || request.subResource == ''"},
+    ]
+    stored = (await hub.get(MUTATING))["webhooks"] + (await hub.get(VALIDATING))["webhooks"]
+
+    assert [
+        (hook["name"], hook["failurePolicy"], hook["matchPolicy"], hook["timeoutSeconds"]) for hook in stored
+    ] == [
+        ("autoscaling.karmada.io", "Ignore", "Equivalent", 3),
+        ("federatedhpa.karmada.io", "Fail", "Equivalent", 3),
+        ("cronfederatedhpa.karmada.io", "Fail", "Equivalent", 3),
+    ]
+    assert all(hook["matchConditions"] == conditions for hook in stored)
+
+
+async def test_what_is_being_deleted_loses_its_finalizer_while_the_webhook_is_down(
+    hub: PlaneApi, plane: Plane, processes: Processes
+) -> None:
+    """The condition keeps it away from a webhook that fails closed; a live object has to wait."""
+    held = {name: federated_hpa(name, "default", low=1, high=3) for name in ("going", "staying")}
+    for manifest in held.values():
+        manifest["metadata"]["finalizers"] = ["example.com/hold"]
+        await hub.apply(manifest)
+    released = {"metadata": {"finalizers": None}}
+    await plane.hub.kubectl("delete", "fhpa", "going", "--wait=false")
+
+    await processes.kill(WEBHOOK)
+    try:
+        refused, _, answer = await hub.request(
+            "PATCH", federated_hpa_path("staying", "default"), body=released, content_type=MERGE
+        )
+        await hub.patch(federated_hpa_path("going", "default"), released)
+        gone = await hub.find(federated_hpa_path("going", "default"))
+    finally:
+        await processes.start_one(WEBHOOK)
+        await processes.webhook_is_called()
+        await hub.patch(federated_hpa_path("staying", "default"), released)
+        await hub.delete(federated_hpa_path("staying", "default"))
+
+    assert gone is None
+    assert refused == 500
+    assert b"failed calling webhook" in answer
+
+
+async def test_a_status_is_kept_away_even_where_the_rules_name_it(
+    hub: PlaneApi, plane: Plane, processes: Processes
+) -> None:
+    """The condition for subresources does what it says: with it a status passes, without it it would not."""
+    path = federated_hpa_path("status-passes", "default")
+    await hub.apply(federated_hpa("status-passes", "default", low=1, high=3))
+    before = (await hub.get(VALIDATING))["webhooks"]
+    wide = copy.deepcopy(before)
+    wide[0]["rules"][0]["resources"] = ["federatedhpas", "federatedhpas/status"]
+    unconditional = copy.deepcopy(wide)
+    del unconditional[0]["matchConditions"][1]
+
+    async def status_code() -> int:
+        status, _, _ = await hub.request("PATCH", f"{path}/status", body=STATUS, content_type=MERGE)
+        return status
+
+    async def fails() -> bool:
+        return await status_code() == 500
+
+    async def passes() -> bool:
+        return await status_code() == 200
+
+    await processes.kill(WEBHOOK)
+    try:
+        await hub.patch(VALIDATING, {"webhooks": unconditional})
+        await eventually(fails, what="without the condition the status is judged", seconds=20)
+        await hub.patch(VALIDATING, {"webhooks": wide})
+        await eventually(passes, what="with it it is not", seconds=20)
+    finally:
+        await hub.patch(VALIDATING, {"webhooks": before})
+        await processes.start_one(WEBHOOK)
+        await processes.webhook_is_called()
+        await hub.delete(path)
