@@ -16,7 +16,7 @@ import structlog
 
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig, load_config
@@ -25,6 +25,7 @@ from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.kube.rotation import follow_config
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flag_types import Values
+from webhook.clusters import KnownClusters
 from webhook.owners import (
     HPA_KIND,
     Owner,
@@ -60,6 +61,7 @@ class HubReader:
         self._client = client
         self._owners = Owners()
         self._targets = Targets(client)
+        self._clusters = KnownClusters(client)
         self._looks_at_targets = looks_at_targets
         self.reflectors = {kind: self._reflector(kind, path) for kind, path in COLLECTIONS.items()}
 
@@ -67,6 +69,7 @@ class HubReader:
         """List, watch and look up until cancelled; no answer of the hub ends it."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._targets.run())
+            group.create_task(self._clusters.run())
             for reflector in self.reflectors.values():
                 group.create_task(reflector.run())
 
@@ -83,13 +86,15 @@ class HubReader:
         return self.reflectors[FHPA_KIND].store.get((target.namespace, target.name))
 
     async def warnings(self, subject: Subject) -> list[str]:
-        """What other objects mean for one that is admitted; at most two warnings."""
+        """What other objects mean for one that is admitted; at most four warnings."""
         owner = written_owner(subject)
         rivals = [rival for rival in self._owners.rivals(owner) if self.knows(rival.kind)]
         found = list(rival_warnings(owner, rivals))
         problem = await self._target_problem(owner.target, subject.spec.scale_target_ref.api_version)
         if problem is not None:
             found.append(f"spec.scaleTargetRef: {problem}")
+        if isinstance(subject, FederatedHPA):
+            found += self._clusters.warnings(subject.spec, STALE_SECONDS)
         return found
 
     async def _target_problem(self, target: Target, api_version: str) -> str | None:

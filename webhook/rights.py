@@ -1,13 +1,14 @@
 """The rights that the webhook needs on the hub for warnings about other objects; for verdicts it needs none.
 
-It reads the autoscalers and looks at the scale of their targets. Targets of other kinds need a rule of their
-own; without it nothing is said about them.
+It reads the autoscalers and the clusters, and looks at the scale of targets. Targets of other kinds need a
+rule of their own; without it nothing is said about them.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from fedhpa.api.cluster import GROUP as CLUSTER_GROUP
 from fedhpa.api.federatedhpa import GROUP
 
 NAME: Final = "fedhpa-webhook"
@@ -22,6 +23,11 @@ _RULES: Final = (
     {
         "apiGroups": ["autoscaling"],
         "resources": ["horizontalpodautoscalers"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": [CLUSTER_GROUP],
+        "resources": ["clusters"],
         "verbs": ["list", "watch"],
     },
     {

@@ -16,7 +16,7 @@ from fedhpa.api.quantity import Quantity
 
 # Far beyond what an honest object holds: a value, and the errors of an object together.
 MAX_VALUE: Final = 4096
-MAX_AGGREGATE: Final = 512 * 1024
+MAX_AGGREGATE: Final = 256 * 1024
 
 _NO_VALUE: Final = object()
 _HTML_ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"}

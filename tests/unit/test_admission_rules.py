@@ -10,7 +10,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.validation import validate_federatedhpa
-from fedhpa.api.warnings import MAX_COUNT, MAX_LENGTH, presentable, warn_federatedhpa
+from fedhpa.api.warnings import warn_federatedhpa
 from fedhpa.cron.validation import validate_cronfederatedhpa
 from fedhpa.cron.warnings import warn_cronfederatedhpa
 
@@ -228,16 +228,6 @@ def test_a_tidy_object_has_no_warnings() -> None:
     """Nothing is said where nothing is to be said."""
     assert warnings(metrics=[EXTERNAL]) == []
     assert list(warn_cronfederatedhpa(cron())) == []
-
-
-def test_warnings_are_cut_to_what_a_client_shows() -> None:
-    """Length, number and control characters are bounded, as API servers drop the rest."""
-    shown = presentable([*(f"{number}\n" + "x" * 300 for number in range(40))])
-
-    assert len(shown) == MAX_COUNT
-    assert shown[0][:2] == "0?"
-    assert max(map(len, shown)) == MAX_LENGTH
-    assert shown[-1] == f"and {40 - MAX_COUNT + 1} more warnings"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_without_a_reader_no_rights_are_printed() -> None:
     ],
 )
 def test_a_reader_gets_the_least_rights(reader: str, subject: dict[str, str]) -> None:
-    """Nothing can be written, no Secret and no workload read: autoscalers, and the scale of their targets."""
+    """Nothing can be written, no Secret and no workload read: autoscalers, clusters, scales of targets."""
     role, binding, *_ = printed("--service", "fedhpa-system/fedhpa-webhook", "--reader", reader)
 
     assert binding["subjects"] == [subject]
@@ -104,6 +104,7 @@ def test_a_reader_gets_the_least_rights(reader: str, subject: dict[str, str]) ->
         "federatedhpas",
         "cronfederatedhpas",
         "horizontalpodautoscalers",
+        "clusters",
         "deployments/scale",
         "replicasets/scale",
         "statefulsets/scale",

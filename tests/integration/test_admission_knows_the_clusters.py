@@ -1,0 +1,79 @@
+"""Warnings about what selects no registered cluster: our webhook behind an embedded hub that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedhpa.api import crd
+from playground.controlplane import ControlPlane
+from stage.waiting import eventually as soon
+from tests.integration.test_admission_reads_the_hub import admitting, deployment, fhpa, warned
+from webhook.rights import reading_rights, user
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
+    plane = ControlPlane(tmp_path / "hub", "hub")
+    await plane.start()
+    try:
+        async with plane.api() as api:
+            kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
+            await api.apply_all([crd.custom_resource_definition(kind) for kind in kinds])
+            await api.apply_all([*reading_rights(user("fedhpa-webhook")), deployment()])
+        yield plane
+    finally:
+        await plane.end()
+
+
+def cluster(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"syncMode": "Push"},
+    }
+
+
+async def test_a_cluster_that_is_not_registered_is_named(plane: ControlPlane, tmp_path: Path) -> None:
+    """In names and in labels, and no longer once a cluster comes that is selected."""
+    gold = {"labelSelector": {"matchLabels": {"tier": "gold"}}}
+    preferences = [{"targetCluster": gold}]
+    odd = fhpa(
+        "odd",
+        clusterAffinity={"clusterNames": ["member1", "membr2"]},
+        federatedHPAAssignment={"clusterAutoscalingPreference": preferences},
+    )
+    expected = [
+        ('spec.clusterAffinity.clusterNames[1]: "membr2" is no known cluster; known: member1'),
+        (
+            "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].targetCluster: "
+            "selects no known cluster; known: member1"
+        ),
+    ]
+    async with admitting(plane, tmp_path), plane.api() as hub:
+        await hub.apply(cluster("member1", tier="iron"))
+
+        async def told() -> bool:
+            return await warned(hub, odd) == expected
+
+        await soon(told, what="both selections are warned about", seconds=10)
+        await hub.apply(cluster("membr2", tier="gold"))
+
+        async def silent() -> bool:
+            return await warned(hub, odd) == []
+
+        await soon(silent, what="the new cluster is known", seconds=10)
+
+
+async def test_a_hub_without_clusters_is_silent(plane: ControlPlane, tmp_path: Path) -> None:
+    """Where nobody serves the API of clusters nothing is said about them."""
+    async with plane.api() as hub:
+        await hub.delete(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusters.cluster.karmada.io"
+        )
+    async with admitting(plane, tmp_path), plane.api() as hub:
+        assert await warned(hub, fhpa("odd", clusterAffinity={"clusterNames": ["membr2"]})) == []
