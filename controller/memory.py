@@ -21,7 +21,8 @@ from fedhpa.api.times import parse_time
 from fedhpa.decision.envelope import history_of
 from fedhpa.decision.history import History, Recommendation
 from fedhpa.decision.model import Assignment, Decision
-from fedhpa.decision.snapshot import ClusterScale, Snapshot
+from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.snapshot import ClusterScale, Failure, Snapshot
 from fedhpa.decision.spec import ANSWERED_STATES
 
 log = structlog.get_logger(__name__)
@@ -36,6 +37,8 @@ class _Cluster(msgspec.Struct, frozen=True):
 
 
 class _Status(msgspec.Struct, frozen=True):
+    currentReplicas: int | None = None
+    desiredReplicas: int | None = None
     decision: dict[str, Any] | None = None
     clusters: list[_Cluster] | None = None
 
@@ -46,7 +49,8 @@ class ObjectMemory:
 
     `selectors` are the workload's, by cluster; `lost_since` says since when each missing cluster has been
     missing, counted from the first loss. `without_workload` are the clusters that, when last they answered,
-    said that they have no such workload. `missing` are the clusters without usable data in the last decision.
+    said that they have no such workload. `told_size` is the size that a former leader's status tells, until
+    it was compared. `missing` are the clusters without usable data in the last decision.
     `looked` says that it was looked at since this leader leads, `complaint` why it could not be read then.
     """
 
@@ -57,6 +61,7 @@ class ObjectMemory:
     last_replicas: dict[str, int] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
     without_workload: set[str] = field(default_factory=set)
+    told_size: int | None = None
     missing: frozenset[str] = frozenset()
     status_written_at: float = float("-inf")
     looked: bool = False
@@ -87,6 +92,7 @@ class ObjectMemory:
         if isinstance(time := decision.get("time"), str):
             self.status_written_at = parse_time(time) or self.status_written_at
         rescaled = decision.get("rescale") is True
+        self.told_size = status.desiredReplicas if rescaled else status.currentReplicas
         for cluster in status.clusters or ():
             # A status that tells of a rescale shows what was read before it beside what was written by it.
             written = cluster.desiredReplicas if rescaled else None
@@ -117,6 +123,24 @@ class ObjectMemory:
                 self.without_workload.add(name)
             elif reading.scale is not None:
                 self.without_workload.discard(name)
+
+    def account(self, snapshot: Snapshot, now: float) -> None:
+        """Count as ours what was scaled since a former leader's last status, at the first look that shows it.
+
+        It may have been killed before it could say so, and policies must not allow the same step twice.
+        """
+        if self.told_size is None or isinstance(snapshot.target, Failure) or not snapshot.clusters:
+            return
+        if snapshot.target is not None:
+            change = snapshot.target.replicas - self.told_size
+        else:
+            change = sum(
+                cluster.scale.spec_replicas - self.last_replicas[cluster.name]
+                for cluster in snapshot.clusters
+                if isinstance(cluster.scale, ClusterScale) and cluster.name in self.last_replicas
+            )
+        self.told_size = None
+        self.history = remember_scale(snapshot.hpa.spec, self.history, change, now)
 
     def observe(self, snapshot: Snapshot, decision: Decision) -> None:
         """Take over what a decision learned about the clusters (not the history: that needs the write)."""

@@ -76,6 +76,7 @@ class Reconciler:
             return False  # deleted meanwhile
         memory.complaint = ""
         now, rules = self._wall(), self._settings.decision
+        memory.account(seen.snapshot, now)
         decision = decide(seen.snapshot, memory.history, now, rules)
         if decision.rescale and self._has_strangers(key, known):
             return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.gather import Reading
@@ -13,7 +14,14 @@ from fedhpa.api.wire import Scale
 from fedhpa.decision.decide import decide
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.model import Assignment, Decision
-from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, ControllerSettings, Snapshot
+from fedhpa.decision.snapshot import (
+    ClusterScale,
+    ClusterSnapshot,
+    ControllerSettings,
+    Failure,
+    Snapshot,
+    Target,
+)
 from fedhpa.decision.spec import decode_object
 
 NOW = 1_800_000_000.0
@@ -169,6 +177,52 @@ def test_last_recommendation_held_until_the_status_would_have_been_written_again
 
     assert found is not None
     assert [(entry.time, entry.replicas) for entry in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("rescale", "sizes", "ups", "downs"),
+    [
+        (False, (2, 3), [], []),
+        (False, (3, 4), [2], []),
+        (False, (1, 3), [], [1]),
+        (True, (4, 4), [], []),
+        (True, (4, 6), [2], []),
+    ],
+)
+def test_what_was_scaled_since_the_last_status_counts_once(
+    rescale: bool, sizes: tuple[int, int], ups: list[int], downs: list[int]
+) -> None:
+    """A leader that was killed before it could say so: the next one counts its step, at the first look."""
+    clusters = [
+        {"name": "m1", "state": "Answered", "currentReplicas": 2, "desiredReplicas": 4},
+        {"name": "m2", "state": "Answered", "currentReplicas": 3, "desiredReplicas": 4},
+    ]
+    memory = restored(
+        currentReplicas=5,
+        desiredReplicas=8,
+        clusters=clusters,
+        decision={"version": 1, "time": format_time(NOW), "rescale": rescale},
+    )
+    hpa = decode_object({**HPA, "spec": {**HPA["spec"], "behavior": {}}})
+    seen = Snapshot(hpa=hpa, clusters=(answering("m1", sizes[0]), answering("m2", sizes[1])))
+    memory.account(seen, NOW + 10)
+    memory.account(seen, NOW + 20)
+
+    assert memory.history.scale_ups == tuple(ScaleEvent(NOW + 10, change) for change in ups)
+    assert memory.history.scale_downs == tuple(ScaleEvent(NOW + 10, change) for change in downs)
+
+
+def test_template_that_was_scaled_since_the_last_status_counts() -> None:
+    """The size of a template is its own; one that cannot be read is compared later."""
+    memory = restored(currentReplicas=5, decision={"version": 1, "time": format_time(NOW)})
+    hpa = decode_object({**HPA, "spec": {**HPA["spec"], "behavior": {}}})
+    seen = Snapshot(hpa=hpa, clusters=(answering("m1", 5),), target=Failure("out of order"))
+    memory.account(seen, NOW + 10)
+    before = memory.history.scale_ups
+    memory.account(msgspec.structs.replace(seen, target=Target(7)), NOW + 20)
+
+    assert before == ()
+    assert memory.history.scale_ups == (ScaleEvent(NOW + 20, 2),)
 
 
 def test_word_of_a_cluster_that_went_away_counts() -> None:

@@ -96,9 +96,19 @@ class Seen:
         return self.method != "GET"
 
 
+Hook = Callable[[Seen], Awaitable[None]]
+
+
+async def nothing(_: Seen) -> None:
+    """The hook that does nothing."""
+
+
 @dataclass
 class Plane:
-    """One API server in the network; `seen` are the requests it was sent."""
+    """One API server in the network; `seen` are the requests it was sent.
+
+    `before` is awaited before each of them is served, `after` before its answer goes out.
+    """
 
     name: str
     server: ApiServer
@@ -107,6 +117,8 @@ class Plane:
     pki: Pki
     authenticator: Authenticator
     seen: list[Seen] = field(default_factory=list)
+    before: Hook = field(default=nothing)
+    after: Hook = field(default=nothing)
 
     def writes(self, part: str = "") -> list[Seen]:
         """The requests that could change something, with a part of their path."""
@@ -250,8 +262,12 @@ class Federation:
         async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
             token = request.headers.get("Authorization", "").removeprefix("Bearer ")
             query = dict(request.query)
-            plane.seen.append(Seen(self.now(), token, request.method, request.path, query))
-            return await handler(request)
+            seen = Seen(self.now(), token, request.method, request.path, query)
+            plane.seen.append(seen)
+            await plane.before(seen)
+            answer = await handler(request)
+            await plane.after(seen)
+            return answer
 
         return record
 

@@ -1,0 +1,175 @@
+"""A leader that is killed while it scales: the next one decides anew and takes no step twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.virtual.federation import Controller, Federation, Seen, federation, until
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+# Two pods in ten minutes, however much the load asks for.
+SLOWLY = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}}
+WANTED = 900  # right for 18 pods
+
+
+def scales(seen: Seen) -> bool:
+    return seen.method == "PUT" and seen.path.endswith("/scale")
+
+
+def writes_status(seen: Seen) -> bool:
+    return seen.method == "PUT" and "/federatedhpas/" in seen.path
+
+
+class Killer:
+    """Ends a controller in the very moment of a request, so that nobody hears of it or of its answer."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._kill: asyncio.Task[None] | None = None
+        self.done = False
+
+    async def strike(self) -> None:
+        self.done = True
+        self._kill = self._kill or asyncio.create_task(self._controller.kill())
+        await asyncio.Event().wait()  # until the connection is gone
+
+    async def ended(self) -> None:
+        await until(lambda: self._kill is not None and self._kill.done())
+
+    def at_scale(self, f: Federation, *, served: bool) -> None:
+        """Strike before the members are scaled, or after they were and before they could say so."""
+
+        async def hook(seen: Seen) -> None:
+            if scales(seen) and (not self.done or not served):
+                await self.strike()
+
+        for member in f.members.values():
+            if served:
+                member.after = hook
+            else:
+                member.before = hook
+
+    def at_status(self, f: Federation) -> None:
+        """Strike when the status of a rescale is to be written."""
+
+        async def hook(seen: Seen) -> None:
+            if writes_status(seen) and f.rescales:
+                await self.strike()
+
+        f.hub.before = hook
+
+
+async def disarm(f: Federation) -> None:
+    for plane in (f.hub, *f.members.values()):
+        plane.before = plane.after = calm
+
+
+async def calm(_: Seen) -> None:
+    """No hook."""
+
+
+async def settled(f: Federation) -> None:
+    f.demand(200)
+    f.scale(behavior=SLOWLY)
+    await until(lambda: f.condition("MetricsComplete")[0] == "True")
+    await asyncio.sleep(700)
+
+
+def recommended(f: Federation) -> list[int]:
+    return [entry["replicas"] for entry in f.status()["decision"]["history"]["recommendations"]]
+
+
+async def test_killed_between_decision_and_write(tmp_path: Path) -> None:
+    """Nothing was written; the next leader takes the one step that is due, and has the history."""
+    async with federation(tmp_path, m1=2, m2=2) as f:
+        async with f.controller() as first:
+            await settled(f)
+            killer = Killer(first)
+            killer.at_scale(f, served=False)
+            f.demand(WANTED)
+            await until(lambda: killer.done)
+            await killer.ended()
+            untouched, before = f.total, f.status()
+        await disarm(f)
+        async with f.controller() as second:
+            await until(lambda: f.total != 4)
+            await second.more_looks(5)
+
+        assert untouched == 4
+        assert before["desiredReplicas"] == 4
+        assert f.total == 6
+        assert sorted(rescale.replicas for rescale in f.rescales) == [3, 3]
+        assert f.condition("ScalingLimited")[:2] == ("True", "ScaleUpLimit")
+        assert [e["change"] for e in f.status()["decision"]["history"]["scaleUps"]] == [2]
+        assert recommended(f)[-1] == 18
+
+
+async def test_killed_between_the_writes_to_two_members(tmp_path: Path) -> None:
+    """One member was scaled, the other not: the rest of the step is taken, and no more than that."""
+    async with federation(tmp_path, m1=2, m2=2) as f:
+        async with f.controller() as first:
+            await settled(f)
+            killer = Killer(first)
+            killer.at_scale(f, served=False)
+            f.members["m1"].before = calm
+            f.demand(WANTED)
+            await until(lambda: killer.done)
+            await killer.ended()
+            half = f.replicas
+        await disarm(f)
+        async with f.controller() as second:
+            await second.more_looks(6)
+
+        assert half == {"m1": 3, "m2": 2}
+        assert f.total == 6
+
+
+@pytest.mark.parametrize("moment", ["answer", "status"])
+async def test_killed_after_the_write(tmp_path: Path, moment: str) -> None:
+    """The members are scaled, and no status says so: the step counts all the same."""
+    async with federation(tmp_path, m1=2, m2=2) as f:
+        async with f.controller() as first:
+            await settled(f)
+            killer = Killer(first)
+            if moment == "answer":
+                killer.at_scale(f, served=True)
+            else:
+                killer.at_status(f)
+            f.demand(WANTED)
+            await until(lambda: killer.done)
+            await killer.ended()
+            scaled = f.total
+        await disarm(f)
+        async with f.controller() as second:
+            await second.more_looks(5)
+            soon = f.total
+            await asyncio.sleep(700)
+
+        assert scaled == 6
+        assert soon == 6
+        assert f.total == 8
+
+
+async def test_leaders_that_are_killed_again_and_again(tmp_path: Path) -> None:
+    """Leaders that never live to see their status written: the load is followed no faster than allowed."""
+    async with federation(tmp_path, m1=2, m2=2) as f:
+        async with f.controller() as first:
+            await settled(f)
+            await first.stop()
+        f.demand(WANTED)
+        began = f.now()
+        while f.now() - began < 1200:
+            async with f.controller() as controller:
+                killer = Killer(controller)
+                f.rescales.clear()
+                killer.at_status(f)
+                await asyncio.sleep(60)
+            await disarm(f)
+            if killer.done:
+                await killer.ended()
+
+        assert 6 <= f.total <= 4 + 2 * (1 + 1200 // 600)
