@@ -4,53 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
-from multidict import CIMultiDictProxy
 from yarl import URL
 
+from tests.conformance.plane.answers import (
+    JSON,
+    Answer,
+    Object,
+    Printed,
+    Show,
+    decoded,
+    headers_of,
+    lines_of,
+    run,
+    shown,
+)
 from tests.conformance.plane.normalise import Normaliser
 from tests.conformance.plane.under_test import PlaneUnderTest
 
-Object = dict[str, Any]
-# Of a body: everything, the values at these dotted paths, or what a function makes of it.
-Show = tuple[str, ...] | Callable[[Any], Any] | None
-
-JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-# Of the headers, those that clients act on.
-HEADERS = ("Content-Type", "Warning", "Location", "Retry-After", "Allow", "WWW-Authenticate")
 REQUEST_SECONDS = 40.0
 EVENT_SECONDS = 15.0
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came back: `json` is the decoded body, or its text if it is no JSON."""
-
-    status: int
-    headers: CIMultiDictProxy[str]
-    json: Any
-
-
-@dataclass(frozen=True)
-class Printed:
-    """What kubectl printed."""
-
-    code: int
-    out: str
-    err: str
 
 
 class Talk:
@@ -156,9 +139,9 @@ class Talk:
                 entry[key] = value
         entry |= {"accept": accept} if accept is not None else {}
         entry |= {"sent": say or body} if body is not None else {}
-        entry |= {"code": answer.status, **_headers(answer.headers)}
+        entry |= {"code": answer.status, **headers_of(answer.headers)}
         if show != ():
-            entry["body"] = _shown(answer.json, show)
+            entry["body"] = shown(answer.json, show)
         self.note(entry)
         return answer
 
@@ -206,7 +189,7 @@ class Talk:
         url = URL(self.plane.server + path, encoded=True)
         async with session.request(method, url, data=data, headers=sent, allow_redirects=False) as response:
             content = await response.read()
-            return Answer(response.status, response.headers, _decoded(content))
+            return Answer(response.status, response.headers, decoded(content))
 
     def _session(self, user: str) -> aiohttp.ClientSession:
         context: ssl.SSLContext = getattr(self.plane, user)
@@ -241,10 +224,10 @@ class Talk:
         kubeconfig = self.plane.member_kubeconfig if member else self.plane.kubeconfig
         # The cache is by host and port, and ports come back in later runs with other planes behind them.
         flags = [f"--kubeconfig={kubeconfig}", f"--cache-dir={self.plane.folder / 'kubectl-cache'}"]
-        printed = await _run([str(self.plane.kubectl), *flags, *arguments], stdin)
+        printed = await run([str(self.plane.kubectl), *flags, *arguments], stdin)
         if show:
             entry: Object = {"kubectl": " ".join(arguments), "code": printed.code}
-            self.note(entry | {"out": _printed(printed.out), "err": _printed(printed.err)})
+            self.note(entry | {"out": lines_of(printed.out), "err": lines_of(printed.err)})
         return printed
 
 
@@ -282,56 +265,9 @@ class Watch:
         return event
 
     def _note(self, events: Sequence[Object], **more: Any) -> None:
-        shown = [{**event, "object": _shown(event["object"], self._show)} for event in events]
+        told = [{**event, "object": shown(event["object"], self._show)} for event in events]
         entry = {"ask": f"GET {self._path}", "code": self._response.status}
-        self._talk.note({**entry, **_headers(self._response.headers), "events": shown, **more})
+        self._talk.note({**entry, **headers_of(self._response.headers), "events": told, **more})
 
 
-def _headers(headers: CIMultiDictProxy[str]) -> Object:
-    """The headers that matter; none said means plain JSON and nothing else."""
-    found = {name: headers.getall(name) for name in HEADERS if name in headers}
-    return {} if found == {"Content-Type": [JSON]} else {"headers": found}
-
-
-def _decoded(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return content.decode(errors="replace")
-
-
-def _shown(body: Any, show: Show) -> Any:
-    failed = isinstance(body, dict) and body.get("kind") == "Status"
-    if show is None or failed or not isinstance(body, dict):
-        return body
-    if callable(show):
-        return show(body)
-    return {path: _at(body, path) for path in show}
-
-
-def _at(body: Any, path: str) -> Any:
-    for key in path.split("."):
-        body = body.get(key) if isinstance(body, dict) else None
-    return body
-
-
-def _printed(text: str) -> list[str]:
-    """The lines; not those that client-go logs."""
-    return [line.rstrip() for line in text.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
-
-
-async def _run(command: Sequence[str | Path], stdin: str | None) -> Printed:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(60):
-            out, err = await process.communicate((stdin or "").encode())
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    return Printed(process.returncode or 0, out.decode(), err.decode())
+__all__ = ["JSON_PATCH", "MERGE", "STRATEGIC", "TABLE", "Answer", "Object", "Printed", "Talk", "Watch"]
