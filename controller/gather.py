@@ -171,21 +171,20 @@ async def _with_pods(
         return Reading(ClusterSnapshot(name=member.name, scale=Failure(str(error))), path, scale)
     if selector is None:
         return Reading(ClusterSnapshot(name=member.name, scale=numbers), path, scale)
-    async with asyncio.TaskGroup() as group:  # neither raises
+    async with asyncio.TaskGroup() as group:  # none of them raises
         reading_usage = group.create_task(_usage(readers, member, workload.namespace, wanted))
-        reading_pods = group.create_task(_pods(readers, member, workload.namespace, selector))
-    pods, usage = reading_pods.result(), reading_usage.result()
-    if isinstance(pods, Failure):
-        return Reading(ClusterSnapshot(name=member.name, scale=numbers, error=pods.error), path, scale)
-    names = {pod.name for pod in pods}
+        pods = await _pods(readers, member, workload.namespace, selector)
+        if isinstance(pods, Failure):
+            reading_usage.cancel()
+            return Reading(ClusterSnapshot(name=member.name, scale=numbers, error=pods.error), path, scale)
+        names = {pod.name for pod in pods}
+        mapper = readers.mapper(member)
+        asking = Asking(readers.lists, member, mapper, workload.namespace, selector, names, wanted.max_age)
+        custom, external = await read_metrics(asking, wanted.questions)
+    usage = reading_usage.result()
     if isinstance(usage, tuple):
         # The list is the namespace's: only the workload's own pods go on, or every decision pays for all.
         usage = tuple(record for record in usage if _belongs(record, names, selector))
-    mapper = readers.mapper(member)
-    asking = Asking(
-        readers.lists, member, mapper, workload.namespace, selector, names, max_age=wanted.max_age
-    )
-    custom, external = await read_metrics(asking, wanted.questions)
     snapshot = ClusterSnapshot(
         name=member.name,
         scale=numbers,

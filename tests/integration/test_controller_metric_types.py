@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.controller_world import (
+    METRICS_PATH,
     NAMESPACE,
     Plane,
     World,
@@ -483,6 +484,19 @@ async def test_hung_adapter_costs_its_deadline_once() -> None:
         assert w.clock.monotonic() - before < 5 * DEADLINE
         assert w.members["m2"].asked("GET", "/depth") == 1
         assert w.condition("MetricsComplete")[2] == f"m2: no answer within {DEADLINE:g} s"
+
+
+async def test_apis_that_hang_cost_one_deadline_together() -> None:
+    """Usage and other metrics are asked for at the same time."""
+    async with world(m1=2) as w:
+        w.members["m1"].faults.hang |= {METRICS_PATH, "/apis/external.metrics.k8s.io"}
+        w.scale(metrics=[CPU, by_external(averageValue="10")])
+        async with w.controller() as controller:
+            await eventually(lambda: w.members["m1"].asked("GET", "/web/scale"))
+            began = w.clock.monotonic()
+            await w.looks(controller, 1)
+
+        assert w.clock.monotonic() - began < 1.5 * DEADLINE
 
 
 # -- what it costs -------------------------------------------------------------------------------------
