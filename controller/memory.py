@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -24,6 +24,9 @@ from fedhpa.decision.model import Assignment, Decision
 from fedhpa.decision.normalize import remember_scale
 from fedhpa.decision.snapshot import ClusterScale, Failure, Snapshot
 from fedhpa.decision.spec import ANSWERED_STATES
+
+# Long enough for others to take over, short enough for a right that was given to be noticed.
+REFUSED_SECONDS: Final = 60.0
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +54,7 @@ class ObjectMemory:
     missing, counted from the first loss. `without_workload` are the clusters that, when last they answered,
     said that they have no such workload. `told_size` is the size that a former leader's status tells, until
     it was compared. `missing` are the clusters without usable data in the last decision.
+    `refused` says when a cluster last did not take its share.
     `looked` says that it was looked at since this leader leads, `complaint` why it could not be read then.
     """
 
@@ -63,6 +67,7 @@ class ObjectMemory:
     without_workload: set[str] = field(default_factory=set)
     told_size: int | None = None
     missing: frozenset[str] = frozenset()
+    refused: dict[str, float] = field(default_factory=dict)
     status_written_at: float = float("-inf")
     looked: bool = False
     complaint: str = ""
@@ -91,11 +96,11 @@ class ObjectMemory:
         decision = status.decision or {}
         if isinstance(time := decision.get("time"), str):
             self.status_written_at = parse_time(time) or self.status_written_at
-        rescaled = decision.get("rescale") is True
-        self.told_size = status.desiredReplicas if rescaled else status.currentReplicas
+        wrote = decision.get("rescale") is True or decision.get("moved") is True
+        self.told_size = status.desiredReplicas if wrote else status.currentReplicas
         for cluster in status.clusters or ():
-            # A status that tells of a rescale shows what was read before it beside what was written by it.
-            written = cluster.desiredReplicas if rescaled else None
+            # A status that tells of a write shows what was read before it beside what was written by it.
+            written = cluster.desiredReplicas if wrote else None
             last = cluster.currentReplicas if written is None else written
             if last is not None:
                 self.last_replicas[cluster.name] = last
@@ -108,10 +113,15 @@ class ObjectMemory:
         since = self.lost_since.get(cluster)
         return 0.0 if since is None else max(now - since, 0.0)
 
+    def refuses(self, cluster: str, now: float) -> bool:
+        """Whether the cluster did not take its share a short while ago: others are asked meanwhile."""
+        return 0 <= now - self.refused.get(cluster, float("-inf")) < REFUSED_SECONDS
+
     def aim_at(self, path: str) -> None:
         """Forget what was known of another workload; `path` is the target's."""
         if self.target not in ("", path):
             self.last_replicas.clear()
+            self.refused.clear()
             self.without_workload.clear()
         self.target = path
 
@@ -154,7 +164,7 @@ class ObjectMemory:
             else:
                 self.lost_since.setdefault(cluster.name, decision.now)
         known = {cluster.name for cluster in snapshot.clusters}
-        for table in (self.last_replicas, self.lost_since, self.selectors):
+        for table in (self.last_replicas, self.lost_since, self.selectors, self.refused):
             for name in [name for name in table if name not in known]:
                 del table[name]
 

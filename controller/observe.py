@@ -11,6 +11,7 @@ import msgspec
 
 from controller.ambiguity import Key, rivals
 from controller.candidates import Candidates, NoBinding, TargetUnreadable, by_affinity, by_binding
+from controller.capacity import asked, available_replicas, is_needed, known_cluster
 from controller.flags import DIRECT, Settings
 from controller.gather import Readers, Reading, Wanted, Workload, read_clusters
 from controller.memory import ObjectMemory
@@ -83,7 +84,7 @@ class Observer:
         memory = memories[key]
         hpa = self._decode(raw)
         spec = raw.get("spec") or {}
-        unbuilt = unbuilt_field(spec)
+        unbuilt = unbuilt_field(spec, direct=self._settings.propagation == DIRECT)
         if unbuilt is not None:
             return _blocked(hpa, Blocked("NotBuilt", unbuilt, condition="ScalingActive"))
         try:
@@ -98,7 +99,8 @@ class Observer:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
         usage_age = min(self.period(raw) * USAGE_AGE, MOST_USAGE_AGE_SECONDS)
         wanted = Wanted.of(hpa.spec.metrics, usage_age)
-        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, wanted)
+        members = self._members()
+        readings = await read_clusters(self._readers, members, workload, candidates.names, wanted)
         memory.aim_at(workload.path)
         memory.note_absences(readings)
         # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.
@@ -108,11 +110,16 @@ class Observer:
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
         memory.selectors = _selectors(expected)
+        rooms = self._rooms(hpa, expected) if template is None else {}
+        held = _held(memory, expected, now) if template is None else frozenset()
         clusters = tuple(
             msgspec.structs.replace(
                 reading.snapshot,
                 lost_for=memory.lost_for(name, now),
                 last_replicas=_last_known(memory, name, reading),
+                cluster=known_cluster(members[name].cluster) if name in members else None,
+                available_replicas=rooms.get(name),
+                held=name in held,
             )
             for name, reading in sorted(expected.items())
         )
@@ -131,6 +138,16 @@ class Observer:
             return hpa
         # Paused is dryRun for everybody: computed and shown, not written, and not remembered as done.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
+
+    def _rooms(self, hpa: ScalingObject, readings: Mapping[str, Reading]) -> dict[str, int | None]:
+        """How many more replicas each cluster could run, where the decision will look at it."""
+        pods = [pod for reading in readings.values() for pod in reading.snapshot.pods]
+        if not is_needed(hpa.spec.assignment, pods):
+            return {}
+        wanted, members = asked(pods), self._members()
+        return {
+            name: available_replicas(members[name].cluster, wanted) for name in readings if name in members
+        }
 
     def _writes(self, readings: Mapping[str, Reading]) -> dict[str, MemberWrite]:
         members = self._members()
@@ -174,6 +191,13 @@ def _last_known(memory: ObjectMemory, name: str, reading: Reading) -> int | None
     # A cluster whose scale was read and nothing else (no selector, no pods) does not answer, but its size is
     # known for sure, also right after a start.
     return memory.last_replicas.get(name) if reading.scale is None else reading.scale.spec.replicas
+
+
+def _held(memory: ObjectMemory, readings: Mapping[str, Reading], now: float) -> frozenset[str]:
+    """The clusters that did not take their share a short while ago, as long as there are others to ask."""
+    answering = {name for name, reading in readings.items() if reading.selector is not None}
+    refusing = {name for name in answering if memory.refuses(name, now)}
+    return frozenset(refusing if refusing < answering else ())
 
 
 def _selectors(readings: Mapping[str, Reading]) -> dict[str, Selector]:

@@ -16,7 +16,7 @@ from controller.flags import Settings
 from controller.memory import ObjectMemory
 from controller.observe import HUB_DEADLINE_SECONDS, Observation, Observer
 from controller.publish import record_events, worth_writing, write_status
-from controller.scaling import Superseded, write_assignment, write_scale
+from controller.scaling import NotWritten, Superseded, write_assignment, write_scale
 from controller.series import Series
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.decision.decide import decide
@@ -78,10 +78,10 @@ class Reconciler:
         now, rules = self._wall(), self._settings.decision
         memory.account(seen.snapshot, now)
         decision = decide(seen.snapshot, memory.history, now, rules)
-        if decision.rescale and self._has_strangers(key, known):
+        if decision.writes and self._has_strangers(key, known):
             return True
-        written = decision.rescale
-        if decision.rescale:
+        written = decision.writes
+        if decision.writes:
             try:
                 await self._write_scale(seen, decision)
             except Superseded as error:
@@ -89,6 +89,8 @@ class Reconciler:
                 return True
             except FedHPAError as error:
                 written = False
+                if isinstance(error, NotWritten):
+                    memory.refused |= dict.fromkeys(error.clusters, now)
                 decision = decide(seen.snapshot, memory.history, now, rules, write_error=str(error))
         memory.observe(seen.snapshot, decision)
         if written and seen.template is None:

@@ -29,6 +29,14 @@ class Superseded(FedHPAError):
     """Somebody else changed the replicas between the decision and its write."""
 
 
+class NotWritten(FedHPAError):
+    """Some of `clusters` did not take their share."""
+
+    def __init__(self, message: str, clusters: Sequence[str]) -> None:
+        super().__init__(message)
+        self.clusters = clusters
+
+
 @dataclass(frozen=True)
 class MemberWrite:
     """The scale of one member's workload as it was read, and how to reach it."""
@@ -67,8 +75,8 @@ async def write_assignment(
 ) -> None:
     """Write each cluster's share where it differs from what runs there, all clusters at once.
 
-    A cluster without a target does not answer: its share is held. After every write was tried, raises the
-    first error, naming its cluster; Superseded only if nothing else went wrong, for it asks for no help.
+    A cluster without a target does not answer: its share is held. After every write was tried, raises
+    NotWritten with the first error; Superseded only if nothing else went wrong, for it asks for no help.
     """
     changes = [
         (share, targets[share.cluster])
@@ -86,8 +94,8 @@ async def write_assignment(
     async with asyncio.TaskGroup() as group:
         tasks = [(share.cluster, group.create_task(write(share, target))) for share, target in changes]
     failures = [(cluster, error) for cluster, task in tasks if (error := task.result()) is not None]
-    for cluster, error in failures:
-        if not isinstance(error, Superseded):
-            raise FedHPAError(f"cluster {cluster!r}: {error}") from error
+    refused = [(cluster, error) for cluster, error in failures if not isinstance(error, Superseded)]
+    for cluster, error in refused:
+        raise NotWritten(f"cluster {cluster!r}: {error}", [name for name, _ in refused]) from error
     for _, error in failures:
         raise error

@@ -64,6 +64,7 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
 
     type: str = ""
     status: str = ""
+    reason: str = ""
     lastTransitionTime: str | None = None
 
 

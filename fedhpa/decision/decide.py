@@ -53,13 +53,8 @@ def _check_blocked(context: Context) -> None:
 
 
 def _check_built(context: Context) -> None:
-    field = ""
     if context.spec.mode != CENTRALIZED:
-        field = "spec.mode"
-    elif context.world.direct and context.spec.assignment_type is not None:
-        field = "spec.federatedHPAAssignment.federatedHPAAssignmentType"
-    if field:
-        message = f"{field} asks for what this version does not do yet; nothing is written"
+        message = "spec.mode asks for what this version does not do yet; nothing is written"
         context.draft.condition(SCALING_ACTIVE, False, "NotBuilt", message)
         raise NoDecision(message)
 

@@ -46,6 +46,7 @@ def compact(decision: Decision) -> Mapping[str, JSON]:
         "currentReplicas": decision.current_replicas,
         "desiredReplicas": decision.desired_replicas,
         "rescale": decision.rescale,
+        **({"moved": True} if decision.moves else {}),
         "reason": _short(decision.reason),
         "error": None if decision.error is None else _short(decision.error),
         "coverage": coverage,

@@ -99,6 +99,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `conditions`, `status`, `events` and `history` assume that the scale write, if `rescale` asks for one,
     succeeds. `assignment` is empty unless the members' scales are to be written (direct propagation).
+    `moves` says that it is to be written although the size stays: replicas go from one cluster to another.
     """
 
     now: float
@@ -115,3 +116,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     status: Mapping[str, JSON]
     history: History
     assignment: tuple[Assignment, ...]
+    moves: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether the target's scale is to be written."""
+        return self.rescale or self.moves

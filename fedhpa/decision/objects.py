@@ -99,10 +99,22 @@ class RawPartialMetrics(msgspec.Struct):
     fallbackReplicas: int | None = None
 
 
+class RawPreference(msgspec.Struct):
+    """One entry of spec.federatedHPAAssignment.clusterAutoscalingPreference."""
+
+    targetCluster: RawObject | None = None
+    staticWeight: int | None = None
+    priority: int | None = None
+    autoscalingMinThreshold: int | None = None
+    autoscalingMaxThreshold: int | None = None
+
+
 class RawAssignment(msgspec.Struct):
     """spec.federatedHPAAssignment."""
 
     federatedHPAAssignmentType: str | None = None
+    minimumPolicy: str | None = None
+    clusterAutoscalingPreference: list[RawPreference] | None = None
 
 
 class RawSpec(msgspec.Struct):
@@ -119,6 +131,8 @@ class RawSpec(msgspec.Struct):
     dryRun: bool | None = None
     partialMetrics: RawPartialMetrics | None = None
     federatedHPAAssignment: RawAssignment | None = None
+    autoscaleMultiClusterDelay: float | None = None
+    scaleAssist: bool | None = None
 
 
 class RawCondition(msgspec.Struct):

@@ -5,11 +5,11 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 
 from __future__ import annotations
 
-from fedhpa.assignment.direct import split_difference
 from fedhpa.decision import coverage as partial
 from fedhpa.decision.context import Context
 from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.placing import Placing
 from fedhpa.decision.status import build_status
 from fedhpa.decision.wording import ABLE_TO_SCALE, IS_SCALED_TO_ZERO, NOT_SCALED_TO_ZERO, SCALED_TO_ZERO
 
@@ -19,16 +19,30 @@ def decided(
 ) -> Decision:
     """The decision for a size; with `write_error` one whose write failed: then nothing counts as scaled."""
     error: str | None = None
-    rescale = False
+    rescale = moves = False
+    shares: tuple[Assignment, ...] = ()
+    changes = ""
+    if context.world.direct:
+        placing = Placing(context)
+        wanted, desired = desired, placing.limited(desired)
+        shares = placing.shares(desired)
+        if desired == current:
+            changes = placing.changes(shares)
+            reason = placing.cause if changes else reason if desired == wanted else ""
     if context.spec.dry_run:
         context.draft.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
-    elif desired != current and write_error is not None:
+    elif (desired != current or changes) and write_error is not None:
         _not_scaled(context, desired, reason, write_error)
         error, desired = write_error, context.stored.desired_replicas
     elif desired != current:
         rescale = True
         _scaled(context, current, desired, reason)
-    return _decision(context, current, desired, reason, error, rescale=rescale)
+    elif changes:
+        moves = True
+        context.draft.step("assignment", current, desired, f"{reason}: {changes}")
+        context.draft.note("ReplicasMoved", f"{reason}: {changes}")
+    assignment = shares if error is None else ()
+    return _decision(context, current, desired, reason, error, assignment, rescale=rescale, moves=moves)
 
 
 def undecided(context: Context, current: int, error: str, *, have_scale: bool) -> Decision:
@@ -62,8 +76,10 @@ def _decision(
     desired: int,
     reason: str,
     error: str | None,
+    assignment: tuple[Assignment, ...] = (),
     *,
     rescale: bool = False,
+    moves: bool = False,
     have_scale: bool = True,
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
@@ -82,7 +98,8 @@ def _decision(
         events=tuple(context.draft.events),
         status={},
         history=context.history,
-        assignment=_assign(context, desired) if error is None and context.world.direct else (),
+        assignment=assignment,
+        moves=moves,
     )
     return build_status(decision, context.snapshot, context.world, have_scale=have_scale)
 
@@ -92,10 +109,3 @@ def _coverage(context: Context) -> Coverage:
     return Coverage(
         known.expected, known.answered, known.missing, known.policy, context.policy_in_force, known.lost
     )
-
-
-def _assign(context: Context, desired: int) -> tuple[Assignment, ...]:
-    world = context.world
-    present = {cluster.name: world.known_replicas(cluster) for cluster in world.expected}
-    shares = split_difference(desired, present, {member.name for member in world.members})
-    return tuple(Assignment(cluster, replicas) for cluster, replicas in shares.items())

@@ -73,6 +73,10 @@ class Cluster(_Ours, rename="camel"):
     available_replicas: int | None = None
     last_replicas: int | None = None
     hpa: HPA | None = None
+    labels: dict[str, str] | None = None
+    provider: str = ""
+    region: str = ""
+    zones: list[str] | None = None
 
 
 class HubMetrics(_Ours, rename="camel"):

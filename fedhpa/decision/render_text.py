@@ -40,6 +40,8 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
 def _verdict(decision: Decision) -> str:
     if decision.error is not None:
         return f"no decision, {decision.current_replicas} replicas stay"
+    if decision.moves:
+        return f"stay at {decision.current_replicas} replicas, in other clusters"
     if decision.rescale:
         return f"scale {decision.current_replicas} -> {decision.desired_replicas} replicas"
     if decision.current_replicas != decision.desired_replicas:
@@ -111,4 +113,5 @@ def _release(step: str, decision: Decision) -> str:
         "stabilization": "time: older recommendations must leave the stabilization window",
         "rateLimit": "time, or a policy in spec.behavior that allows larger steps",
         "bounds": "other minReplicas or maxReplicas",
+        "assignment": "other thresholds in clusterAutoscalingPreference, or an answer of the absent clusters",
     }[step]

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from fedhpa.api.affinity import KnownCluster
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration, parse_time
 from fedhpa.decision import recorded
@@ -182,6 +183,7 @@ def _cluster(raw: recorded.Cluster, path: str, lost_for: float | None) -> Cluste
         last_replicas=raw.last_replicas,
         lost_for=lost_for,
         hpa=hpa or None,
+        cluster=KnownCluster(raw.name, raw.labels or {}, raw.provider, raw.region, tuple(raw.zones or ())),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fedhpa.api import default_values
+from fedhpa.api.affinity import KnownCluster
 from fedhpa.decision.spec import ScalingObject
 from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord
 
@@ -46,6 +47,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `error` says why it does not answer although it is ready. `lost_for` is how many seconds it has not
     answered (None: unknown); past `lostAfterSeconds` it is no longer expected. `last_replicas` is its last
     known share of the workload. Pods and usage may hold other pods of the namespace: the selector decides.
+    `available_replicas` is how many more replicas it could run, None if unknown; `cluster` has what cluster
+    affinities look at beside the name. A `held` one answers, but its share cannot be changed now.
     """
 
     name: str
@@ -60,6 +63,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_replicas: int | None = None
     lost_for: float | None = None
     hpa: MemberHPA | None = None
+    cluster: KnownCluster | None = None
+    held: bool = False
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from fedhpa.decision.objects import (
     RawSpec,
     RawStatus,
 )
+from fedhpa.decision.placement import Placement, placement
 from fedhpa.scaling.rules import ScalingPolicy, ScalingRules
 
 JSON = object
@@ -46,8 +47,8 @@ CENTRALIZED: Final = "Centralized"
 # status.clusters[].state of the clusters that answered.
 ANSWERED: Final = "Answered"
 METRICS_MISSING: Final = "MetricsMissing"
-ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING))
 LOST: Final = "Lost"
+ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING))
 
 # Type -> the field of MetricSpec that holds its source.
 SOURCE_FIELDS: Final = {
@@ -102,7 +103,7 @@ class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     partial_policy: str = default_values.PARTIAL_METRICS_POLICY
     lost_after: float | None = None
     fallback_replicas: int | None = None
-    assignment_type: str | None = None
+    assignment: Placement = Placement()
 
 
 class StoredCondition(msgspec.Struct, frozen=True):
@@ -175,7 +176,6 @@ def _spec(raw: RawSpec, path: str) -> ScalingSpec:
     minimum = raw.minReplicas if raw.minReplicas is not None else raw.federatedMinReplicas
     metrics = [_metric(metric, f"{path}.metrics[{index}]") for index, metric in enumerate(raw.metrics or ())]
     partial = raw.partialMetrics
-    assignment = raw.federatedHPAAssignment
     return ScalingSpec(
         target_kind=raw.scaleTargetRef.kind,
         target_name=raw.scaleTargetRef.name,
@@ -188,7 +188,7 @@ def _spec(raw: RawSpec, path: str) -> ScalingSpec:
         partial_policy=(partial and partial.policy) or default_values.PARTIAL_METRICS_POLICY,
         lost_after=partial.lostAfterSeconds if partial else None,
         fallback_replicas=partial.fallbackReplicas if partial else None,
-        assignment_type=assignment.federatedHPAAssignmentType if assignment else None,
+        assignment=placement(raw, f"{path}.federatedHPAAssignment"),
     )
 
 

@@ -59,7 +59,7 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapp
             entry["desiredReplicas"] = share.replicas
         if member is not None:
             entry["readyReplicas"] = member.ready_pods
-        scaled = decision.rescale and share is not None and share.replicas != world.known_replicas(cluster)
+        scaled = decision.writes and share is not None and share.replicas != world.known_replicas(cluster)
         scale_time = api_time(decision.now) if scaled else known and known.last_scale_time
         if scale_time:
             entry["lastScaleTime"] = scale_time

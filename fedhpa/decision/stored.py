@@ -66,6 +66,7 @@ class _Compact(msgspec.Struct):
     rescale: bool
     reason: str
     coverage: _Coverage
+    moved: bool = False
     error: str | None = None
     metrics: list[_Metric] = []
     steps: list[_Step] = []
@@ -118,6 +119,7 @@ def stored_decision(status: Mapping[str, JSON] | None) -> Decision | None:
         status=status or {},
         history=decode_history(record.history),
         assignment=(),
+        moves=record.moved,
     )
 
 

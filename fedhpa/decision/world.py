@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from fedhpa.api.affinity import KnownCluster
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector, selector_of
+from fedhpa.assignment.direct import DUPLICATED, size_of_each
 from fedhpa.decision.asked import asked_for
+from fedhpa.decision.placement import Preference
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
@@ -102,7 +105,8 @@ class World:
     """The expected clusters and what is known of the workload in them.
 
     `missing` maps the clusters that did not answer to the reason; `selector_errors` holds, for those that
-    have a scale but no usable selector, event reason and message.
+    have a scale but no usable selector, event reason and message. `preferences` are those of the expected
+    clusters that the object's assignment selects.
     """
 
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings) -> None:
@@ -120,6 +124,7 @@ class World:
             self._add(cluster, limit)
         self._answered = {member.name for member in self.members}
         self.direct = snapshot.target is None
+        self.preferences = self._preferred(snapshot) if self.direct else {}
         self.current = self._current(snapshot)
         answered = sum(member.scale.spec_replicas for member in self.members)
         self.calibration = answered / self.current if answered and self.current else 1.0
@@ -140,11 +145,19 @@ class World:
                 )
         self.expected.append(cluster)
 
+    def _preferred(self, snapshot: Snapshot) -> Mapping[str, Preference]:
+        clusters = (cluster.cluster or KnownCluster(cluster.name) for cluster in self.expected)
+        return snapshot.hpa.spec.assignment.preferred(clusters)
+
     def _current(self, snapshot: Snapshot) -> int:
         if isinstance(snapshot.target, Target):
             return snapshot.target.replicas
         if isinstance(snapshot.target, Failure):
             return 0
+        if snapshot.hpa.spec.assignment.policy == DUPLICATED:
+            # As with a template: its size is that of each cluster, and the calibration counts the clusters.
+            lows = {name: preference.low or 0 for name, preference in self.preferences.items()}
+            return size_of_each({member.name: member.scale.spec_replicas for member in self.members}, lows)
         return sum(self.known_replicas(cluster) for cluster in self.expected)
 
     def known_replicas(self, cluster: ClusterSnapshot) -> int:

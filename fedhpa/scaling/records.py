@@ -30,7 +30,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
     `ready` is the status of the Ready condition ("True", "False", "Unknown", "" where there is none) and
     `ready_since` its last transition. `settled` says that the pod counts, has started and is not unready:
-    only its age can still speak against it.
+    only its age can still speak against it. `unschedulable_since` says since when no node has room for it.
     """
 
     cluster: str
@@ -44,6 +44,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     ready_since: float = ZERO_TIME
     start: float | None = None
     settled: bool = False
+    unschedulable_since: float | None = None
 
 
 class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
@@ -121,6 +122,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
             moment = _time(condition.lastTransitionTime, "status.conditions", index, ".lastTransitionTime")
             ready_since = ZERO_TIME if moment is None else moment
             break
+    unschedulable = _unschedulable_since(status) if state == PENDING else None
     start = _time(status.startTime, "status.startTime")
     return PodRecord(
         cluster=cluster,
@@ -134,7 +136,15 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
         ready_since=ready_since,
         start=start,
         settled=state == NORMAL and bool(ready) and ready != "False" and start is not None,
+        unschedulable_since=unschedulable,
     )
+
+
+def _unschedulable_since(status: wire.PodStatus) -> float | None:
+    for index, condition in enumerate(status.conditions or ()):
+        if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable"):
+            return _time(condition.lastTransitionTime, "status.conditions", index, ".lastTransitionTime")
+    return None
 
 
 def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:

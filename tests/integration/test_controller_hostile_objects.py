@@ -101,14 +101,9 @@ async def test_spoiled_memory_is_forgotten(status: dict[str, Any]) -> None:
     [
         ({"mode": "Distributed"}, "spec.mode"),
         (
-            {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Duplicated"}},
-            "spec.federatedHPAAssignment.federatedHPAAssignmentType",
-        ),
-        (
             {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0.5}},
             "spec.clusterHPAPreference",
         ),
-        ({"autoscaleMultiClusterDelay": 60}, "spec.autoscaleMultiClusterDelay"),
         (
             {"clusterAffinity": {"fieldSelector": {"matchExpressions": [{"key": "region"}]}}},
             "spec.clusterAffinity.fieldSelector",
@@ -130,6 +125,30 @@ async def test_what_is_not_built_is_named_and_not_done(
 
         assert named in w.condition("ScalingActive")[2]
         assert w.replicas == {"m1": 2}
+        assert w.hub.replicas() == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        (
+            {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Duplicated"}},
+            "spec.federatedHPAAssignment.federatedHPAAssignmentType",
+        ),
+        ({"autoscaleMultiClusterDelay": 60}, "spec.autoscaleMultiClusterDelay"),
+    ],
+)
+async def test_placing_what_karmada_places_is_named_and_not_done(spec: dict[str, Any], named: str) -> None:
+    """Where a template is scaled, its PropagationPolicy says where the replicas go."""
+    async with world(m1=2) as w:
+        w.hub.deploy(2)
+        w.load(400)
+        w.scale(**spec)
+        async with w.controller(propagation=KARMADA) as controller:
+            await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "NotBuilt"))
+            await w.looks(controller)
+
+        assert named in w.condition("ScalingActive")[2]
         assert w.hub.replicas() == 2
 
 

@@ -22,8 +22,8 @@ def duplicate(w: World) -> None:
     w.hub.resized = spread
 
 
-async def test_usage_above_target_scales_up_in_equal_parts() -> None:
-    """Twice the target doubles the sum; each member gets half of what is new, and that is the end of it."""
+async def test_usage_above_target_scales_up_to_equal_parts() -> None:
+    """Twice the target doubles the sum; the member that has less gets more, and that is the end of it."""
     async with world(m1=3, m2=1) as w:
         w.load(400)
         w.scale()
@@ -31,7 +31,7 @@ async def test_usage_above_target_scales_up_in_equal_parts() -> None:
             await eventually(lambda: w.status().get("currentReplicas") == 8)
             await w.looks(controller)
 
-        assert w.replicas == {"m1": 5, "m2": 3}
+        assert w.replicas == {"m1": 4, "m2": 4}
         assert [member.asked("PUT", "/scale") for member in w.members.values()] == [1, 1]
 
 

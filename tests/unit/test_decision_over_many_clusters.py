@@ -328,8 +328,8 @@ def test_direct_counts_and_splits_over_the_members() -> None:
 
     assert (answer["currentReplicas"], answer["desiredReplicas"]) == (6, 12)
     assert [(share["cluster"], share["replicas"]) for share in answer["assignment"]] == [
-        ("member1", 6),
-        ("member2", 4),
+        ("member1", 5),
+        ("member2", 5),
         ("member3", 2),
     ]
 

@@ -1,0 +1,89 @@
+"""What a FederatedHPA says about where its replicas go.
+
+Source: docs/distributed.md, docs/contracts.md section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from fedhpa.api.affinity import KnownCluster, Selection
+from fedhpa.api.decode import decode
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.federatedhpa import ClusterAffinity
+from fedhpa.decision.objects import RawAssignment, RawPreference, RawSpec
+
+EXACT = "Exact"
+
+
+class Preference(msgspec.Struct, frozen=True):
+    """What holds for the clusters that `selection` selects; None selects all."""
+
+    selection: Selection | None = None
+    weight: int | None = None
+    priority: int | None = None
+    low: int | None = None
+    high: int | None = None
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """How the clusters share. `policy` None gives them equal weights; `delay` is in seconds.
+
+    `exact` says that clusters may be left without a replica. `assist` is whether pods that no node has room
+    for are placed in other clusters.
+    """
+
+    policy: str | None = None
+    exact: bool = False
+    preferences: tuple[Preference, ...] = ()
+    delay: float = 0.0
+    assist: bool = True
+
+    def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, Preference]:
+        """The first preference that selects each cluster; none for those that none selects."""
+        left = {cluster.name: cluster for cluster in clusters}
+        found: dict[str, Preference] = {}
+        for preference in self.preferences:
+            if not left:
+                break
+            # Preferences mostly name their clusters: a thousand of them must not look at a thousand clusters.
+            named = preference.selection.named if preference.selection else ()
+            for name in [name for name in named or tuple(left) if name in left]:
+                if preference.selection is None or preference.selection.selects(left[name]):
+                    found[name] = preference
+                    del left[name]
+        return found
+
+
+def placement(spec: RawSpec, path: str) -> Placement:
+    """Reads the part of a spec; `path` is the assignment's. Raises InvalidObject naming the field."""
+    raw = spec.federatedHPAAssignment or RawAssignment()
+    return Placement(
+        policy=raw.federatedHPAAssignmentType,
+        exact=raw.minimumPolicy == EXACT,
+        preferences=tuple(
+            _preference(preference, f"{path}.clusterAutoscalingPreference[{index}]")
+            for index, preference in enumerate(raw.clusterAutoscalingPreference or ())
+        ),
+        delay=spec.autoscaleMultiClusterDelay or 0.0,
+        assist=spec.scaleAssist is not False,
+    )
+
+
+def _preference(raw: RawPreference, path: str) -> Preference:
+    selection = None
+    if raw.targetCluster is not None:
+        try:
+            selection = Selection(decode(ClusterAffinity, raw.targetCluster))
+        except InvalidObject as error:
+            raise InvalidObject(f"{path}.targetCluster: {error}") from error
+    # What admission would have refused is read as the nearest that it allows.
+    return Preference(
+        selection,
+        None if raw.staticWeight is None else max(raw.staticWeight, 0),
+        raw.priority,
+        None if raw.autoscalingMinThreshold is None else max(raw.autoscalingMinThreshold, 0),
+        None if raw.autoscalingMaxThreshold is None else max(raw.autoscalingMaxThreshold, 0),
+    )

@@ -1,0 +1,235 @@
+"""Replicas are split over clusters by policy; the examples are those of docs/distributed.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedhpa.assignment.direct import (
+    AGGREGATED,
+    DUPLICATED,
+    DYNAMIC_WEIGHTED,
+    LOAD_WEIGHTED,
+    PRIORITIZED,
+    STATIC_WEIGHTED,
+    Place,
+    limits,
+    size_of_each,
+    split,
+)
+
+
+def shares(desired: int, places: list[Place], policy: str | None = None) -> tuple[int, ...]:
+    """What places m1, m2, ... get."""
+    found = split(desired, {f"m{i}": place for i, place in enumerate(places, 1)}, policy)
+    return tuple(found.values())
+
+
+def weighing(*weights: int) -> list[Place]:
+    """Empty places with weights."""
+    return [Place(weight=weight) for weight in weights]
+
+
+def free(*available: int) -> list[Place]:
+    """Empty places with room for so many."""
+    return [Place(available=replicas) for replicas in available]
+
+
+@pytest.mark.parametrize(
+    ("desired", "weights", "expected"),
+    [(10, (1, 2, 3), (1, 4, 5)), (2, (1, 2, 3), (0, 1, 1)), (24, (1, 5, 2), (3, 15, 6)), (4, (3, 1), (3, 1))],
+)
+def test_weights_of_an_empty_world(desired: int, weights: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """StaticWeighted is Apportion by the preferences' weights, LoadWeighted by the loads."""
+    assert shares(desired, weighing(*weights), STATIC_WEIGHTED) == expected
+    assert shares(desired, weighing(*weights), LOAD_WEIGHTED) == expected
+
+
+@pytest.mark.parametrize(
+    ("desired", "available", "expected"),
+    [
+        (8, (1, 5, 2), (1, 5, 2)),
+        (24, (1, 5, 2), (3, 15, 6)),
+        (4, (50, 50), (2, 2)),
+        (3, (0, 0, 0), (1, 1, 1)),
+    ],
+)
+def test_weights_by_room(desired: int, available: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """DynamicWeighted is Apportion by the available replicas; all zero are equal weights."""
+    assert shares(desired, free(*available), DYNAMIC_WEIGHTED) == expected
+
+
+def test_room_that_nobody_knows_is_no_weight() -> None:
+    """Without any available replicas known, DynamicWeighted gives equal weights, whatever runs where."""
+    assert shares(12, [Place(present=6), Place(present=1)], DYNAMIC_WEIGHTED) == (6, 6)
+    assert shares(12, [Place(present=6, available=0), Place(available=6)], DYNAMIC_WEIGHTED) == (6, 6)
+
+
+@pytest.mark.parametrize(
+    ("desired", "available", "expected"),
+    [(8, (8, 2, 2), (8, 0, 0)), (24, (8, 2, 2), (20, 2, 2)), (4, (3, 1), (3, 1)), (11, (2, 2, 8), (2, 1, 8))],
+)
+def test_aggregated(desired: int, available: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """The cluster with most room is filled first, each up to its room; the rest goes to the first."""
+    assert shares(desired, free(*available), AGGREGATED) == expected
+
+
+@pytest.mark.parametrize(
+    ("desired", "room", "expected"), [(8, (20, 1), (8, 0)), (24, (20, 1), (23, 1)), (4, (3, 1), (3, 1))]
+)
+def test_prioritized(desired: int, room: tuple[int, int], expected: tuple[int, int]) -> None:
+    """The highest priority is filled first, each up to its room; the rest goes to the highest."""
+    places = [Place(priority=2, available=room[0]), Place(priority=1, available=room[1])]
+
+    assert shares(desired, places, PRIORITIZED) == expected
+
+
+def test_prioritized_without_known_room_goes_on_where_pods_wait() -> None:
+    """10 that run and 6 that wait in the first, 1 in the second: one more makes it 10 and 7."""
+    places = [Place(priority=2, present=16, pending=6), Place(priority=1, present=1)]
+
+    assert shares(17, places, PRIORITIZED) == (10, 7)
+    assert shares(18, places, PRIORITIZED) == (10, 8)
+
+
+@pytest.mark.parametrize(
+    ("policy", "others", "expected"),
+    [
+        (STATIC_WEIGHTED, [Place(weight=3), Place(weight=1)], (3, 1)),
+        (DYNAMIC_WEIGHTED, free(50, 50), (2, 2)),
+        (AGGREGATED, free(3, 1), (3, 1)),
+        (PRIORITIZED, [Place(priority=2, available=3), Place(priority=1, available=1)], (3, 1)),
+    ],
+)
+def test_pods_that_wait_go_to_the_others(policy: str, others: list[Place], expected: tuple[int, int]) -> None:
+    """Four pods that wait are divided over the other clusters by policy."""
+    short = Place(present=8, pending=4, weight=4, priority=3)
+
+    assert shares(8, [short, *others], policy) == (4, *expected)
+
+
+def test_waiting_pods_are_taken_from_the_lowest_priority_first() -> None:
+    """With room for three elsewhere the lowest priority hands over its two, the next one of its own."""
+    places = [
+        Place(present=5, pending=2, priority=3),
+        Place(present=5, pending=2, priority=2),
+        Place(present=5, pending=2, priority=1),
+        Place(available=3, priority=0),
+    ]
+
+    assert shares(15, places, PRIORITIZED) == (5, 4, 3, 3)
+
+
+def test_scaling_down_takes_from_the_lowest_priority_first() -> None:
+    """Higher priorities are touched only when the lower ones have nothing left, thresholds included."""
+    places = [Place(present=5, priority=3), Place(present=5, priority=2, low=2), Place(present=5, priority=1)]
+
+    assert shares(11, places, PRIORITIZED) == (5, 5, 1)
+    assert shares(8, places, PRIORITIZED) == (5, 3, 0)
+    assert shares(6, places, PRIORITIZED) == (4, 2, 0)
+    assert shares(1, places, PRIORITIZED) == (0, 1, 0)
+
+
+def test_waiting_pods_go_first_when_there_is_less_to_run() -> None:
+    """A scale-down takes the pods that wait before any that runs."""
+    places = [Place(present=6, pending=3), Place(present=6)]
+
+    assert shares(9, places) == (3, 6)
+    assert shares(8, places) == (3, 5)
+
+
+@pytest.mark.parametrize(("room", "expected"), [(None, (3, 9)), (2, (4, 8)), (0, (6, 6))])
+def test_waiting_pods_move_as_far_as_there_is_room(room: int | None, expected: tuple[int, int]) -> None:
+    """Known room bounds what is moved; where none is known, the other cluster is tried."""
+    places = [Place(present=6, pending=3), Place(present=6, available=room)]
+
+    assert shares(12, places) == expected
+
+
+def test_a_cluster_where_pods_wait_takes_no_more() -> None:
+    """What is added goes elsewhere, also beyond the room that is known there."""
+    places = [Place(present=6, pending=3), Place(present=6, available=0)]
+
+    assert shares(15, places) == (6, 9)
+
+
+def test_where_pods_wait_everywhere_more_is_given_by_policy() -> None:
+    """A size that fits nowhere is asked for all the same: something may add nodes for pods that wait."""
+    assert shares(9, [Place(present=3, pending=1), Place(present=3, pending=1)]) == (5, 4)
+
+
+def test_equal_weights_come_back_to_equal_sizes() -> None:
+    """Three pods over three clusters end as one each after a scale-up to 15 and back to 3."""
+    grown = shares(15, [Place(present=1)] * 3)
+    back = shares(3, [Place(present=share) for share in grown])
+
+    assert grown == (5, 5, 5)
+    assert back == (1, 1, 1)
+
+
+def test_the_difference_goes_to_those_furthest_below() -> None:
+    """Clusters that scaled apart come together as far as the difference reaches, and none is lowered."""
+    assert shares(8, [Place(present=0), Place(present=1), Place(present=5)]) == (2, 1, 5)
+    assert shares(12, [Place(present=0), Place(present=1), Place(present=5)]) == (4, 3, 5)
+    assert shares(4, [Place(present=0), Place(present=1), Place(present=5)]) == (0, 1, 3)
+
+
+def test_absent_clusters_hold() -> None:
+    """What an absent cluster has is neither given nor taken, whatever the size."""
+    places = [Place(present=4, reachable=False), Place(present=2), Place(present=1)]
+
+    assert shares(13, places) == (4, 5, 4)
+    assert shares(4, places) == (4, 0, 0)
+    assert shares(2, places) == (4, 0, 0)
+    assert limits({f"m{i}": place for i, place in enumerate(places)}) == (4, None)
+
+
+def test_thresholds_pass_on_what_they_cut_off() -> None:
+    """A highest share sends the rest to the others by the same policy, a lowest one takes it from them."""
+    capped = [Place(weight=6, high=3), Place(weight=2), Place(weight=1)]
+    floored = [Place(weight=6), Place(weight=2), Place(weight=1, low=4)]
+
+    assert shares(12, capped, STATIC_WEIGHTED) == (3, 6, 3)
+    assert shares(12, floored, STATIC_WEIGHTED) == (6, 2, 4)
+
+
+def test_thresholds_limit_the_size() -> None:
+    """Where every cluster has a highest share, their sum is the largest size there is."""
+    places = {"m1": Place(high=3), "m2": Place(high=2, present=4), "m3": Place(present=1, reachable=False)}
+
+    assert limits(places) == (1, 8)
+    assert split(50, places) == {"m1": 3, "m2": 4, "m3": 1}
+
+
+def test_duplicated_gives_the_whole_number_to_each() -> None:
+    """Each cluster has the size, within its thresholds; absent ones keep what they have."""
+    places = [
+        Place(present=1),
+        Place(present=9, pending=3),
+        Place(high=2),
+        Place(low=6),
+        Place(present=3, reachable=False),
+    ]
+
+    assert shares(5, places, DUPLICATED) == (5, 5, 2, 6, 3)
+    assert limits({"m1": Place(low=2, high=4), "m2": Place(low=1, high=9)}, DUPLICATED) == (1, 9)
+
+
+@pytest.mark.parametrize(
+    ("present", "lows", "expected"),
+    [
+        ({"a": 3, "b": 4}, {}, 4),
+        ({"a": 6, "b": 4}, {"a": 6}, 4),
+        ({"a": 6, "b": 8}, {"a": 6, "b": 8}, 6),
+        ({}, {}, 0),
+    ],
+)
+def test_the_size_under_duplicated(present: dict[str, int], lows: dict[str, int], expected: int) -> None:
+    """It is the largest, but for clusters that are held up by their own lowest share."""
+    assert size_of_each(present, lows) == expected
+
+
+def test_huge_numbers_cost_no_more() -> None:
+    """The largest int32 over weights of any size is split at once."""
+    places = [Place(weight=2**31 - 1, high=5), Place(weight=1), Place(weight=1, low=7)]
+
+    assert shares(2**31 - 1, places, STATIC_WEIGHTED) == (5, 1073741821, 1073741821)

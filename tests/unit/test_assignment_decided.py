@@ -1,0 +1,303 @@
+"""A decision says where the replicas go, and moves pods that stay pending."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.decision import decide, decode_object, decode_scenario, to_text
+from tests.scenarios import answered, cluster, decided, external, pod, scenario
+
+AWAY: dict[str, Any] = {"ready": False, "error": "unreachable", "scale": {"error": "unreachable"}}
+
+
+def policy(kind: str, *preferences: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A spec with an assignment."""
+    assignment = {
+        "federatedHPAAssignmentType": kind,
+        "minimumPolicy": "Exact",
+        "clusterAutoscalingPreference": list(preferences),
+    }
+    return {"federatedHPAAssignment": {**assignment, **changes}}
+
+
+def preference(names: str, **fields: Any) -> dict[str, Any]:
+    """A preference of clusters that are named."""
+    return {"targetCluster": {"clusterNames": names.split()}, **fields}
+
+
+def short(name: str, usages: list[int], waiting: int, since: str, **changes: Any) -> dict[str, Any]:
+    """A cluster with so many pods more that no node has room for."""
+    found = cluster(name, usages, **changes)
+    for index in range(waiting):
+        pending = pod(f"waits-{index}", phase="Pending")
+        pending["status"] = {
+            "phase": "Pending",
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "lastTransitionTime": since,
+                }
+            ],
+        }
+        found["pods"].append(pending)
+    replicas = len(usages) + waiting
+    found["scale"] = {"specReplicas": replicas, "statusReplicas": replicas, "selector": "app=web"}
+    return found
+
+
+def shares(given: dict[str, Any]) -> dict[str, int]:
+    """What each cluster is given."""
+    return {share["cluster"]: share["replicas"] for share in answered(given)["assignment"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, (4, 4, 4)),
+        (policy("StaticWeighted", preference("m1", staticWeight=4)), (8, 2, 2)),
+        (policy("StaticWeighted", preference("m2 m3", staticWeight=5)), (2, 5, 5)),
+        (policy("DynamicWeighted"), (6, 4, 2)),
+        (policy("Aggregated"), (8, 2, 2)),
+        (policy("Prioritized", preference("m3", priority=2), preference("m2", priority=1)), (2, 8, 2)),
+        (policy("Prioritized", preference("m1", priority=2, autoscalingMaxThreshold=5)), (5, 5, 2)),
+        (policy("StaticWeighted", preference("m3", autoscalingMinThreshold=6)), (3, 3, 6)),
+    ],
+)
+def test_policies(spec: dict[str, Any], expected: tuple[int, ...]) -> None:
+    """Six pods at twice their target become twelve, shared by the object's policy."""
+    given = scenario(
+        [
+            cluster("m1", [100, 100], availableReplicas=10),
+            cluster("m2", [100, 100], availableReplicas=6),
+            cluster("m3", [100, 100], availableReplicas=0),
+        ],
+        target=None,
+        spec=spec,
+    )
+
+    assert tuple(shares(given).values()) == expected
+
+
+def test_load_weighted_follows_the_usage() -> None:
+    """A cluster whose pods use three times as much gets three times as many."""
+    given = scenario(
+        [cluster("m1", [150, 150]), cluster("m2", [50, 50])], target=None, spec=policy("LoadWeighted")
+    )
+
+    assert shares(given) == {"m1": 6, "m2": 2}
+
+
+def test_load_of_a_cluster_without_pods_is_the_usual_one() -> None:
+    """What is not known is no number: the mean of the others stands in, and the cluster gets its part."""
+    given = scenario(
+        [cluster("m1", [150]), cluster("m2", [50]), cluster("m3", [])],
+        target=None,
+        spec=policy("LoadWeighted"),
+    )
+
+    assert shares(given) == {"m1": 2, "m2": 1, "m3": 1}
+
+
+def test_loads_are_those_of_metrics_that_pods_have() -> None:
+    """An External metric says nothing of where the load is: the clusters weigh the same."""
+    metric = {
+        "type": "External",
+        "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"}},
+    }
+    clusters = [
+        cluster("m1", [1], externalMetrics=[external("queue", "15")]),
+        cluster("m2", [1], externalMetrics=[external("queue", "5")]),
+    ]
+
+    assert shares(scenario(clusters, target=None, spec={**policy("LoadWeighted"), "metrics": [metric]})) == {
+        "m1": 2,
+        "m2": 2,
+    }
+
+
+def test_at_least_one_keeps_a_replica_in_each_cluster() -> None:
+    """By default no cluster is left empty while there is one for each; Exact leaves it."""
+    clusters = [cluster("m1", [100, 100], availableReplicas=9), cluster("m2", [], availableReplicas=9)]
+    rank = preference("m1", priority=1)
+
+    default = shares(scenario(clusters, target=None, spec=policy("Prioritized", rank, minimumPolicy=None)))
+    exact = shares(scenario(clusters, target=None, spec=policy("Prioritized", rank)))
+
+    assert default == {"m1": 3, "m2": 1}
+    assert exact == {"m1": 4, "m2": 0}
+
+
+def test_preferences_select_by_labels_too() -> None:
+    """The first preference that selects a cluster holds for it."""
+    given = scenario(
+        [
+            cluster("m1", [100], labels={"tier": "gold"}),
+            cluster("m2", [100], region="eu"),
+            cluster("m3", [100]),
+        ],
+        target=None,
+        spec=policy(
+            "StaticWeighted",
+            {"targetCluster": {"labelSelector": {"matchLabels": {"tier": "gold"}}}, "staticWeight": 3},
+            {
+                "targetCluster": {
+                    "fieldSelector": {
+                        "matchExpressions": [{"key": "region", "operator": "In", "values": ["eu"]}]
+                    }
+                },
+                "staticWeight": 2,
+            },
+            {"staticWeight": 1},
+        ),
+    )
+
+    assert shares(given) == {"m1": 3, "m2": 2, "m3": 1}
+
+
+def test_pods_that_stay_pending_are_placed_elsewhere() -> None:
+    """The size stays; the pods move, an event and a step say so, and the clusters' scale time is now."""
+    given = scenario(
+        [short("m1", [50, 50], 2, "2026-03-11T13:20:00Z"), cluster("m2", [50, 50], availableReplicas=5)],
+        target=None,
+    )
+
+    decision = decided(given)
+
+    assert (decision.rescale, decision.moves, decision.writes) == (False, True, True)
+    assert (decision.current_replicas, decision.desired_replicas) == (6, 6)
+    assert [(share.cluster, share.replicas) for share in decision.assignment] == [("m1", 2), ("m2", 4)]
+    assert decision.reason == "2 pods stay pending"
+    said = "2 pods stay pending: m1 4 -> 2, m2 2 -> 4"
+    assert [event.message for event in decision.events if event.reason == "ReplicasMoved"] == [said]
+    assert [
+        (step.before, step.after, step.reason) for step in decision.steps if step.step == "assignment"
+    ] == [(6, 6, said)]
+    assert {entry["name"]: entry["lastScaleTime"] for entry in decision.status["clusters"]} == {  # type: ignore[attr-defined]  # JSON
+        "m1": "2026-03-11T13:23:17Z",
+        "m2": "2026-03-11T13:23:17Z",
+    }
+    assert "lastScaleTime" not in decision.status
+    assert decision.history.scale_ups == decision.history.scale_downs == ()
+    assert "stay at 6 replicas, in other clusters" in to_text(decision)
+
+
+@pytest.mark.parametrize(
+    ("since", "spec", "moved"),
+    [
+        ("13:23:17", {}, False),
+        ("13:23:16", {}, True),
+        ("13:20:00", {"autoscaleMultiClusterDelay": 197}, False),
+        ("13:20:00", {"autoscaleMultiClusterDelay": 196}, True),
+        ("13:20:00", {"scaleAssist": False}, False),
+        ("13:20:00", {"dryRun": True}, False),
+    ],
+)
+def test_how_long_pods_may_wait(since: str, spec: dict[str, Any], moved: bool) -> None:
+    """Only longer than autoscaleMultiClusterDelay, only with scaleAssist, and nothing in a dry run."""
+    given = scenario(
+        [short("m1", [50, 50], 2, f"2026-03-11T{since}Z"), cluster("m2", [50, 50])], target=None, spec=spec
+    )
+
+    assert decided(given).moves is moved
+
+
+def test_a_surge_that_waits_is_not_short_of_anything() -> None:
+    """A pod beyond the replicas that run, as a rolling update makes, is not moved; nor one just made."""
+    surge = short("m1", [50, 50], 1, "2026-03-11T13:20:00Z")
+    surge["scale"]["specReplicas"] = 2
+    creating = cluster("m1", [50, 50])
+    creating["pods"].append({**pod("new", phase="Pending"), "status": {"phase": "Pending"}})
+    creating["scale"]["specReplicas"] = 3
+
+    for first in (surge, creating):
+        assert decided(scenario([first, cluster("m2", [50, 50])], target=None)).moves is False
+
+
+def test_a_move_that_failed_counts_as_none() -> None:
+    """With a write error the decision says so, and no event tells of a move."""
+    given = scenario([short("m1", [50], 1, "2026-03-11T13:20:00Z"), cluster("m2", [50])], target=None)
+    decoded = decode_scenario(json.dumps(given).encode())
+
+    decision = decide(
+        decoded.snapshot, decoded.history, decoded.now, decoded.settings, write_error="conflict"
+    )
+
+    assert (decision.moves, decision.error, decision.assignment) == (False, "conflict", ())
+    assert [event.reason for event in decision.events] == ["FailedRescale"]
+
+
+def test_duplicated_counts_as_one_template() -> None:
+    """The size is that of each cluster, the metrics' proposals too, and each is given the whole number."""
+    given = scenario(
+        [cluster("m1", [100, 100]), cluster("m2", [100, 100]), {**AWAY, "name": "m3", "lastReplicas": 7}],
+        target=None,
+        spec=policy("Duplicated"),
+    )
+
+    answer = answered(given)
+
+    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (2, 4)
+    assert shares(given) == {"m1": 4, "m2": 4, "m3": 7}
+
+
+def test_duplicated_brings_a_cluster_back_to_the_others() -> None:
+    """One that was away and has fewer is given what the others have, without a rescale."""
+    given = scenario([cluster("m1", [50] * 4), cluster("m2", [50])], target=None, spec=policy("Duplicated"))
+
+    decision = decided(given)
+
+    assert (decision.rescale, decision.moves) == (False, True)
+    assert [share.replicas for share in decision.assignment] == [4, 4]
+    assert decision.reason == "every cluster gets the same number"
+
+
+def test_thresholds_of_all_clusters_bound_the_size() -> None:
+    """A size that no cluster may take is not asked for again and again."""
+    spec = policy("StaticWeighted", preference("m1 m2", autoscalingMaxThreshold=3))
+    given = scenario([cluster("m1", [100] * 2), cluster("m2", [100] * 2)], target=None, spec=spec)
+    full = scenario([cluster("m1", [100] * 3), cluster("m2", [100] * 3)], target=None, spec=spec)
+
+    assert (answered(given)["desiredReplicas"], shares(given)) == (6, {"m1": 3, "m2": 3})
+    assert (answered(full)["desiredReplicas"], answered(full)["rescale"]) == (6, False)
+    assert answered(full)["steps"][-1] == {
+        "step": "assignment",
+        "from": 12,
+        "to": 6,
+        "reason": "autoscalingMaxThreshold lets the clusters take no more",
+    }
+    assert "other thresholds in clusterAutoscalingPreference" in to_text(decided(full))
+
+
+def test_what_absent_clusters_hold_bounds_a_scale_down() -> None:
+    """Nobody can take pods from a cluster that does not answer: the size says so, and no event repeats."""
+    absent = {**AWAY, "name": "m2", "lastReplicas": 6}
+    spec = {
+        "partialMetrics": {"policy": "Proceed"},
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+    }
+
+    answer = answered(
+        scenario([cluster("m1", [1, 1])], target=None, spec=spec)
+        | {"clusters": [cluster("m1", [1, 1]), absent]}
+    )
+
+    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (8, 6)
+
+
+def test_a_preference_that_cannot_be_read_is_named() -> None:
+    """An object that got past admission is an error with the path of the field."""
+    spec = {
+        "maxReplicas": 3,
+        **policy("StaticWeighted", {"targetCluster": {"labelSelector": {"matchLabels": {"a b": "c"}}}}),
+    }
+    with pytest.raises(InvalidObject, match=r"clusterAutoscalingPreference\[0\]\.targetCluster"):
+        decode_object({"spec": spec})
+    spec = {"maxReplicas": 3, **policy("StaticWeighted", {"targetCluster": {"clusterNames": "m1"}})}
+    with pytest.raises(InvalidObject, match=r"clusterAutoscalingPreference\[0\]\.targetCluster"):
+        decode_object({"spec": spec})

@@ -1,0 +1,70 @@
+"""How many more replicas a cluster could run is read off its resource summary, or not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.capacity import asked, available_replicas, known_cluster
+from fedhpa.api.wire import Pod
+from fedhpa.members.cluster import Cluster
+from fedhpa.scaling.records import PodRecord, pod_record
+
+
+def pod(*requests: dict[str, str], **spec: Any) -> PodRecord:
+    """A pod whose containers ask for that."""
+    containers = [
+        {"name": f"c{index}", "resources": {"requests": request}} for index, request in enumerate(requests)
+    ]
+    return pod_record("m1", msgspec.convert({"spec": {"containers": containers, **spec}}, Pod))
+
+
+def cluster(**summary: Any) -> Cluster:
+    """A Cluster with a resource summary."""
+    return msgspec.convert({"metadata": {"name": "m1"}, "status": {"resourceSummary": summary}}, Cluster)
+
+
+ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+
+
+@pytest.mark.parametrize(
+    ("summary", "expected"),
+    [
+        ({"allocatable": ALLOCATABLE}, 8),
+        ({"allocatable": ALLOCATABLE, "allocated": {"cpu": "1500m", "memory": "1Gi"}}, 5),
+        ({"allocatable": ALLOCATABLE, "allocated": {"cpu": "3"}, "allocating": {"cpu": "700m"}}, 0),
+        ({"allocatable": ALLOCATABLE, "allocated": {"cpu": "9"}}, 0),
+        ({"allocatable": ALLOCATABLE, "allocated": {"pods": "18"}}, 2),
+        ({"allocatable": {"cpu": "4"}}, None),
+        ({"allocatable": {**ALLOCATABLE, "cpu": "many"}}, None),
+        ({}, None),
+    ],
+)
+def test_what_fits(summary: dict[str, Any], expected: int | None) -> None:
+    """Allocatable less what is taken, by the scarcest resource; a summary without one says nothing."""
+    one_more = asked([pod({"cpu": "300m", "memory": "64Mi"}, {"cpu": "200m"})])
+
+    assert available_replicas(cluster(**summary), one_more) == expected
+
+
+def test_without_a_summary_nothing_is_known() -> None:
+    """A plain hub has none."""
+    assert available_replicas(Cluster(), asked([pod({"cpu": "1"})])) is None
+
+
+def test_one_more_replica_asks_for_the_most_that_a_pod_asks_for() -> None:
+    """While a new template rolls out, pods differ."""
+    found = asked([pod({"cpu": "100m"}), pod({"cpu": "50m", "memory": "1Ki"}), pod({"cpu": "100m"})])
+
+    assert found == {"pods": 1000, "cpu": 100, "memory": 1_024_000}
+
+
+def test_a_cluster_is_known_by_what_affinities_look_at() -> None:
+    """`zone` is the older form of `zones`."""
+    raw = {"metadata": {"name": "m1", "labels": {"a": "b"}}, "spec": {"region": "eu", "zone": "eu-1"}}
+
+    found = known_cluster(msgspec.convert(raw, Cluster))
+
+    assert (found.name, found.labels, found.region, found.zones) == ("m1", {"a": "b"}, "eu", ("eu-1",))
