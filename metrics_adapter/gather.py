@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import structlog
+
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from metrics_adapter.items import MemberItems, decode_list, decode_one
 from metrics_adapter.kinds import API_VERSION, MetricsKind
+
+log = structlog.get_logger(__name__)
 
 NOT_FOUND = 404
 NO_ITEMS: Sequence[MemberItems] = ()
@@ -54,6 +58,7 @@ class MembersSource:
         self._lists = lists
         self._max_age = max_age
         self._outcome = outcome
+        self._failing: set[str] = set()
 
     def knows(self, cluster: str) -> bool:
         """Whether a cluster of that name is registered."""
@@ -106,13 +111,23 @@ class MembersSource:
                 answer = await ask(member)
             except FedHPAError as error:
                 missing[member.name] = _reason(error)
-                self._outcome(member.name, False)
+                self._note(member.name, missing[member.name])
                 return None
-            self._outcome(member.name, True)
+            self._note(member.name, None)
             return answer
 
         outcomes = await asyncio.gather(*(attempt(member) for member in members))
         return Gathered([answer for answer in outcomes if answer is not None], missing)
+
+    def _note(self, cluster: str, reason: str | None) -> None:
+        """Tell how a member did; the log has each change."""
+        self._outcome(cluster, reason is None)
+        if reason is not None and cluster not in self._failing:
+            log.warning("metrics missing", cluster=cluster, reason=reason)
+            self._failing.add(cluster)
+        elif reason is None and cluster in self._failing:
+            log.info("metrics are back", cluster=cluster)
+            self._failing.discard(cluster)
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.selectors import Selector
+from metrics_adapter.usage import check_list, check_one
 
 # Karmada's: its printers and clients read the cluster of an item here.
 CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
@@ -114,6 +115,7 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
     try:
         # Twice over the bytes, once for names and once for slices, is cheaper than once for each item.
         named, raw = _DECODE_NAMES(body).items or (), _DECODE_RAW(body).items or ()
+        check_list(body, len(named))
         return MemberItems(cluster, _items(named, raw, cluster))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
@@ -122,6 +124,7 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
 def decode_one(body: bytes, cluster: str) -> MemberItems:
     """A member's single PodMetrics or NodeMetrics. Raises MetricsUnavailable if it is none."""
     try:
+        check_one(body)
         return MemberItems(cluster, _items([_DECODE_NAME(body)], [msgspec.Raw(body)], cluster))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error

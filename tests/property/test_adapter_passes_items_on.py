@@ -18,6 +18,16 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
+QUANTITIES = st.from_regex(
+    r"[0-9]{1,6}(\.[0-9]{1,3})?([numkMGTPE]|[KMGTPE]i)?", fullmatch=True
+) | st.integers(0, 2**40)
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": TEXT},
+        optional={"usage": st.none() | st.dictionaries(TEXT, QUANTITIES, max_size=3), "more": VALUES},
+    ),
+    max_size=3,
+)
 METADATA = st.builds(
     lambda extra, **known: {**extra, **{key: value for key, value in known.items() if value is not ...}},
     st.dictionaries(
@@ -36,7 +46,7 @@ PODS_SENT = st.lists(
         },
         METADATA,
         VALUES,
-        VALUES,
+        st.none() | CONTAINERS,
     ),
     max_size=4,
 )

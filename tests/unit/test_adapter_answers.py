@@ -147,13 +147,52 @@ def test_a_table_shows_as_much_of_the_object_as_is_wanted(include: str, kind: st
     assert row.get("object", {}).get("kind") == kind
 
 
-def test_a_table_survives_rubbish_quantities() -> None:
-    """One member's mistake does not hide the others' rows."""
-    broken = {**pod("a"), "containers": [{"name": "x", "usage": {"cpu": "much", "memory": 5}}, {"name": "y"}]}
+@pytest.mark.parametrize(
+    ("usage", "problem"),
+    [
+        ({"cpu": "NaN", "memory": "1Mi"}, "usage.cpu 'NaN' is no quantity"),
+        ({"cpu": "much", "memory": 5}, "usage.cpu 'much' is no quantity"),
+        ({"cpu": "-5m", "memory": "1Mi"}, "usage.cpu '-5m' is negative"),
+        ({"cpu": "5m", "memory": -1}, "usage.memory -1 is negative"),
+        ({"memory": "1Mi", "cpu": ""}, "usage.cpu '' is no quantity"),
+        ({"cpu": "1m", "memory": "1Mi", "gpu": "Infinity"}, "usage.gpu 'Infinity' is no quantity"),
+        ({"cpu": "1m", "memory": "1mi"}, "usage.memory '1mi' is no quantity"),
+        ({"cpu": [1]}, "got `array` - at `$"),
+        ("none", "Expected `object | null`, got `str`"),
+    ],
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_usage_that_cannot_be_is_not_passed_on(usage: Any, problem: str, alone: bool) -> None:
+    """One such value takes the member's answer away, or it would take everybody's; the message names it."""
+    broken = {**pod("b"), "containers": [{"name": "x", "usage": usage}]}
+    decode, body = decode_list, listing(pod("a"), broken, pod("c"))
+    if alone:
+        decode, body = decode_one, json.dumps(broken).encode()
+    with pytest.raises(MetricsUnavailable) as error:
+        decode(body, "m1")
 
-    (row,) = json.loads(table(decode_list(listing(broken), "m1").items, "k", "v", "", single=False))["rows"]
+    assert problem in str(error.value)
 
-    assert row["cells"] == ["a", "0", "5", "15s"]
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"cpu": "0", "memory": "0"},
+        {"memory": "1Gi", "cpu": "1"},
+        {"cpu": "1.5", "memory": 1e6},
+        {"cpu": "3e2", "nvidia.com/gpu": "1"},
+        {},
+        None,
+    ],
+)
+def test_usage_in_any_form_is_passed_on(usage: Any) -> None:
+    """Not every metrics API writes what metrics-server does; nodes have theirs at another place."""
+    container = {**pod("b"), "containers": [{"name": "x", "usage": usage}]}
+    node = {"metadata": {"name": "n"}, "usage": usage}
+
+    for item in (container, node):
+        (found,) = decode_list(listing(item), "m1").items
+        assert json.loads(found.json)["metadata"]["name"] == item["metadata"]["name"]
 
 
 @pytest.mark.parametrize(
