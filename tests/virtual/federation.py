@@ -1,4 +1,4 @@
-"""The embedded hub and members, and the product's controller, in memory and on the event loop's clock.
+"""The embedded hub and members, and the product's controller and adapter, in memory and virtual time.
 
 Every process is the real one from its HTTP client up; servers are the playground's. Only sockets, files and
 the clock are not there: for tests marked `looptime`, in which hours pass in seconds.
@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
@@ -31,8 +32,17 @@ from fedhpa.kube.clock import Clock
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.credentials import Credentials, StaticCredentials
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
+from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import PROBE_SECONDS
 from fedhpa.members.registry import MemberRegistry
+from fedhpa.serving.authentication import Authenticator as Authentication
+from fedhpa.serving.authentication import PeerAuthenticator, Trust
+from fedhpa.serving.authorization import Authorizer, Guard
+from fedhpa.serving.health import Health
+from metrics_adapter.application import build_application
+from metrics_adapter.gather import MembersSource
+from metrics_adapter.items import CLUSTER_ANNOTATION
+from metrics_adapter.telemetry import Telemetry
 from playground.apiserver import ApiServer, first_namespace
 from playground.authentication import Authenticator
 from playground.faults import Faults
@@ -42,6 +52,7 @@ from playground.memory import Cable, MemoryListener, MemoryNetwork
 from playground.metrics import MetricsApis
 from playground.pipeline import User
 from playground.pki import Pki
+from playground.pods import PODS, is_ready
 from playground.store import Change, Collection
 from playground.workloads import NODES, Workloads
 
@@ -195,6 +206,11 @@ class Federation:
     def replicas(self) -> dict[str, int]:
         """What the workload is scaled to, by member."""
         return {name: member.replicas for name, member in self.members.items()}
+
+    @property
+    def ready_pods(self) -> int:
+        """Of all members."""
+        return sum(is_ready(pod) for member in self.members.values() for pod in member.all(PODS))
 
     @property
     def total(self) -> int:
@@ -498,3 +514,64 @@ async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> Asy
         made.add(name, count)
     async with made.running():
         yield made
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the adapter answered, and after how many seconds."""
+
+    status: int
+    body: Object
+    warnings: list[str]
+    seconds: float
+
+    @property
+    def clusters(self) -> dict[str, int]:
+        """How many items of each cluster there are."""
+        clusters = [item["metadata"]["annotations"][CLUSTER_ANNOTATION] for item in self.body["items"]]
+        return {name: clusters.count(name) for name in sorted(set(clusters))}
+
+
+class Adapter:
+    """The adapter's answers: its application with everybody let in, whoever may ask being tested elsewhere."""
+
+    def __init__(self, federation: Federation, session: aiohttp.ClientSession, server: str) -> None:
+        self._federation = federation
+        self._session = session
+        self._server = server
+
+    async def get(self, path: str = "/apis/metrics.k8s.io/v1beta1/pods") -> Answer:
+        began = self._federation.now()
+        async with self._session.get(self._server + path) as response:
+            body = await response.json()
+            seconds = self._federation.now() - began
+            return Answer(response.status, body, response.headers.getall("Warning", []), seconds)
+
+    async def metrics(self) -> str:
+        async with self._session.get(self._server + "/metrics") as response:
+            return await response.text()
+
+
+@asynccontextmanager
+async def adapter(federation: Federation, *, max_age: float = 0.0) -> AsyncIterator[Adapter]:
+    """The adapter over a federation, once each member answered or had its time; and a client of it."""
+    clock, cable = federation.clock, Cable(federation.network)
+    federation.hub.authenticator.tokens["adapter"] = ADMIN
+    config = federation.hub.config(StaticCredentials("Bearer adapter"), cable)
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(ApiClient(config))
+        members = MemberRegistry(hub, clock=clock.monotonic, wall=clock.wall)
+        lists = await stack.enter_async_context(SharedLists(clock=clock.monotonic))
+        await stack.enter_async_context(background(members.run()))
+        telemetry = Telemetry(lambda: members.members)
+        source = MembersSource(
+            lambda: members.members, lists, max_age=max_age, outcome=telemetry.members_up.outcome
+        )
+        peers = PeerAuthenticator(Trust())
+        guard = Guard(Authentication(lambda: peers), Authorizer(hub), ["/*"])
+        application = build_application(source, guard, Health(), telemetry)
+        listener = await stack.enter_async_context(MemoryListener(federation.network, application))
+        connector = cable.connector(ApiConfig(server=listener.server))
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        await until(members.synced)
+        yield Adapter(federation, session, listener.server)

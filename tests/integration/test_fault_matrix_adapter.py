@@ -1,0 +1,145 @@
+"""Every fault of a member as the adapter's callers meet it: the member is named, the others' data is served.
+
+In memory and virtual time, over real TLS. Each row is a fault of one of two members, and what the Warning
+header and the log say of it; when the fault is over, both are served and nobody is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from playground.faults import Fault
+from tests.virtual.federation import Adapter, adapter, federation, until
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+SERVER = ""
+METRICS = "/apis/metrics.k8s.io"
+DEADLINE = 3.0
+
+SILENT = "no answer within 3 s"
+UNREADABLE = "its metrics cannot be read"
+UNUSABLE = "its metrics cannot be used"
+CUT = "answer cut off|Connection reset"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault, where it is, and what is to be said of it."""
+
+    fault: Fault
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.fault}-{'metrics' if self.where else 'server'}"
+
+
+ROWS = [
+    # fault, where, reason
+    Row(Fault.REFUSE, SERVER, "cannot connect: Connection refused"),
+    Row(Fault.WRONG_CA, SERVER, "certificate not accepted: "),
+    Row(Fault.EXPIRED, SERVER, "certificate not accepted: certificate has expired"),
+    Row(Fault.HANG, SERVER, SILENT),
+    Row(Fault.DRIP, SERVER, SILENT),
+    Row(Fault.TOO_MANY_REQUESTS, SERVER, "HTTP 429"),
+    Row(Fault.SERVER_ERROR, SERVER, "HTTP 500"),
+    Row(Fault.TRUNCATED, SERVER, UNREADABLE),
+    Row(Fault.CUT, SERVER, CUT),
+    Row(Fault.NAN, SERVER, f"{UNUSABLE}: shop/web-.*cpu 'NaN' is no quantity"),
+    Row(Fault.NEGATIVE, SERVER, f"{UNUSABLE}: shop/web-.*cpu '-[0-9]+m' is negative"),
+    Row(Fault.HANG, METRICS, SILENT),
+    Row(Fault.DRIP, METRICS, SILENT),
+    Row(Fault.TOO_MANY_REQUESTS, METRICS, "HTTP 429"),
+    Row(Fault.SERVER_ERROR, METRICS, "etcdserver: request timed out.*HTTP 500"),
+    Row(Fault.TRUNCATED, METRICS, UNREADABLE),
+    Row(Fault.CUT, METRICS, CUT),
+]
+
+
+@pytest.fixture(name="logs")
+def kept_logs() -> Iterator[list[Any]]:
+    """The log's entries, as they come."""
+    with capture_logs() as entries:
+        yield entries
+
+
+async def well(caller: Adapter) -> None:
+    """Ask until both members answer; fail after two minutes."""
+    async with asyncio.timeout(120):
+        while (await caller.get()).clusters != {"m1": 2, "m2": 3}:
+            await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_the_member_is_named_and_the_others_are_served(
+    row: Row, tmp_path: Path, logs: list[Any]
+) -> None:
+    """200 with the other's pods within the deadline, header, log and series; then both again."""
+    async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
+        f.demand(250)
+        await until(lambda: f.ready_pods == 5)
+        before = await caller.get()
+        await f.members["m2"].faults.set(row.fault, [row.where])
+        answers = [await caller.get() for _ in range(3)]
+        series = await caller.metrics()
+        told = [line for line in logs if line.get("cluster") == "m2" and line["event"] == "metrics missing"]
+        await f.members["m2"].faults.clear()
+        await well(caller)
+        after = await caller.get()
+
+    assert (before.status, before.clusters, before.warnings) == (200, {"m1": 2, "m2": 3}, [])
+    for answer in answers:
+        assert (answer.status, answer.clusters) == (200, {"m1": 2})
+        assert answer.seconds <= DEADLINE + 0.1
+        (warning,) = answer.warnings
+        assert warning.startswith('299 - "m2 did not answer: ')
+        assert re.search(row.reason, warning)
+    assert len(told) == 1
+    assert re.search(row.reason, told[0]["reason"])
+    assert 'fedhpa_adapter_member_up{cluster="m2"} 0.0' in series
+    assert (after.status, after.clusters, after.warnings) == (200, {"m1": 2, "m2": 3}, [])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_nobody_answering_is_no_empty_list(row: Row, tmp_path: Path) -> None:
+    """503 that names both and why, in the body and in the headers."""
+    async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
+        await until(lambda: f.ready_pods == 5)
+        for member in f.members.values():
+            await member.faults.set(row.fault, [row.where])
+        answer = await caller.get()
+
+    assert (answer.status, answer.body["kind"], answer.body["reason"]) == (
+        503,
+        "Status",
+        "ServiceUnavailable",
+    )
+    for name in ("m1", "m2"):
+        assert re.search(f"{name} did not answer: .*({row.reason})", answer.body["message"])
+    assert len(answer.warnings) == 2
+
+
+async def test_a_member_that_disappears_is_no_longer_expected(tmp_path: Path, logs: list[Any]) -> None:
+    """Its Cluster is gone with it: that is somebody's decision, not missing data; the log has it."""
+    async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
+        await until(lambda: f.ready_pods == 5)
+        await f.members["m2"].faults.set(Fault.DISAPPEAR)
+        gone = await caller.get()
+        f.part("m2")
+        await until(lambda: "member deregistered" in [line["event"] for line in logs])
+        parted = await caller.get()
+        await f.members["m2"].faults.clear()
+        f.join("m2")
+        await well(caller)
+
+    assert (gone.clusters, len(gone.warnings)) == ({"m1": 2}, 1)
+    assert (parted.clusters, parted.warnings) == ({"m1": 2}, [])
