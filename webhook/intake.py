@@ -20,9 +20,9 @@ from webhook.verdict import Refused
 BODY_SECONDS: Final = 10.0
 # Objects as people write them are a tenth of this; judging a larger one takes milliseconds.
 LARGE_BODY: Final = 48 * 1024
-# A hundred megabytes of bodies in memory, and two of them being taken apart.
+# A hundred megabytes of bodies in memory, and one of them being taken apart: two at once would be no quicker,
+# because one interpreter judges both.
 MAX_LARGE: Final = 16
-MAX_JUDGED: Final = 2
 
 Judge = Callable[[str, bytes, str], Review]
 
@@ -33,7 +33,7 @@ class Intake:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._large = 0
-        self._turns = asyncio.Semaphore(MAX_JUDGED)
+        self._turn = asyncio.Lock()
 
     async def review(self, path: str, request: web.Request) -> Review:
         """The verdict about what a request carries."""
@@ -46,7 +46,7 @@ class Intake:
         self._large += 1
         try:
             body = await _body(request)
-            async with self._turns:
+            async with self._turn:
                 return await asyncio.to_thread(self._judge, path, body, _content_type(request))
         finally:
             self._large -= 1

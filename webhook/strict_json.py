@@ -19,7 +19,7 @@ from fedhpa.api.fielderror import quoted
 
 # Each bracket and comma may stand for a value of 64 bytes in memory, whatever its size on the wire. Two
 # objects' worth of annotations (256 KiB each) may consist of commas, and an API server takes no larger ones.
-MAX_VALUES: Final = 1_000_000
+MAX_VALUES: Final = 600_000
 
 
 class BadJSON(InvalidObject):
