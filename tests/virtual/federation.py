@@ -533,7 +533,7 @@ class Answer:
 
 
 class Adapter:
-    """The adapter's answers: its application with everybody let in, whoever may ask being tested elsewhere."""
+    """The adapter's application with everybody let in: who may ask is tested elsewhere."""
 
     def __init__(self, federation: Federation, session: aiohttp.ClientSession, server: str) -> None:
         self._federation = federation
