@@ -306,6 +306,9 @@ class Reflector(Generic[T]):
         if self._problem is None or self._problem == NOT_LISTED:
             self._problem_since = self._clock() if self._problem is None else self._problem_since
             self._log.info("list or watch failed", error=str(error))
+        elif self._problem != str(error):
+            # A connection that breaks is the first thing to be seen of many a fault; what it is comes then.
+            self._log.info("list or watch fails otherwise", error=str(error))
         else:
             self._log.debug("list or watch failed again", error=str(error))
         self._failures += 1

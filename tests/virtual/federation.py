@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry
 from controller.flags import DIRECT, Settings
 from controller.process import lead, lease_name
 from controller.series import Series
-from fedhpa.api.crd import CLUSTER, FEDERATED_HPA, custom_resource_definition
+from fedhpa.api.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.decision.snapshot import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import Clock
@@ -508,7 +508,7 @@ async def background(work: Any) -> AsyncIterator[asyncio.Task[None]]:
 async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> AsyncIterator[Federation]:
     """A hub and one member for each keyword, with so many replicas of the workload."""
     made = Federation(folder, tls=tls)
-    for definition in (FEDERATED_HPA, CLUSTER):
+    for definition in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
         made.hub.server.store.create(CRDS, custom_resource_definition(definition))
     for name, count in replicas.items():
         made.add(name, count)

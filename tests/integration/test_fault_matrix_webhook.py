@@ -1,0 +1,336 @@
+"""Every fault of the hub and of its calls as admission meets it: verdicts stay, and each fault is named.
+
+What the webhook reads from the hub is only for warnings, so no fault of the hub changes or delays a verdict
+(in memory and virtual time). What is wrong between the hub and the webhook refuses new objects in words that
+name it, until it is mended (an embedded hub and the webhook's process, on real sockets).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from certs import CertificateAuthority
+from fedhpa.api import crd
+from fedhpa.api.errors import ApiError
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.credentials import StaticCredentials
+from fedhpa.serving.health import Health
+from playground.controlplane import ControlPlane
+from playground.faults import Fault
+from playground.memory import Cable, MemoryListener
+from stage.api import PlaneApi
+from tests.integration.adapter_world import until as eventually
+from tests.integration.admission_world import FHPA, Client, running
+from tests.virtual.federation import ADMIN, Federation, background, federation, until
+from webhook.advice import Advisor
+from webhook.application import build_application
+from webhook.hub import HubReader
+from webhook.registration import Endpoint, configurations
+from webhook.telemetry import Telemetry
+
+Object = dict[str, Any]
+WRONG = FHPA
+GOOD: Object = {**FHPA, "spec": {**FHPA["spec"], "minReplicas": 1}}
+REFUSAL = "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"
+
+HUB_ROWS = [
+    # fault of the hub, what the log says
+    (Fault.REFUSE, "cannot connect: Connection refused"),
+    (Fault.WRONG_CA, "certificate not accepted: "),
+    (Fault.EXPIRED, "certificate not accepted: certificate has expired"),
+    (Fault.HANG, "no answer within"),
+    (Fault.DRIP, "no answer"),  # copies come, slowly; a target is not waited for
+    (Fault.TOO_MANY_REQUESTS, "too many requests"),
+    (Fault.SERVER_ERROR, "etcdserver: request timed out"),
+    (Fault.TRUNCATED, "cannot be read"),
+    (Fault.CUT, "answer cut off|Connection reset"),
+]
+TOLD = ("list or watch failed", "list or watch fails otherwise", "targets are not waited for")
+
+
+@pytest.fixture(name="logs")
+def kept_logs() -> Iterator[list[Any]]:
+    """The log's entries, as they come."""
+    with capture_logs() as entries:
+        yield entries
+
+
+class Reviewer:
+    """Asks the webhook's application in a federation's network."""
+
+    def __init__(self, f: Federation, session: aiohttp.ClientSession, server: str, reader: HubReader) -> None:
+        self.reader = reader
+        self._f = f
+        self._session = session
+        self._server = server
+
+    async def ask(self, obj: Object) -> tuple[bool, str, float]:
+        """(allowed, message, seconds)."""
+        began = self._f.now()
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        body = {**review, "request": {"uid": "1", "operation": "CREATE", "object": obj}}
+        async with self._session.post(self._server + "/validate-federatedhpa", json=body) as answer:
+            assert answer.status == 200
+            response = json.loads(await answer.read())["response"]
+        message = (response.get("status") or {}).get("message", "")
+        return response["allowed"], message, self._f.now() - began
+
+
+@asynccontextmanager
+async def reviewing(f: Federation) -> AsyncIterator[Reviewer]:
+    """The webhook, up to date about the hub."""
+    cable = Cable(f.network)
+    f.hub.authenticator.tokens["webhook"] = ADMIN
+    config = f.hub.config(StaticCredentials("Bearer webhook"), cable)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(ApiClient(config))
+        reader = HubReader(client, looks_at_targets=True)
+        await stack.enter_async_context(background(reader.run()))
+        advisor = Advisor(f.date)
+        advisor.hub = reader
+        application = build_application(Health(), Telemetry(), advisor)
+        listener = await stack.enter_async_context(MemoryListener(f.network, application))
+        connector = cable.connector(ApiConfig(server=listener.server))
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        await until(lambda: all(map(reader.knows, reader.reflectors)))
+        yield Reviewer(f, session, listener.server, reader)
+
+
+@pytest.mark.looptime(noop_cycles=0)
+@pytest.mark.parametrize(("fault", "reason"), HUB_ROWS)
+async def test_no_fault_of_the_hub_touches_a_verdict(
+    fault: Fault, reason: str, tmp_path: Path, logs: list[Any]
+) -> None:
+    """The same answers at once, while it lasts and after it; the log names the fault."""
+    async with federation(tmp_path, tls=True) as f, reviewing(f) as webhook:
+        await f.hub.faults.set(fault)
+        # Lists are needed, too.
+        f.hub.server.store.compact()
+        f.hub.server.watches.end()
+        answers = []
+        for _ in range(20):
+            answers += [await webhook.ask(GOOD), await webhook.ask(WRONG)]
+            await asyncio.sleep(10)
+        told = [str(line) for line in logs if line["event"] in TOLD]
+        await f.hub.faults.clear()
+        await until(lambda: all(one.problem is None for one in webhook.reader.reflectors.values()))
+
+    assert {answer[:2] for answer in answers} == {(True, ""), (False, REFUSAL)}
+    assert max(seconds for *_, seconds in answers) < 0.5
+    assert any(re.search(reason, line) for line in told)
+
+
+# -- between the hub and the webhook ----------------------------------------------------------------------
+FHPAS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas"
+
+
+def stored(name: str) -> Object:
+    return {**GOOD, "metadata": {"name": name, "namespace": "default"}}
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
+    made = ControlPlane(tmp_path / "hub", "hub")
+    await made.start()
+    try:
+        async with made.api() as api:
+            kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
+            await api.apply_all([crd.custom_resource_definition(one) for one in kinds])
+        yield made
+    finally:
+        await made.end()
+
+
+@pytest.fixture
+async def hub(plane: ControlPlane) -> AsyncIterator[PlaneApi]:
+    async with plane.api() as api:
+        yield api
+
+
+async def register(hub: PlaneApi, url: str, authority: CertificateAuthority) -> None:
+    objects = configurations(Endpoint(url=url), authority.bundle_pem)
+    for obj in objects:
+        for webhook in obj["webhooks"]:
+            webhook["timeoutSeconds"] = 1
+    await hub.apply_all(objects)
+
+
+async def refusal(hub: PlaneApi, name: str = "new") -> str:
+    """What creating an object ends in; "" if it is admitted."""
+    try:
+        await hub.ask("POST", FHPAS, body=stored(name), params={"dryRun": "All"})
+    except ApiError as error:
+        return f"{error.status} {error}"
+    return ""
+
+
+async def admits(hub: PlaneApi) -> None:
+    """Wait until an object is admitted."""
+
+    async def admitted() -> bool:
+        return await refusal(hub) == ""
+
+    await eventually(admitted)
+
+
+class Between:
+    """What can be wrong between a hub and the webhook: set before the webhook is asked, mended after."""
+
+    def __init__(self, hub: PlaneApi, folder: Path) -> None:
+        self.hub = hub
+        self.folder = folder
+        self.authority = CertificateAuthority.create("admission tests")
+
+    async def wrong_ca(self, client: Client) -> None:
+        """The registration has the bundle of another authority of the same name."""
+        await register(self.hub, client.url, CertificateAuthority.create("admission tests"))
+
+    async def expired(self, client: Client) -> None:
+        """The webhook's certificate has run out."""
+        long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)
+        leaf = self.authority.issue_server(
+            "localhost", dns=["localhost"], validity=dt.timedelta(hours=1), now=long_ago
+        )
+        leaf.save(self.folder)
+        client.signals.reload()
+        await register(self.hub, client.url, self.authority)
+
+    async def refuse(self, client: Client) -> None:
+        """Nobody listens where the registration points to."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        await register(self.hub, f"https://localhost:{port}", self.authority)
+
+    async def mend(self, client: Client) -> None:
+        """Renew and register again: no restart is needed for either."""
+        self.authority.issue_server("localhost", dns=["localhost"]).save(self.folder)
+        client.signals.reload()
+        await register(self.hub, client.url, self.authority)
+
+
+BETWEEN_ROWS = [
+    ("wrong_ca", "x509: certificate signed by unknown authority"),
+    ("expired", "x509: certificate has expired or is not yet valid"),
+    ("refuse", "connect: connection refused"),
+]
+
+
+@pytest.mark.parametrize(("fault", "text"), BETWEEN_ROWS)
+async def test_a_webhook_that_cannot_be_asked_refuses_what_is_new(
+    hub: PlaneApi, tmp_path: Path, fault: str, text: str
+) -> None:
+    """New objects are refused in words that name the fault; what is stored keeps its status written."""
+    folder = tmp_path / "webhook"
+    folder.mkdir()
+    between = Between(hub, folder)
+    async with running(folder, between.authority) as client:
+        # Before there is a registration: a connection that the hub keeps would not meet the fault.
+        await hub.ask("POST", FHPAS, body=stored("old"))
+        await getattr(between, fault)(client)
+        refused = await refusal(hub)
+        old = await hub.get(f"{FHPAS}/old")
+        written = await hub.ask(
+            "PUT", f"{FHPAS}/old/status", body={**old, "status": {"currentReplicas": 3, "desiredReplicas": 3}}
+        )
+        await between.mend(client)
+        await admits(hub)
+
+    assert refused.startswith("500 ")
+    assert 'failed calling webhook "' in refused
+    assert text in refused
+    assert written["status"]["currentReplicas"] == 3
+
+
+async def test_a_webhook_that_hangs_costs_the_hub_its_timeout(hub: PlaneApi, tmp_path: Path) -> None:
+    """A connection that is taken and never answered: the hub gives up, says so, and others are served."""
+    folder = tmp_path / "webhook"
+    folder.mkdir()
+    between = Between(hub, folder)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(running(folder, between.authority))
+        port = await stack.enter_async_context(silent_port())
+        await register(hub, f"https://localhost:{port}", between.authority)
+        began = asyncio.get_running_loop().time()
+        refused = await refusal(hub)
+        took = asyncio.get_running_loop().time() - began
+        await between.mend(client)
+        await admits(hub)
+
+    assert 'failed calling webhook "' in refused
+    assert re.search("context deadline exceeded|timeout", refused)
+    # Mutation, which fails open, and validation, which does not: a second each.
+    assert took < 10
+
+
+@asynccontextmanager
+async def silent_port() -> AsyncIterator[int]:
+    """A port that takes connections and never says anything."""
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        await server.wait_closed()
+
+
+async def test_callers_that_go_in_the_middle_of_a_body_leave_the_others_served(
+    hub: PlaneApi, tmp_path: Path
+) -> None:
+    """A truncated body is nobody's verdict: the process lives on, and answers who sends a whole one."""
+    folder = tmp_path / "webhook"
+    folder.mkdir()
+    between = Between(hub, folder)
+    async with running(folder, between.authority) as client:
+        await register(hub, client.url, between.authority)
+        context = ssl.create_default_context(cadata=between.authority.bundle_pem.decode())
+        head = (
+            b"POST /validate-federatedhpa HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n"
+        )
+        for body in (b"", b'{"request":{"uid":"1","object":{', b" " * 9_999):
+            _, writer = await asyncio.open_connection(
+                "localhost", client.webhook.server.port, ssl=context, server_hostname="localhost"
+            )
+            writer.write(head + body)
+            await writer.drain()
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+        assert await refusal(hub) == ""
+        assert (await client.get("/livez"))[0] == 200
+
+
+async def test_a_cut_off_review_is_refused_as_one(tmp_path: Path) -> None:
+    """Half a review that came whole is answered with what is wrong with it."""
+    folder = tmp_path / "webhook"
+    folder.mkdir()
+    between_authority = CertificateAuthority.create("admission tests")
+    async with running(folder, between_authority) as client:
+        half = json.dumps({"request": {"uid": "1", "object": FHPA}}).encode()[:-20]
+        response = await client.post(
+            "/validate-federatedhpa", data=half, headers={"Content-Type": "application/json"}
+        )
+
+    assert response["allowed"] is False
+    assert response["status"]["code"] == 400
