@@ -139,3 +139,44 @@ async def test_a_member_that_disappears_is_no_longer_expected(tmp_path: Path, lo
 
     assert (gone.clusters, len(gone.warnings)) == ({"m1": 2}, 1)
     assert (parted.clusters, parted.warnings) == ({"m1": 2}, [])
+
+
+TOLD = ("list or watch failed", "list or watch fails otherwise")
+HUB_ROWS = [
+    # fault of the hub, what the log says
+    (Fault.REFUSE, "cannot connect: Connection refused"),
+    (Fault.WRONG_CA, "certificate not accepted: "),
+    (Fault.EXPIRED, "certificate not accepted: certificate has expired"),
+    (Fault.HANG, "no answer within"),
+    (Fault.DRIP, ""),  # lists and watches take their time, and work
+    (Fault.TOO_MANY_REQUESTS, "too many requests"),
+    (Fault.SERVER_ERROR, "etcdserver: request timed out"),
+    (Fault.TRUNCATED, "cannot be read"),
+    (Fault.CUT, CUT),
+]
+
+
+@pytest.mark.parametrize(("fault", "reason"), HUB_ROWS)
+async def test_members_are_served_without_the_hub(
+    fault: Fault, reason: str, tmp_path: Path, logs: list[Any]
+) -> None:
+    """What is known of them goes on to be true; the log names the fault, and that it is over."""
+    async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
+        await until(lambda: f.ready_pods == 5)
+        await f.hub.faults.set(fault)
+        # Lists are needed, too.
+        f.hub.server.store.compact()
+        f.hub.server.watches.end()
+        answers = []
+        for _ in range(20):
+            await asyncio.sleep(10)
+            answers.append(await caller.get())
+        told = [line for line in logs if line["event"] in TOLD]
+        logs.clear()
+        await f.hub.faults.clear()
+        if told:
+            await until(lambda: "list and watch work" in [line["event"] for line in logs])
+
+    assert {answer.status for answer in answers} == {200}
+    assert all(answer.clusters == {"m1": 2, "m2": 3} and not answer.warnings for answer in answers)
+    assert not reason or any(re.search(reason, str(line["error"])) for line in told)

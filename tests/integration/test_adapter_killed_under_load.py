@@ -1,0 +1,146 @@
+"""An adapter that is killed while it is asked: errors for who was waiting, never garbage, and a way back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import pytest
+
+from playground.plane import Plane
+from stage.api import PlaneApi, has_condition
+from stage.processes import Processes
+from stage.registrations import (
+    ADAPTER,
+    ADAPTER_SERVICE,
+    HUB_RIGHTS,
+    NAMESPACE,
+    aggregated_api,
+    documents,
+)
+from tests.integration.test_playground_plane import run_web, until_ready
+
+API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
+PODS = "/apis/metrics.k8s.io/v1beta1/pods"
+# So many pods that an answer is larger than what a connection has on its way.
+PODS_EACH = 100
+CALLERS = 16
+SECONDS = 30.0
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[Plane]:
+    """Two members with a workload each."""
+    plane = Plane(ready_after=0.0)
+    await plane.start()
+    try:
+        for name in plane.members:
+            await run_web(plane, name, PODS_EACH, cpu="10m")
+            await until_ready(plane, name, PODS_EACH)
+        yield plane
+    finally:
+        await plane.end()
+
+
+@pytest.fixture
+async def processes(plane: Plane) -> Processes:
+    """The adapter's, registered on the hub and available."""
+    processes = Processes(plane, adapter_flags=["--metrics-max-age=0s"])
+    async with plane.hub.api() as api:
+        await api.apply_all(documents(HUB_RIGHTS))
+        await processes.start_one(ADAPTER)
+        await api.apply_all(
+            aggregated_api(
+                group="metrics.k8s.io",
+                version="v1beta1",
+                service=ADAPTER_SERVICE,
+                namespace=NAMESPACE,
+                port=processes.ports[ADAPTER],
+                ca_bundle=processes.ca.bundle_pem,
+            )
+        )
+    await processes.metrics_are_available()
+    return processes
+
+
+async def outcome(hub: PlaneApi) -> str:
+    """What one list through the hub came to: "complete", "error", or what else it was."""
+    try:
+        status, headers, body = await hub.request("GET", PODS)
+    except (aiohttp.ClientError, OSError):
+        return "error"  # the connection was cut in the middle of an answer
+    if status >= 500:
+        return "error"
+    try:
+        clusters = Counter(
+            item["metadata"]["annotations"]["resource.karmada.io/query-from-cluster"]
+            for item in json.loads(body)["items"]
+        )
+    except (ValueError, KeyError):
+        return f"{status} {body[:200]!r}"
+    whole = status == 200 and clusters == {"member1": PODS_EACH, "member2": PODS_EACH}
+    return "complete" if whole and "Warning" not in headers else f"{status} {dict(clusters)}"
+
+
+class Load:
+    """Callers that ask through the hub without pause."""
+
+    def __init__(self, hub: PlaneApi) -> None:
+        self.outcomes: list[str] = []
+        self._hub = hub
+        self._asked = asyncio.Event()
+
+    async def call(self) -> None:
+        while True:
+            self.outcomes.append(await outcome(self._hub))
+            self._asked.set()
+
+    async def answered(self, wanted: str, count: int) -> None:
+        """Wait for so many more outcomes of a kind."""
+        async with asyncio.timeout(SECONDS):
+            goal = self.outcomes.count(wanted) + count
+            while self.outcomes.count(wanted) < goal:
+                self._asked.clear()
+                await self._asked.wait()
+
+
+async def availability(hub: PlaneApi, status: str) -> Any:
+    """The Available condition once it has this status."""
+    service = await hub.wait(
+        API_SERVICE,
+        lambda found: has_condition(found, kind="Available", status=status),
+        what=f"metrics.k8s.io is Available: {status}",
+        seconds=SECONDS,
+    )
+    return service["status"]["conditions"][0]
+
+
+async def test_a_killed_adapter_gives_errors_and_no_garbage(plane: Plane, processes: Processes) -> None:
+    """Callers get whole lists or errors; the hub marks the API unavailable; a restart serves again."""
+    async with plane.hub.api() as hub:
+        load = Load(hub)
+        callers = [asyncio.create_task(load.call()) for _ in range(CALLERS)]
+        try:
+            await load.answered("complete", CALLERS)
+            await processes.kill(ADAPTER)
+            await load.answered("error", CALLERS)
+            down = await availability(hub, "False")
+            served_elsewhere = await hub.get("/apis/cluster.karmada.io/v1alpha1/clusters")
+            await processes.start_one(ADAPTER)
+            await availability(hub, "True")
+            await load.answered("complete", CALLERS)
+        finally:
+            for caller in callers:
+                caller.cancel()
+            for caller in callers:
+                with suppress(asyncio.CancelledError):
+                    await caller
+
+    assert set(load.outcomes) == {"complete", "error"}
+    assert down["reason"] == "FailedDiscoveryCheck"
+    assert len(served_elsewhere["items"]) == 2
