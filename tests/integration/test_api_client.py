@@ -171,43 +171,6 @@ async def test_bodies_are_bounded() -> None:
     assert caught.value.reason == TOO_LARGE
 
 
-async def test_an_idle_deadline_counts_from_the_last_byte() -> None:
-    """A slow but living answer may take longer than the deadline; a silent one may not."""
-
-    async def drip(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for _ in range(10):
-            await response.write(b" ")
-            await asyncio.sleep(0.05)
-        if request.path == "/silent":
-            await asyncio.sleep(5)
-        return response
-
-    async with serving(drip) as url, ApiClient(ApiConfig(server=url)) as client:
-        slow = await client.request("GET", "/slow", deadline=0.3, idle=True)
-        with pytest.raises(ApiError) as caught:
-            await client.request("GET", "/silent", deadline=0.3, idle=True)
-
-    assert slow.body == b" " * 10
-    assert caught.value.reason == TIMEOUT
-
-
-async def test_retry_after_is_waited_for() -> None:
-    """A 429 with Retry-After is repeated when the server said, within the deadline."""
-    answers = [429, 503, 200]
-
-    async def busy(request: web.Request) -> web.Response:
-        status = answers.pop(0)
-        return web.Response(status=status, headers={"Retry-After": "0"} if status != 200 else {})
-
-    async with serving(busy) as url, ApiClient(ApiConfig(server=url)) as client:
-        response = await client.request("POST", "/", body=b"{}")
-
-    assert response.status == 200
-    assert answers == []
-
-
 async def test_a_retry_after_beyond_the_deadline_fails_at_once() -> None:
     """Waiting longer than the deadline is no use: the error comes now."""
     async with fake_api() as api, ApiClient(api.config()) as client:
@@ -351,19 +314,6 @@ async def test_swapping_the_configuration() -> None:
 
         assert under_way.result() == 200
         assert [seen.path for seen in new.seen][-1] == "/readyz"
-
-
-async def test_client_side_limit() -> None:
-    """With 20 a second and a burst of 2, six requests take a fifth of a second at least."""
-    async with fake_api(tls=False) as api:
-        plain = api.config()
-        limited = ApiConfig(server=plain.server, qps=20, burst=2)
-        async with ApiClient(limited) as client:
-            await client.request("GET", "/readyz")
-            began = time.monotonic()
-            await asyncio.gather(*(client.request("GET", "/readyz") for _ in range(5)))
-
-            assert time.monotonic() - began >= 0.15
 
 
 async def test_a_fake_is_told_apart_from_nothing(unused_tcp_port: int) -> None:
