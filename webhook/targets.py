@@ -54,6 +54,7 @@ class Targets:
         self._answers: OrderedDict[Asked, tuple[float, str | None]] = OrderedDict()
         self._calls: dict[Asked, asyncio.Task[None]] = {}
         self._quiet_until = float("-inf")
+        self._generation = client.generation
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -69,6 +70,8 @@ class Targets:
         """What is wrong with a target: it is not there, or cannot be scaled. None if nothing is known."""
         if not api_version or max(map(len, (api_version, *target))) > MAX_TEXT:
             return None
+        if self._generation != self._client.generation:
+            self._forget()
         asked = (target, api_version)
         until, answer = self._answers.get(asked, (float("-inf"), None))
         if self._clock() < until:
@@ -111,8 +114,7 @@ class Targets:
     async def _look(self, target: Target, api_version: str) -> str | None:
         self._kinds.add((api_version, target.kind))
         if len(self._kinds) > MAX_KINDS:
-            self._kinds.clear()
-            self._mapper = ResourceMapper(self._client, clock=self._clock)
+            self._forget_kinds()
         try:
             resource = await self._mapper.resolve(api_version, target.kind, deadline=CALL_SECONDS)
         except InvalidObject:
@@ -132,6 +134,16 @@ class Targets:
                 return None
             raise
         return None
+
+    def _forget(self) -> None:
+        """Another server may be behind the client from now on."""
+        self._generation = self._client.generation
+        self._answers.clear()
+        self._forget_kinds()
+
+    def _forget_kinds(self) -> None:
+        self._kinds.clear()
+        self._mapper = ResourceMapper(self._client, clock=self._clock)
 
     def _stay_quiet(self, reason: str) -> None:
         log.debug("targets are not waited for", reason=reason, seconds=QUIET_SECONDS)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
 from tests.integration.admission_world import FHPA, REVIEW, Client, running
@@ -157,6 +158,17 @@ async def test_requests_are_counted_by_kind_and_verdict(client: Client) -> None:
     }
     warned = {"webhook": "/validate-federatedhpa"}
     assert client.sample("fedhpa_admission_warned_requests_total", **warned) == 1
+
+
+async def test_a_refusal_is_one_line_in_the_log(client: Client) -> None:
+    """With the object and the reason; sent again, it is none."""
+    with capture_logs() as lines:
+        for _ in range(3):
+            await client.post("/validate-federatedhpa", json=REVIEW)
+
+    [line] = [line for line in lines if line["event"] == "refused"]
+    assert (line["kind"], line["namespace"], line["name"]) == ("FederatedHPA", "shop", "web")
+    assert "must be greater than or equal to `minReplicas`" in line["reason"]
 
 
 async def test_what_is_no_path_of_ours_is_answered_with_a_status(client: Client) -> None:

@@ -202,6 +202,17 @@ async def test_many_targets_make_few_calls_and_fill_no_memory() -> None:
     assert len(targets._mapper._known) <= MAX_KINDS
 
 
+async def test_another_hub_is_asked_anew() -> None:
+    """What the last one said is not held against a kubeconfig that was replaced."""
+    api = api_with()
+    async with looking(api) as targets:
+        await targets.problem(deployment(), "apps/v1")
+        api.objects[scale("web")] = {"spec": {"replicas": 1}}
+        await api.use(api.config)
+
+        assert await targets.problem(deployment(), "apps/v1") is None
+
+
 async def test_nothing_is_asked_unless_it_runs() -> None:
     """Before it runs, and after, there is no answer and no call."""
     api = api_with()
