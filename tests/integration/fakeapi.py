@@ -407,9 +407,9 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 
 
 @asynccontextmanager
-async def fake_api(*, tls: bool = True) -> AsyncIterator[FakeApi]:
+async def fake_api(*, tls: bool = True, network: MemoryNetwork | None = None) -> AsyncIterator[FakeApi]:
     """A running API server."""
-    api = FakeApi(tls=tls)
+    api = FakeApi(tls=tls, network=network)
     await api.start()
     try:
         yield api

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.member import Member
 from fedhpa.members.registry import MemberRegistry
+from playground.memory import MemoryNetwork
 from tests.integration.fakeapi import FakeApi, eventually, fake_api, join
 
 DEADLINE = 0.4
 PROBE_PERIOD = 0.3
+# 2027-01-15T08:00:00Z, when virtual time begins.
+EPOCH = 1_800_000_000.0
 
 
 @dataclass
@@ -23,6 +27,7 @@ class World:
     hub: FakeApi
     members: dict[str, FakeApi]
     registry: MemberRegistry
+    network: MemoryNetwork | None = None
 
     def __getitem__(self, name: str) -> Member:
         return self.registry.members[name]
@@ -53,19 +58,37 @@ async def running(registry: MemberRegistry) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
+def loop_time() -> float:
+    """The running loop's clock."""
+    return asyncio.get_running_loop().time()
+
+
+def federation(*names: str, deadline: float = DEADLINE) -> AbstractAsyncContextManager[World]:
+    """A hub with these members, all ready; in memory, for tests in virtual time."""
+    return _federation(MemoryNetwork(), Clock(loop_time, lambda: EPOCH + loop_time()), names, deadline)
+
+
+def federation_on_sockets(*names: str, deadline: float = DEADLINE) -> AbstractAsyncContextManager[World]:
+    """The same over TLS and in real time."""
+    return _federation(None, SYSTEM, names, deadline)
+
+
 @asynccontextmanager
-async def federation(*names: str, deadline: float = DEADLINE) -> AsyncIterator[World]:
-    """A hub with these members, all ready."""
+async def _federation(
+    network: MemoryNetwork | None, clock: Clock, names: tuple[str, ...], deadline: float
+) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(fake_api())
-        members = {name: await stack.enter_async_context(fake_api()) for name in names}
+        hub = await stack.enter_async_context(fake_api(network=network))
+        members = {name: await stack.enter_async_context(fake_api(network=network)) for name in names}
         for name, member in members.items():
             member.token = f"{name}-token"
             join(hub, name, member)
         client = await stack.enter_async_context(ApiClient(hub.config()))
-        registry = MemberRegistry(client, deadline=deadline, probe_period=PROBE_PERIOD)
+        registry = MemberRegistry(
+            client, deadline=deadline, probe_period=PROBE_PERIOD, clock=clock.monotonic, wall=clock.wall
+        )
         await stack.enter_async_context(running(registry))
-        world = World(hub, members, registry)
+        world = World(hub, members, registry, network)
         await eventually(registry.synced)
         await world.ready(*names)
         yield world

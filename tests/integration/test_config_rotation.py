@@ -17,7 +17,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from fedhpa.kube.rotation import follow_config
 from tests.integration.fakeapi import CLUSTERS, SECRETS, FakeApi, cluster, eventually, fake_api, secret
-from tests.integration.membership import federation
+from tests.integration.membership import federation_on_sockets
 
 
 def write_kubeconfig(path: Path, api: FakeApi) -> None:
@@ -124,7 +124,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 async def test_a_member_behind_a_proxy() -> None:
     """proxyURL is used, and proxyHeader goes to the proxy alone, each value of it."""
-    async with proxy() as between, federation() as world, fake_api() as api:
+    async with proxy() as between, federation_on_sockets() as world, fake_api() as api:
         api.token = "t"
         world.hub.put(SECRETS, secret("member1", token="t", ca=api.ca_pem))
         headers = {"X-Tenant": "a,b"}
@@ -144,7 +144,7 @@ async def test_a_member_behind_a_proxy() -> None:
 
 async def test_a_proxy_that_refuses() -> None:
     """The reason names the proxy, not the member."""
-    async with proxy() as between, federation() as world, fake_api() as api:
+    async with proxy() as between, federation_on_sockets() as world, fake_api() as api:
         between.refuse = True
         world.hub.put(SECRETS, secret("member1", token="t", ca=api.ca_pem))
         world.hub.put(CLUSTERS, cluster("member1", api.url, proxyURL=between.url))

@@ -10,7 +10,7 @@ from fedhpa.members.member import ACCESS_INVALID, PROBE_FAILED, PROBE_SUCCEEDED
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.members.status import write_cluster_status
 from tests.integration.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, join, secret
-from tests.integration.membership import World, federation, running
+from tests.integration.membership import World, federation_on_sockets, running
 
 VERSION = "/version"
 NOW = 1773235397.0  # 2026-03-11T13:23:17Z
@@ -24,7 +24,7 @@ async def _written(world: World, name: str) -> bool:
 
 async def test_a_rotated_token_is_used_without_a_failing_call() -> None:
     """A new token in the Secret is in use as soon as it is seen; connections stay."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         api, member = world.members["member1"], world["member1"]
         generation = member.client.generation
         world.hub.put(SECRETS, secret("member1", token="new", ca=api.ca_pem))
@@ -37,7 +37,7 @@ async def test_a_rotated_token_is_used_without_a_failing_call() -> None:
 
 async def test_a_401_has_the_secret_read_at_once() -> None:
     """A token that the watch did not bring yet is fetched in the call that met the 401."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         api, member = world.members["member1"], world["member1"]
         world.hub.faults.hang.add("/no-watch-will-tell")
         stored = secret("member1", token="new", ca=api.ca_pem)
@@ -52,7 +52,7 @@ async def test_a_401_has_the_secret_read_at_once() -> None:
 
 async def test_a_revoked_token_makes_the_member_unavailable() -> None:
     """Without a newer token the member is away, and the reason says why."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         world.members["member1"].token = "revoked"
         reason = await world.away("member1")
         with pytest.raises(MemberUnavailable, match="refuses our token"):
@@ -63,7 +63,7 @@ async def test_a_revoked_token_makes_the_member_unavailable() -> None:
 
 async def test_a_rotated_authority() -> None:
     """A member that comes back with a certificate of another CA is reached once the Secret has that CA."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         api = world.members["member1"]
         await api.stop()
         async with fake_api() as other:
@@ -79,7 +79,7 @@ async def test_a_rotated_authority() -> None:
 
 async def test_a_changed_endpoint() -> None:
     """A member that moved is asked at its new address, and its old one no more."""
-    async with federation("member1") as world, fake_api() as moved:
+    async with federation_on_sockets("member1") as world, fake_api() as moved:
         moved.token = world.members["member1"].token
         join(world.hub, "member1", moved)
         await eventually(lambda: moved.queries("/readyz"))
@@ -93,7 +93,7 @@ async def test_a_changed_endpoint() -> None:
 
 async def test_a_changed_secret_reference() -> None:
     """A Cluster that names another Secret is followed there."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         api, member = world.members["member1"], world["member1"]
         world.hub.put(SECRETS, secret("other", token="other-token", ca=api.ca_pem))
         world.hub.put(
@@ -107,7 +107,7 @@ async def test_a_changed_secret_reference() -> None:
 
 async def test_only_named_secrets_are_read() -> None:
     """Secrets are listed and watched by name alone."""
-    async with federation("member1", "member2") as world:
+    async with federation_on_sockets("member1", "member2") as world:
         world.hub.put(SECRETS, secret("unrelated", token="x"))
 
         queries = world.hub.queries("/secrets")
@@ -119,7 +119,7 @@ async def test_only_named_secrets_are_read() -> None:
 
 async def test_a_deregistered_member() -> None:
     """A deleted Cluster is gone from the registry; who still holds the member is told."""
-    async with federation("member1", "member2") as world:
+    async with federation_on_sockets("member1", "member2") as world:
         member = world["member1"]
         told: list[str] = []
         world.registry.subscribe(told.append)
@@ -133,7 +133,7 @@ async def test_a_deregistered_member() -> None:
 
 async def test_a_member_that_is_being_deleted() -> None:
     """A Cluster with a deletion timestamp is one no more."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         obj = cluster("member1", world.members["member1"].url)
         obj["metadata"]["deletionTimestamp"] = "2026-03-11T13:23:17Z"
         world.hub.put(CLUSTERS, obj)
@@ -172,7 +172,7 @@ async def test_an_access_that_cannot_be_used(
     token: str | None, ca: str | None, spec: dict[str, object], says: str
 ) -> None:
     """What is wrong with a registration is said; the others are not touched, and mending it helps."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         api = world.members["member1"]
         pem = api.ca_pem if ca == "ca" else ca
         world.hub.put(SECRETS, secret("bad", token=token, ca=pem))
@@ -192,7 +192,7 @@ async def test_an_access_that_cannot_be_used(
 
 async def test_verification_can_be_switched_off() -> None:
     """With insecureSkipTLSVerification no CA is needed, and an endpoint without a scheme is https."""
-    async with federation() as world, fake_api() as api:
+    async with federation_on_sockets() as world, fake_api() as api:
         api.token = "t"
         world.hub.put(SECRETS, secret("member1", token="t"))
         endpoint = api.url.removeprefix("https://")
@@ -216,7 +216,7 @@ async def test_no_cluster_api_on_the_hub() -> None:
 
 async def test_somebody_elses_ready_condition_decides() -> None:
     """Where Karmada writes Ready, a member that it calls unready is not asked, though it would answer."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         obj = cluster("member1", world.members["member1"].url)
         unready = {"type": "Ready", "status": "False", "reason": "ClusterNotReachable", "message": "gone"}
         obj["status"] = {"conditions": [unready]}
@@ -236,7 +236,7 @@ async def test_somebody_elses_ready_condition_decides() -> None:
 
 async def test_our_own_ready_condition_does_not_decide() -> None:
     """What we wrote ourselves an hour ago is no verdict on now."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         obj = cluster("member1", world.members["member1"].url)
         obj["status"] = {"conditions": [{"type": "Ready", "status": "False", "reason": PROBE_FAILED}]}
         world.hub.put(CLUSTERS, obj)
@@ -247,7 +247,7 @@ async def test_our_own_ready_condition_does_not_decide() -> None:
 
 async def test_the_leader_writes_what_it_sees() -> None:
     """On a plain hub condition and version are written once per change."""
-    async with federation("member1") as world:
+    async with federation_on_sockets("member1") as world:
         first = await _written(world, "member1")
         second = await _written(world, "member1")
         obj = world.hub.find(CLUSTERS, "member1")

@@ -12,7 +12,9 @@ from fedhpa.api.errors import MemberUnavailable
 from fedhpa.api.wire import Pod
 from fedhpa.members.pods import PodCache
 from tests.integration.fakeapi import PODS, eventually, fake_api, join, pod
-from tests.integration.membership import federation
+from tests.integration.membership import federation, loop_time
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def phase(cluster: str, item: Pod) -> str:
@@ -34,7 +36,7 @@ async def caching(cache: PodCache[str]) -> AsyncIterator[PodCache[str]]:
 
 async def test_pods_are_listed_when_first_needed() -> None:
     """The first question starts a watch; the answers follow the cluster without further lists."""
-    async with federation("member1") as world, caching(PodCache(phase)) as cache:
+    async with federation("member1") as world, caching(PodCache(phase, clock=loop_time)) as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a", "shop"))
         api.put(PODS, pod("b", "bank"))
@@ -52,7 +54,7 @@ async def test_pods_are_listed_when_first_needed() -> None:
 
 async def test_a_member_that_is_away_has_no_pods() -> None:
     """While the member does not answer, asking for its pods says so; afterwards they are up to date."""
-    async with federation("member1") as world, caching(PodCache(phase)) as cache:
+    async with federation("member1") as world, caching(PodCache(phase, clock=loop_time)) as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a"))
         await cache.pods(member, "default")
@@ -78,7 +80,10 @@ async def test_a_member_that_is_away_has_no_pods() -> None:
 
 async def test_a_broken_watch_makes_pods_stale() -> None:
     """A member that answers but whose pods cannot be watched any more gives no old pods."""
-    async with federation("member1") as world, caching(PodCache(phase, stale_after=0.1)) as cache:
+    async with (
+        federation("member1") as world,
+        caching(PodCache(phase, stale_after=0.1, clock=loop_time)) as cache,
+    ):
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a"))
         await cache.pods(member, "default")
@@ -103,7 +108,7 @@ async def test_a_broken_watch_makes_pods_stale() -> None:
 
 async def test_a_first_list_that_takes_too_long() -> None:
     """Who asks waits the time it has, and the list goes on for the next one."""
-    async with federation("member1", deadline=3) as world, caching(PodCache(phase)) as cache:
+    async with federation("member1", deadline=3) as world, caching(PodCache(phase, clock=loop_time)) as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a"))
         api.faults.hang.add("/api/v1")
@@ -115,7 +120,10 @@ async def test_a_first_list_that_takes_too_long() -> None:
 
 async def test_a_forbidden_list_fails_at_once() -> None:
     """Nobody waits for what was refused."""
-    async with federation("member1", deadline=30) as world, caching(PodCache(phase)) as cache:
+    async with (
+        federation("member1", deadline=30) as world,
+        caching(PodCache(phase, clock=loop_time)) as cache,
+    ):
         world.members["member1"].faults.status["/api/v1/pods"] = 403
 
         async with asyncio.timeout(5):
@@ -127,8 +135,8 @@ async def test_pods_of_the_old_address_are_not_given() -> None:
     """After a member moved, pods are those of the new cluster or none."""
     async with (
         federation("member1") as world,
-        fake_api() as moved,
-        caching(PodCache(phase)) as cache,
+        fake_api(network=world.network) as moved,
+        caching(PodCache(phase, clock=loop_time)) as cache,
     ):
         member = world["member1"]
         world.members["member1"].put(PODS, pod("old"))

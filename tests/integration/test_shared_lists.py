@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -12,7 +11,9 @@ from fedhpa.api.wire import PodMetrics
 from fedhpa.members.lists import SharedLists, decode_pod_metrics, pod_metrics
 from fedhpa.members.member import Member
 from tests.integration.fakeapi import Object, eventually
-from tests.integration.membership import federation
+from tests.integration.membership import federation, loop_time
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 METRICS = ("metrics.k8s.io/v1beta1", "pods")
 PATH = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
@@ -34,7 +35,7 @@ async def names(lists: SharedLists, member: Member, max_age: float = 10.0) -> li
 
 async def test_everyone_shares_one_request() -> None:
     """A hundred who ask at once, and those who ask within the age, cost one request."""
-    async with federation("member1") as world, SharedLists() as lists:
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         api, member = world.members["member1"], world["member1"]
         api.put(METRICS, usage("a"))
         results = await asyncio.gather(*(names(lists, member) for _ in range(100)))
@@ -61,7 +62,7 @@ async def test_an_old_answer_is_fetched_anew() -> None:
 
 async def test_namespaces_are_fetched_apart() -> None:
     """A namespace's list is no other's."""
-    async with federation("member1", "member2") as world, SharedLists() as lists:
+    async with federation("member1", "member2") as world, SharedLists(clock=loop_time) as lists:
         for member in ("member1", "member2"):
             for namespace in ("shop", "bank", ""):
                 await pod_metrics(lists, world[member], namespace, max_age=10, decode=decode_pod_metrics)
@@ -71,7 +72,7 @@ async def test_namespaces_are_fetched_apart() -> None:
 
 async def test_a_waiter_that_gives_up_does_not_end_the_fetch() -> None:
     """The first to ask is cancelled; the second gets the answer of the same request."""
-    async with federation("member1", deadline=5) as world, SharedLists() as lists:
+    async with federation("member1", deadline=5) as world, SharedLists(clock=loop_time) as lists:
         api, member = world.members["member1"], world["member1"]
         api.put(METRICS, usage("a"))
         gate = asyncio.Event()
@@ -117,21 +118,21 @@ async def test_a_failure_is_shared_for_a_moment() -> None:
 
 async def test_hanging_metrics_cost_one_deadline_for_all() -> None:
     """Fifty autoscalers of a namespace whose metrics hang wait once, together."""
-    async with federation("member1") as world, SharedLists() as lists:
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
-        began = time.monotonic()
+        began = loop_time()
         for _ in range(50):
             with pytest.raises(MemberUnavailable, match="no answer within"):
                 await names(lists, world["member1"])
 
-        assert time.monotonic() - began < 1.5
+        assert loop_time() - began < 1.5
         assert lists.fetches == 1
 
 
 @pytest.mark.parametrize("body", [b'{"items":[{"metadata":', b"[]", b'{"items":[{"containers":3}]}', b"\xff"])
 async def test_an_answer_that_is_no_list(body: bytes) -> None:
     """What cannot be decoded is MetricsUnavailable, never an empty list."""
-    async with federation("member1") as world, SharedLists() as lists:
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         world.members["member1"].faults.body[PATH] = body
 
         with pytest.raises(MetricsUnavailable, match="cluster 'member1'"):
@@ -148,11 +149,11 @@ async def test_leaving_ends_what_is_under_way() -> None:
     """Shutting down does not wait for a member that hangs."""
     async with federation("member1", deadline=30) as world:
         world.members["member1"].faults.hang.add("/apis")
-        began = time.monotonic()
-        async with SharedLists() as lists:
+        began = loop_time()
+        async with SharedLists(clock=loop_time) as lists:
             waiter = asyncio.create_task(names(lists, world["member1"]))
             await eventually(lambda: world.members["member1"].queries(PATH))
         await asyncio.wait([waiter])
 
-        assert time.monotonic() - began < 3
+        assert loop_time() - began < 3
         assert waiter.cancelled()
