@@ -53,8 +53,7 @@ class Admission:
             answered = False
             started = series.started()
             try:
-                review = await self._review(path, request)
-                body = self.answer(path, review)
+                body = await self._answer(path, request)
                 answered = True
             finally:
                 seconds = series.ended(started, answered=answered)
@@ -70,16 +69,21 @@ class Admission:
             self._refusals.add(KINDS[path], review)
         return review.encoded()
 
+    async def _answer(self, path: str, request: web.Request) -> bytes:
+        try:
+            return self.answer(path, await self._review(path, request))
+        except Exception as error:
+            # A defect of ours must not end a connection without a word: the caller shows what is answered.
+            self._telemetry.defect()
+            self._log.exception("admission request met a defect", path=path)
+            defect = Refused(f"the webhook met a defect: {type(error).__name__}", code=500)
+            return self.answer(path, refused(defect))
+
     async def _review(self, path: str, request: web.Request) -> Review:
         try:
             return await self._advisor.advised(await self._intake.review(path, request))
         except Refused as refusal:
             return refused(refusal)
-        except Exception as error:
-            # A defect of ours must not end a connection without a word: the caller shows what is answered.
-            self._telemetry.defect()
-            self._log.exception("admission request met a defect", path=path)
-            return refused(Refused(f"the webhook met a defect: {type(error).__name__}", code=500))
 
 
 async def _not_found(_: web.Request) -> web.Response:

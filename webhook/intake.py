@@ -18,6 +18,8 @@ from webhook.verdict import Refused
 
 # The API server gives up after three seconds; a body that trickles in slower is nobody's.
 BODY_SECONDS: Final = 10.0
+# Nobody waits for a verdict any more that comes later than this.
+TURN_SECONDS: Final = 5.0
 # Objects as people write them are a tenth of this; judging a larger one takes milliseconds.
 LARGE_BODY: Final = 48 * 1024
 # A hundred megabytes of bodies in memory, and one of them being taken apart: two at once would be no quicker,
@@ -42,21 +44,36 @@ class Intake:
         if (request.content_length or 0) > MAX_BODY:
             raise too_large()
         if self._large >= MAX_LARGE:
-            raise Refused("too many large requests at once; try again", code=429)
+            raise _too_many()
         self._large += 1
         try:
             body = await _body(request)
-            async with self._turn:
+            await self._take_turn()
+            try:
                 return await asyncio.to_thread(self._judge, path, body, _content_type(request))
+            finally:
+                self._turn.release()
         finally:
             self._large -= 1
+
+    async def _take_turn(self) -> None:
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise _too_many() from error
 
 
 def _is_small(request: web.Request) -> bool:
     if request.content.is_eof():
         return request.content.total_bytes <= LARGE_BODY
-    # Without a length it comes in chunks, whose end is not known.
-    return request.content_length is not None and request.content_length <= LARGE_BODY
+    # One that comes in chunks, or is to be unpacked, may become of any size.
+    length = None if "Content-Encoding" in request.headers else request.content_length
+    return length is not None and length <= LARGE_BODY
+
+
+def _too_many() -> Refused:
+    return Refused("too many large requests at once; try again", code=429)
 
 
 async def _body(request: web.Request) -> bytes:

@@ -1,0 +1,110 @@
+"""Large admission requests are judged one after another, aside, and small ones wait for none of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from tests.integration.fakeapi import eventually
+from webhook import intake
+from webhook.envelope import MAX_BODY
+from webhook.intake import LARGE_BODY, Intake
+from webhook.review import Review
+from webhook.verdict import Refused, Verdict
+
+LARGE = b"x" * (LARGE_BODY + 1)
+Caller = TestClient[web.Request, web.Application]
+
+
+class Judge:
+    """Judges a large body only when it may, and writes down how many were judged at once."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.judging = 0
+        self.most = 0
+        self.inline = threading.current_thread()
+
+    def __call__(self, path: str, body: bytes, content_type: str) -> Review:
+        if len(body) <= LARGE_BODY:
+            assert threading.current_thread() is self.inline
+            return Review(Verdict(True))
+        assert threading.current_thread() is not self.inline
+        self.judging += 1
+        self.most = max(self.most, self.judging)
+        assert self.may.wait(10)
+        self.judging -= 1
+        return Review(Verdict(True))
+
+
+@pytest.fixture
+def judge() -> Judge:
+    return Judge()
+
+
+@pytest.fixture
+async def caller(judge: Judge) -> AsyncIterator[Caller]:
+    taking = Intake(judge)
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            review = await taking.review("/path", request)
+        except Refused as refusal:
+            return web.Response(text=str(refusal.verdict.code))
+        return web.Response(text=str(review.verdict.code))
+
+    application = web.Application(client_max_size=MAX_BODY + 1)
+    application.router.add_post("/", handle)
+    async with TestClient(TestServer(application)) as client:
+        try:
+            yield client
+        finally:
+            judge.may.set()
+
+
+async def post(caller: Caller, body: bytes, **headers: str) -> str:
+    async with caller.post("/", data=body, headers=headers) as answer:
+        return await answer.text()
+
+
+async def test_small_ones_are_served_while_large_ones_wait(caller: Caller, judge: Judge) -> None:
+    """One large request is judged at a time; in the end all are."""
+    async with asyncio.TaskGroup() as group:
+        large = [group.create_task(post(caller, LARGE)) for _ in range(5)]
+        small = [await post(caller, b"{}") for _ in range(5)]
+        judge.may.set()
+
+    assert small == ["200"] * 5
+    assert [task.result() for task in large] == ["200"] * 5
+    assert judge.most == 1
+
+
+async def test_who_gets_no_turn_in_time_is_asked_to_come_again(
+    caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for a verdict that comes too late; afterwards turns are taken as before."""
+    monkeypatch.setattr(intake, "TURN_SECONDS", 0.05)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(post(caller, LARGE))
+        await eventually(lambda: judge.judging)
+        second = await post(caller, LARGE)
+        judge.may.set()
+    third = await post(caller, LARGE)
+
+    assert (first.result(), second, third) == ("200", "429", "200")
+
+
+async def test_what_grows_when_unpacked_is_judged_aside(caller: Caller, judge: Judge) -> None:
+    """Its length on the wire says nothing about its size."""
+    judge.may.set()
+
+    code = await post(caller, gzip.compress(LARGE), **{"Content-Encoding": "gzip"})
+
+    assert code == "200"
+    assert judge.most == 1
