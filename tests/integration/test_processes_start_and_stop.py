@@ -23,7 +23,8 @@ from fedhpa.serving.health import Health
 from fedhpa.serving.logs import configure_logs
 from fedhpa.serving.process import Signals, run_process
 from fedhpa.serving.server import side_doors
-from tests.integration.adapter_world import world
+from metrics_adapter.process import main
+from tests.integration.adapter_world import World, world
 
 SECTIONS = {"Observing": flag_sets.OBSERVING, "Logging": flag_sets.LOGGING}
 
@@ -39,17 +40,6 @@ def logs_as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
-async def run_adapter(*arguments: str, cwd: Path) -> tuple[int, str]:
-    """Exit code and stderr of fedhpa-metrics-adapter."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "metrics_adapter", *arguments, stderr=asyncio.subprocess.PIPE, cwd=cwd
-    )
-    async with asyncio.timeout(30):
-        _, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, err.decode()
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -60,17 +50,25 @@ async def run_adapter(*arguments: str, cwd: Path) -> tuple[int, str]:
         (["--cert-dir=/nowhere", "--kubeconfig={kubeconfig}"], 1, "cannot read /nowhere/tls.crt"),
     ],
 )
-async def test_a_process_that_cannot_start_says_why(
-    tmp_path: Path, arguments: Sequence[str], code: int, said: str
+def test_a_process_that_cannot_start_says_why(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: Sequence[str],
+    code: int,
+    said: str,
 ) -> None:
     """One line on stderr and the exit code."""
-    async with world(tmp_path) as made:
-        made.flags()
-        given = [argument.replace("{kubeconfig}", str(tmp_path / "kubeconfig")) for argument in arguments]
+    World(tmp_path).flags()  # writes the kubeconfig; none of these gets as far as to use it
+    given = [argument.replace("{kubeconfig}", str(tmp_path / "kubeconfig")) for argument in arguments]
+    monkeypatch.setattr(sys, "argv", ["fedhpa-metrics-adapter", *given])
+    monkeypatch.chdir(tmp_path)
 
-        exited, line = await run_adapter(*given, cwd=tmp_path)
+    with pytest.raises(SystemExit) as exited:
+        main()
 
-    assert exited == code
+    line = capfd.readouterr().err
+    assert exited.value.code == code
     assert line.count("\n") == 1
     assert line.startswith("fedhpa-metrics-adapter: ")
     assert said in line
