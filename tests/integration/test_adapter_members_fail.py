@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from metrics_adapter import process
 from tests.integration.adapter_world import (
     JANE,
     METRICS,
@@ -196,8 +197,11 @@ async def test_readiness_does_not_depend_on_members(fleet: Fleet) -> None:
             assert (await caller.get("/readyz")).body == b"ok"
 
 
-async def test_losing_the_hub_clears_readiness_until_it_is_back(fleet: Fleet) -> None:
+async def test_losing_the_hub_clears_readiness_until_it_is_back(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Discovery and metrics go on; /readyz says what is wrong."""
+    monkeypatch.setattr(process, "HUB_PROBE_SECONDS", 0.2)  # two seconds prove nothing more
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
         await fleet.world.hub.stop()
