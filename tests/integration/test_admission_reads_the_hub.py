@@ -59,8 +59,8 @@ def deployment() -> Object:
     )
 
 
-# A call that ends in the midst of a TLS handshake leaves its transport to the loop's next turn, which the end of
-# a test does not give it: the collector closes the socket, here and not in some other test.
+# A call that ends in the midst of a TLS handshake leaves its transport to the loop's next turn, which the end
+# of a test does not give it: the collector closes the socket, here and not in some other test.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
