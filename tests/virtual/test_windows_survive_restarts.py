@@ -41,11 +41,9 @@ async def test_restart_in_the_window_scales_down_when_the_window_ends(tmp_path: 
             await until(lambda: f.total < 8, WINDOW * 2)
             down = f.now()
 
-        recommended = [entry["replicas"] for entry in f.status()["decision"]["history"]["recommendations"]]
         assert f.total == 2
         assert WINDOW - PERIOD <= down - dropped <= WINDOW + SLACK
         assert down - led < WINDOW
-        assert max(recommended) < 8
         # A killed leader's Lease has to run out first.
         assert led - dropped - WINDOW / 2 < (5 if end == "stop" else 30)
 
