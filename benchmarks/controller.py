@@ -30,6 +30,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.responses import Response
+from fedhpa.members.cluster import Cluster
 from fedhpa.members.lists import Fetched, SharedLists
 from fedhpa.members.member import Member, MemberState
 from fedhpa.members.pods import PodCache
@@ -65,6 +66,7 @@ class _Member:
 
     def __init__(self, name: str, client: ApiClient) -> None:
         self.name = name
+        self.cluster = Cluster(metadata=ObjectMeta(name=name))
         self.client = client
         self.state = MemberState(True, "FedHPAProbeSucceeded", "", 0.0, 0.0)
 
