@@ -28,6 +28,9 @@ NOT_PROBED = "FedHPANotProbed"
 OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROBED))
 
 PROBE_SECONDS = 5.0
+# However seldom a member is probed while it is well: one that is away is asked again at least this often, so
+# that one that is back is soon used again.
+RETRY_SECONDS = 5.0
 # A suspicion is followed up at once, but not more often than this.
 PROBE_GAP_SECONDS = 0.1
 FORBIDDEN = 403
@@ -173,7 +176,7 @@ class Member:
 
     async def run(self) -> None:
         """Probe until cancelled, then close all connections."""
-        retry = Backoff(PROBE_GAP_SECONDS * 2, self._probe_period)
+        retry = Backoff(PROBE_GAP_SECONDS * 2, min(self._probe_period, RETRY_SECONDS))
         try:
             while True:
                 self._wake.clear()

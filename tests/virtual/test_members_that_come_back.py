@@ -1,0 +1,50 @@
+"""A member that is back is soon used again, however long it was away and whatever chance adds to waits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from playground.faults import Fault
+from tests.virtual.federation import federation, until
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+# The longest wait before it is asked again and its deadline, for the member, then for its pods; two periods.
+SOON = 45.0
+# Mended at different moments between two tries.
+OUTAGES = (61.0, 63.3, 200.0)
+
+
+class Unlucky(random.Random):
+    """Chance that always makes the longest delay of what may be."""
+
+    def random(self) -> float:
+        return 1.0 - 2**-53
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSE, Fault.EXPIRED, Fault.HANG])
+async def test_a_member_that_is_back_is_soon_used(
+    fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within three quarters of a minute, also where members that are well are hardly ever probed."""
+    monkeypatch.setattr("fedhpa.kube.backoff.random.Random", Unlucky)
+    async with federation(tmp_path, tls=True, m1=2, m2=2) as f, f.controller(calm=True):
+        f.demand(200)
+        f.scale()
+        await until(lambda: f.condition("MetricsComplete")[0] == "True")
+        waits = []
+        for outage in OUTAGES:
+            await f.members["m2"].faults.set(fault)
+            await asyncio.sleep(outage)
+            away = f.state("m2")
+            await f.members["m2"].faults.clear()
+            mended = f.now()
+            await until(lambda: f.state("m2") == "Answered", 600)
+            waits.append((away, f.now() - mended))
+
+    assert {away for away, _ in waits} <= {"Missing", "Lost"}
+    assert max(seconds for _, seconds in waits) <= SOON
