@@ -18,6 +18,7 @@ from controller.publish import QUIET_SECONDS
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector
 from fedhpa.api.times import parse_time
+from fedhpa.decision.absence import Absence, decode_absences
 from fedhpa.decision.envelope import history_of
 from fedhpa.decision.history import History, Recommendation
 from fedhpa.decision.model import Assignment, Decision
@@ -50,8 +51,8 @@ class _Status(msgspec.Struct, frozen=True):
 class ObjectMemory:
     """One FederatedHPA; times are POSIX seconds.
 
-    `selectors` are the workload's, by cluster; `lost_since` says since when each missing cluster has been
-    missing, counted from the first loss. `without_workload` are the clusters that, when last they answered,
+    `selectors` are the workload's, by cluster; `absences` are the clocks of losses, each counted from
+    the first loss. `without_workload` are the clusters that, when last they answered,
     said that they have no such workload. `told_size` is the size that a former leader's status tells, until
     it was compared. `missing` are the clusters without usable data in the last decision.
     `refused` says when a cluster last did not take its share.
@@ -61,7 +62,7 @@ class ObjectMemory:
     uid: str
     target: str = ""
     history: History = field(default_factory=History)
-    lost_since: dict[str, float] = field(default_factory=dict)
+    absences: dict[str, Absence] = field(default_factory=dict)
     last_replicas: dict[str, int] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
     without_workload: set[str] = field(default_factory=set)
@@ -98,6 +99,7 @@ class ObjectMemory:
             self.status_written_at = parse_time(time) or self.status_written_at
         wrote = decision.get("rescale") is True or decision.get("moved") is True
         self.told_size = status.desiredReplicas if wrote else status.currentReplicas
+        self.absences = decode_absences(decision.get("absences"))
         for cluster in status.clusters or ():
             # A status that tells of a write shows what was read before it beside what was written by it.
             written = cluster.desiredReplicas if wrote else None
@@ -106,12 +108,7 @@ class ObjectMemory:
                 self.last_replicas[cluster.name] = last
             seen = parse_time(cluster.lastSeen)
             if cluster.state not in ANSWERED_STATES and seen is not None:
-                self.lost_since[cluster.name] = seen
-
-    def lost_for(self, cluster: str, now: float) -> float:
-        """For how many seconds the cluster has been missing; 0 while it answers."""
-        since = self.lost_since.get(cluster)
-        return 0.0 if since is None else max(now - since, 0.0)
+                self.absences.setdefault(cluster.name, Absence(seen))
 
     def refuses(self, cluster: str, now: float) -> bool:
         """Whether the cluster did not take its share a short while ago: others are asked meanwhile."""
@@ -159,12 +156,9 @@ class ObjectMemory:
         for cluster in snapshot.clusters:
             if isinstance(cluster.scale, ClusterScale):
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
-            if cluster.name in decision.coverage.answered:
-                self.lost_since.pop(cluster.name, None)
-            else:
-                self.lost_since.setdefault(cluster.name, decision.now)
+        self.absences = dict(decision.absences)
         known = {cluster.name for cluster in snapshot.clusters}
-        for table in (self.last_replicas, self.lost_since, self.selectors, self.refused):
+        for table in (self.last_replicas, self.selectors, self.refused):
             for name in [name for name in table if name not in known]:
                 del table[name]
 

@@ -115,7 +115,7 @@ class Observer:
         clusters = tuple(
             msgspec.structs.replace(
                 reading.snapshot,
-                lost_for=memory.lost_for(name, now),
+                absence=memory.absences.get(name),
                 last_replicas=_last_known(memory, name, reading),
                 cluster=known_cluster(members[name].cluster) if name in members else None,
                 available_replicas=rooms.get(name),

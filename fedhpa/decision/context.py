@@ -27,10 +27,11 @@ class Context:
         self.history = history
         self.now = now
         self.settings = settings
-        self.world = World(snapshot, settings)
+        self.world = World(snapshot, settings, now)
         self.draft = Draft(self.stored, now)
         failed = self.world.note_failures(self.spec.metrics)
         self.coverage: Coverage = coverage_of(self.world, self.spec, failed)
+        self.world.silent = frozenset(self.coverage.lost)
         self.metrics: tuple[MetricResult, ...] = ()
         self.policy_in_force = False
 

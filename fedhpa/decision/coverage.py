@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fedhpa.decision.absence import Absence, follow
 from fedhpa.decision.draft import WARNING, Draft
 from fedhpa.decision.model import Coverage, Event
-from fedhpa.decision.spec import ANSWERED, FALLBACK, HOLD, LOST, PROCEED, ScalingSpec
+from fedhpa.decision.snapshot import Snapshot
+from fedhpa.decision.spec import ANSWERED, FALLBACK, HOLD, LOST_STATES, PROCEED, ScalingSpec
 from fedhpa.decision.wording import METRICS_COMPLETE
 from fedhpa.decision.world import World
 
@@ -17,15 +19,31 @@ from fedhpa.decision.world import World
 def coverage_of(world: World, spec: ScalingSpec, failed: Mapping[str, str]) -> Coverage:
     """Who was expected, who answered, and what is missing; `failed` has the clusters whose metrics failed."""
     reasons = {**world.missing, **failed}
-    missing = {cluster.name: reasons[cluster.name] for cluster in world.expected if cluster.name in reasons}
+    silent = _given_up(world, failed)
+    expected = tuple(cluster.name for cluster in world.expected if cluster.name not in silent)
+    missing = {name: reasons[name] for name in expected if name in reasons}
     return Coverage(
-        expected=tuple(cluster.name for cluster in world.expected),
-        answered=tuple(member.name for member in world.members),
+        expected=expected,
+        answered=tuple(member.name for member in world.members if member.name not in silent),
         missing=missing,
         policy=spec.partial_policy,
         applied=bool(missing),
-        lost=tuple(cluster.name for cluster in world.lost),
+        lost={**world.lost, **silent},
     )
+
+
+def _given_up(world: World, failed: Mapping[str, str]) -> dict[str, str]:
+    """The clusters that answer, but whose metrics have failed for so long that they block nothing any more.
+
+    Their replicas still count, and the other clusters' pods speak for theirs. Where nobody has metrics,
+    nobody is given up.
+    """
+    silent = {
+        cluster.name: failed[cluster.name]
+        for cluster in world.expected
+        if cluster.name in failed and world.is_overdue(cluster)
+    }
+    return {} if len(silent) == len(world.expected) else silent
 
 
 def apply_policy(draft: Draft, spec: ScalingSpec, coverage: Coverage, current: int, desired: int) -> int:
@@ -57,13 +75,33 @@ def falls_back(spec: ScalingSpec, coverage: Coverage) -> bool:
     return bool(coverage.missing) and spec.partial_policy == FALLBACK and spec.fallback_replicas is not None
 
 
-def report(draft: Draft, world: World, coverage: Coverage, states: Mapping[str, str]) -> None:
+def clocks(world: World, snapshot: Snapshot, coverage: Coverage, now: float) -> Mapping[str, Absence]:
+    """The clocks of the clusters' losses as they go on; a look that saw no cluster changes none."""
+    if not snapshot.clusters:
+        return snapshot.hpa.status.absences
+    usable = set(coverage.answered) - set(coverage.missing)
+    found = {
+        cluster.name: follow(cluster.absence, cluster.name in usable, now, world.lost_after)
+        for cluster in snapshot.clusters
+    }
+    return {name: absence for name, absence in found.items() if absence is not None}
+
+
+def report(
+    draft: Draft,
+    world: World,
+    coverage: Coverage,
+    states: Mapping[str, str],
+    absences: Mapping[str, Absence],
+) -> None:
     """Sets MetricsComplete, and tells once of a cluster that is missing, once that it is no longer expected.
 
     `states` are the clusters' states in the stored status: what is told already.
     """
     if coverage.missing:
         draft.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(coverage.missing))
+    elif coverage.lost and not coverage.expected:
+        draft.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost))
     else:
         count = len(coverage.expected)
         noun = "cluster" if count == 1 else "clusters"
@@ -79,10 +117,11 @@ def report(draft: Draft, world: World, coverage: Coverage, states: Mapping[str, 
         # What is wrong with an only cluster that answers has its own events, Kubernetes'.
         and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
     ]
-    for cluster in world.lost:
-        if states.get(cluster.name) != LOST:
-            away = f"cluster {cluster.name} has not answered for {cluster.lost_for or 0:.0f} s"
-            draft.warn("ClusterLost", f"{away} and is no longer expected")
+    for name, reason in coverage.lost.items():
+        if states.get(name) not in LOST_STATES:
+            began = absences.get(name)
+            ago = "" if began is None else f" {draft.now - began.since:.0f} s ago"
+            draft.warn("ClusterLost", f"cluster {name} went missing{ago} and is no longer expected: {reason}")
 
 
 def describe(missing: Mapping[str, str]) -> str:

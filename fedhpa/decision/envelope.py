@@ -13,6 +13,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_time, parse_time
+from fedhpa.decision.absence import encode_absences
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.model import Decision, MetricResult
 
@@ -58,6 +59,7 @@ def compact(decision: Decision) -> Mapping[str, JSON]:
             {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
             for step in decision.steps
         ],
+        **({"absences": encode_absences(decision.absences)} if decision.absences else {}),
         "history": encode_history(bounded(decision.history)),
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
 
 JSON = object
@@ -41,8 +42,8 @@ class Step(msgspec.Struct, frozen=True):
 class Coverage(msgspec.Struct, frozen=True):
     """Which clusters were expected, which answered, what was missing with its reason, and the policy.
 
-    `applied` says that something was missing, so that the policy was in force. `lost` clusters have been
-    away for longer than lostAfterSeconds and are no longer expected.
+    `applied` says that something was missing, so that the policy was in force. `lost` clusters went
+    missing longer than lostAfterSeconds ago and are no longer expected; the reason is what is wrong now.
     """
 
     expected: tuple[str, ...]
@@ -50,7 +51,7 @@ class Coverage(msgspec.Struct, frozen=True):
     missing: Mapping[str, str]
     policy: str
     applied: bool
-    lost: tuple[str, ...] = ()
+    lost: Mapping[str, str] = {}
 
 
 class PodCounts(msgspec.Struct, frozen=True):
@@ -100,6 +101,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `conditions`, `status`, `events` and `history` assume that the scale write, if `rescale` asks for one,
     succeeds. `assignment` is empty unless the members' scales are to be written (direct propagation).
     `moves` says that it is to be written although the size stays: replicas go from one cluster to another.
+    `absences` are the clocks of losses as they go on from here.
     """
 
     now: float
@@ -117,6 +119,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     history: History
     assignment: tuple[Assignment, ...]
     moves: bool = False
+    absences: Mapping[str, Absence] = {}
 
     @property
     def writes(self) -> bool:

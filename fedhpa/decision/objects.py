@@ -163,6 +163,7 @@ class RawStatus(msgspec.Struct):
     currentMetrics: list[RawObject] | None = None
     conditions: list[RawCondition] | None = None
     clusters: list[RawClusterStatus] | None = None
+    decision: RawObject | None = None
 
 
 class RawFederatedHPA(msgspec.Struct):

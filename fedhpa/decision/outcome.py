@@ -83,7 +83,8 @@ def _decision(
     have_scale: bool = True,
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
-    partial.report(context.draft, context.world, context.coverage, states)
+    absences = partial.clocks(context.world, context.snapshot, context.coverage, context.now)
+    partial.report(context.draft, context.world, context.coverage, states, absences)
     decision = Decision(
         now=context.now,
         current_replicas=current,
@@ -100,6 +101,7 @@ def _decision(
         history=context.history,
         assignment=assignment,
         moves=moves,
+        absences=absences,
     )
     return build_status(decision, context.snapshot, context.world, have_scale=have_scale)
 

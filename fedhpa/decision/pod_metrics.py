@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.spec import MetricSpec
-from fedhpa.decision.world import World
+from fedhpa.decision.world import Member, World
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods
 from fedhpa.scaling.records import CustomSample, UsageRecord, sum_over
 from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization
@@ -29,8 +31,10 @@ def measure_resource(world: World, scale: Scale, readiness: Readiness, spec: Met
         )
     binary = spec.name == "memory"
     by_usage = spec.average_value is not None
+    heard = world.heard(spec)
+    scale = _spoken_for(world, heard, scale)
     try:
-        parts = _usage_parts(world, spec)
+        parts = _usage_parts(world, heard, spec)
         request = None if by_usage else (spec.name, spec.container)
         groups = group_pods(parts, readiness, cpu=spec.name == "cpu", request=request)
         if spec.average_value is not None:
@@ -47,7 +51,14 @@ def measure_resource(world: World, scale: Scale, readiness: Readiness, spec: Met
     return Found(proposal, current, _shares(groups, binary=binary), _counts(groups))
 
 
-def _usage_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
+def _spoken_for(world: World, heard: list[Member], scale: Scale) -> Scale:
+    """The scale of a metric that only some members gave: these stand for the others' replicas, too."""
+    if len(heard) == len(world.members):
+        return scale
+    return msgspec.structs.replace(scale, calibration=world.calibration_by(heard))
+
+
+def _usage_parts(world: World, heard: list[Member], spec: MetricSpec) -> list[ClusterSamples]:
     parts = [
         ClusterSamples(
             member.name,
@@ -56,10 +67,10 @@ def _usage_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
             _finder(member.usage),
             member.usage_belongs,
         )
-        for member in world.members
+        for member in heard
     ]
     # Mostly the first pod has usage; only where none has any must the whole answer be looked through.
-    if not any(_names_a_pod(part) for part in parts) and not any(m.has_usage for m in world.members):
+    if not any(_names_a_pod(part) for part in parts) and not any(m.has_usage for m in heard):
         cause = causes(world.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
     return parts
@@ -102,7 +113,9 @@ def measure_pods(world: World, scale: Scale, readiness: Readiness, spec: MetricS
     """Pods: the average of a custom metric over the pods. Raises MetricError."""
     try:
         check_selector(spec)
-        parts = _custom_parts(world, spec)
+        heard = world.heard(spec)
+        scale = _spoken_for(world, heard, scale)
+        parts = _custom_parts(world, heard, spec)
         groups = group_pods(parts, readiness, cpu=False)
         proposal = propose_average(groups, spec.average_value or 0, scale)
     except (MetricsUnavailable, InvalidObject) as error:
@@ -111,12 +124,12 @@ def measure_pods(world: World, scale: Scale, readiness: Readiness, spec: MetricS
     return Found(proposal, current, _shares(groups), _counts(groups))
 
 
-def _custom_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
-    samples = {member.name: world.custom(member.snapshot.custom_metrics, spec) for member in world.members}
+def _custom_parts(world: World, heard: list[Member], spec: MetricSpec) -> list[ClusterSamples]:
+    samples = {member.name: world.custom(member.snapshot.custom_metrics, spec) for member in heard}
     if not any(samples.values()):
         return _hub_parts(world, spec)
     parts = []
-    for member in world.members:
+    for member in heard:
         own = [sample for sample in samples[member.name] if not member.is_foreign(sample.name)]
         values = {sample.name: sample.milli for sample in own}
         parts.append(ClusterSamples(member.name, member.pods, values, _finder(own)))

@@ -30,6 +30,7 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
             "missing": coverage.missing,
             "policy": coverage.policy,
             "applied": coverage.applied,
+            **({"lost": coverage.lost} if coverage.lost else {}),
         },
         "metrics": [_metric(metric) for metric in decision.metrics],
         "steps": [

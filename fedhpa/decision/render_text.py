@@ -79,8 +79,8 @@ def _coverage_lines(decision: Decision) -> Iterator[str]:
     yield f"  coverage: {len(coverage.answered)} of {len(coverage.expected)} expected clusters answered"
     for cluster, reason in coverage.missing.items():
         yield f"    {cluster} is missing: {reason}"
-    for cluster in coverage.lost:
-        yield f"    {cluster} is no longer expected"
+    for cluster, reason in coverage.lost.items():
+        yield f"    {cluster} is no longer expected: {reason}"
     if coverage.missing:
         yield f"    policy: {coverage.policy}"
 

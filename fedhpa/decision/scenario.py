@@ -15,6 +15,7 @@ from fedhpa.api.affinity import KnownCluster
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration, parse_time
 from fedhpa.decision import recorded
+from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.snapshot import (
     ClusterScale,
@@ -61,7 +62,7 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
         name=wired.name,
         now=now,
         now_text=wired.now,
-        snapshot=_snapshot(wired, now),
+        snapshot=_snapshot(wired),
         history=_history(wired.history or recorded.History()),
         settings=_settings(wired.controller or recorded.Controller()),
     )
@@ -124,7 +125,7 @@ def _required_time(text: str, path: str) -> float:
     return 0.0 if moment is None else moment
 
 
-def _snapshot(wired: recorded.Scenario, now: float) -> Snapshot:
+def _snapshot(wired: recorded.Scenario) -> Snapshot:
     hub = wired.hub_metrics or recorded.HubMetrics()
     target: Target | Failure | None = None
     if wired.target is not None:
@@ -138,11 +139,11 @@ def _snapshot(wired: recorded.Scenario, now: float) -> Snapshot:
         if name in names[:index]:
             raise InvalidObject(f"clusters[{index}].name: {name!r} is there twice")
     hpa = scaling_object(wired.federated_hpa, "federatedHPA")
-    lost = _lost_for(hpa, now)
+    absences = _absences(hpa)
     return Snapshot(
         hpa=hpa,
         clusters=tuple(
-            _cluster(raw, f"clusters[{index}]", lost.get(raw.name))
+            _cluster(raw, f"clusters[{index}]", absences.get(raw.name))
             for index, raw in enumerate(wired.clusters or ())
         ),
         target=target,
@@ -151,17 +152,17 @@ def _snapshot(wired: recorded.Scenario, now: float) -> Snapshot:
     )
 
 
-def _lost_for(hpa: ScalingObject, now: float) -> dict[str, float]:
-    """How long the clusters that the stored status knows as missing have been: it has no other memory."""
-    found: dict[str, float] = {}
+def _absences(hpa: ScalingObject) -> dict[str, Absence]:
+    """The clocks of losses that the stored status knows; without one, a missing cluster's is its lastSeen."""
+    found = dict(hpa.status.absences)
     for index, cluster in enumerate(hpa.status.clusters):
         seen = _at(f"federatedHPA.status.clusters[{index}].lastSeen", parse_time, cluster.last_seen)
         if seen is not None and cluster.state not in ANSWERED_STATES:
-            found[cluster.name] = max(now - seen, 0.0)
+            found.setdefault(cluster.name, Absence(seen))
     return found
 
 
-def _cluster(raw: recorded.Cluster, path: str, lost_for: float | None) -> ClusterSnapshot:
+def _cluster(raw: recorded.Cluster, path: str, absence: Absence | None) -> ClusterSnapshot:
     scale = (
         Failure(raw.scale.error)
         if raw.scale.error
@@ -181,7 +182,7 @@ def _cluster(raw: recorded.Cluster, path: str, lost_for: float | None) -> Cluste
         external_metrics=_or_failure(f"{path}.externalMetrics", external_sample, raw.external_metrics),
         available_replicas=raw.available_replicas,
         last_replicas=raw.last_replicas,
-        lost_for=lost_for,
+        absence=absence,
         hpa=hpa or None,
         cluster=KnownCluster(raw.name, raw.labels or {}, raw.provider, raw.region, tuple(raw.zones or ())),
     )

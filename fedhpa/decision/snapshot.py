@@ -8,6 +8,7 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.affinity import KnownCluster
+from fedhpa.decision.absence import Absence
 from fedhpa.decision.spec import ScalingObject
 from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord
 
@@ -44,9 +45,10 @@ class MemberHPA(msgspec.Struct, frozen=True):
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate cluster.
 
-    `error` says why it does not answer although it is ready. `lost_for` is how many seconds it has not
-    answered (None: unknown); past `lostAfterSeconds` it is no longer expected. `last_replicas` is its last
-    known share of the workload. Pods and usage may hold other pods of the namespace: the selector decides.
+    `error` says why it does not answer although it is ready. `absence` is the
+    clock of its loss (None: it has none); past `lostAfterSeconds` it is no longer expected. `last_replicas`
+    is its last known share of the workload. Pods and usage may hold other pods of the namespace: the
+    selector decides.
     `available_replicas` is how many more replicas it could run, None if unknown; `cluster` has what cluster
     affinities look at beside the name. A `held` one answers, but its share cannot be changed now.
     """
@@ -61,7 +63,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     external_metrics: ExternalMetrics = ()
     available_replicas: int | None = None
     last_replicas: int | None = None
-    lost_for: float | None = None
+    absence: Absence | None = None
     hpa: MemberHPA | None = None
     cluster: KnownCluster | None = None
     held: bool = False

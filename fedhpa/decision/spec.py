@@ -15,6 +15,7 @@ import msgspec
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.quantity import Quantity, RawQuantity
+from fedhpa.decision.absence import Absence, decode_absences
 from fedhpa.decision.objects import (
     RawBehavior,
     RawCondition,
@@ -47,8 +48,10 @@ CENTRALIZED: Final = "Centralized"
 # status.clusters[].state of the clusters that answered.
 ANSWERED: Final = "Answered"
 METRICS_MISSING: Final = "MetricsMissing"
+METRICS_LOST: Final = "MetricsLost"
 LOST: Final = "Lost"
-ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING))
+ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
+LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
 
 # Type -> the field of MetricSpec that holds its source.
 SOURCE_FIELDS: Final = {
@@ -134,6 +137,7 @@ class StoredStatus(msgspec.Struct, frozen=True):
     current_metrics: tuple[Mapping[str, JSON], ...] | None = None
     conditions: tuple[StoredCondition, ...] = ()
     clusters: tuple[StoredCluster, ...] = ()
+    absences: Mapping[str, Absence] = {}
 
 
 class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,6 +307,7 @@ def _status(raw: RawStatus) -> StoredStatus:
             StoredCluster(cluster.name, cluster.state or "", cluster.lastScaleTime, cluster.lastSeen)
             for cluster in raw.clusters or ()
         ),
+        absences=decode_absences((raw.decision or {}).get("absences")),
     )
 
 

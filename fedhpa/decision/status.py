@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from fedhpa.api.times import parse_time
 from fedhpa.decision.draft import api_time, condition_json
 from fedhpa.decision.envelope import compact
 from fedhpa.decision.model import Decision
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
-from fedhpa.decision.spec import ANSWERED, LOST, METRICS_MISSING, StoredCluster
+from fedhpa.decision.spec import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, StoredCluster
 from fedhpa.decision.world import Member, World
 
 JSON = object
@@ -66,7 +67,7 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapp
         seen = _last_seen(decision.now, cluster, known, answers=member is not None)
         if seen:
             entry["lastSeen"] = seen
-        message = decision.coverage.missing.get(cluster.name, "")
+        message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
             entry["message"] = message
         entries.append(entry)
@@ -80,16 +81,17 @@ def _last_seen(
         return api_time(now)
     if known is None or known.last_seen is None:
         return None
-    if cluster.lost_for is None:
-        return known.last_seen
-    # The stored time is that of the last write, and a quiet world writes once a minute: a restart that
-    # counted the loss from there would give the cluster up too early.
-    return api_time(now - cluster.lost_for)
+    if cluster.absence is None or cluster.absence.back is not None:
+        return api_time(now)  # it answered until a look ago
+    # The stored time is that of the last write, and a quiet world writes once a minute: it was seen until
+    # the loss began, or, if it answered in between, at least as late as is stored.
+    seen = parse_time(known.last_seen)
+    return known.last_seen if seen and seen > cluster.absence.since else api_time(cluster.absence.since)
 
 
 def _state(decision: Decision, cluster: ClusterSnapshot, member: Member | None) -> str:
     if cluster.name in decision.coverage.lost:
-        return LOST
+        return LOST if member is None else METRICS_LOST
     if member is None:
         return "Missing"
     return METRICS_MISSING if cluster.name in decision.coverage.missing else ANSWERED

@@ -8,6 +8,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_time
+from fedhpa.decision.absence import decode_absences
 from fedhpa.decision.envelope import VERSION, decode_history
 from fedhpa.decision.model import (
     ClusterShare,
@@ -18,7 +19,7 @@ from fedhpa.decision.model import (
     PodCounts,
     Step,
 )
-from fedhpa.decision.spec import ANSWERED_STATES
+from fedhpa.decision.spec import ANSWERED_STATES, LOST_STATES
 
 JSON = object
 
@@ -70,12 +71,14 @@ class _Compact(msgspec.Struct):
     error: str | None = None
     metrics: list[_Metric] = []
     steps: list[_Step] = []
+    absences: dict[str, JSON] = {}
     history: dict[str, JSON] = {}
 
 
 class _Cluster(msgspec.Struct):
     name: str
     state: str = ""
+    message: str = ""
 
 
 class _Status(msgspec.Struct):
@@ -120,13 +123,16 @@ def stored_decision(status: Mapping[str, JSON] | None) -> Decision | None:
         history=decode_history(record.history),
         assignment=(),
         moves=record.moved,
+        absences=decode_absences(record.absences),
     )
 
 
 def _coverage(record: _Coverage, clusters: list[_Cluster]) -> Coverage:
-    lost = tuple(cluster.name for cluster in clusters if cluster.state == "Lost")
-    expected = tuple(cluster.name for cluster in clusters if cluster.state != "Lost")
-    answered = tuple(cluster.name for cluster in clusters if cluster.state in ANSWERED_STATES)
+    lost = {cluster.name: cluster.message for cluster in clusters if cluster.state in LOST_STATES}
+    expected = tuple(cluster.name for cluster in clusters if cluster.name not in lost)
+    answered = tuple(
+        cluster.name for cluster in clusters if cluster.state in ANSWERED_STATES and cluster.name not in lost
+    )
     return Coverage(expected, answered, record.missing, record.policy, record.applied, lost)
 
 

@@ -104,38 +104,40 @@ class Member:
 class World:
     """The expected clusters and what is known of the workload in them.
 
-    `missing` maps the clusters that did not answer to the reason; `selector_errors` holds, for those that
-    have a scale but no usable selector, event reason and message. `preferences` are those of the expected
-    clusters that the object's assignment selects.
+    `missing` maps the clusters that did not answer to the reason, `lost` those that are no longer expected
+    to; `selector_errors` holds, for those that have a scale but no usable selector, event reason and
+    message. `preferences` are those of the expected clusters that the object's assignment selects. `silent`
+    are members whose metrics are waited for no longer: where theirs fail, the others speak for their pods.
     """
 
-    def __init__(self, snapshot: Snapshot, settings: ControllerSettings) -> None:
+    def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
         lost_after = snapshot.hpa.spec.lost_after
-        limit = settings.cluster_lost_timeout if lost_after is None else lost_after
+        self.lost_after = settings.cluster_lost_timeout if lost_after is None else lost_after
+        self._now = now
         self.namespace = snapshot.hpa.namespace
         self.hub_custom = snapshot.hub_custom_metrics
         self.hub_external = snapshot.hub_external_metrics
-        self.lost: list[ClusterSnapshot] = []
+        self.lost: dict[str, str] = {}
         self.expected: list[ClusterSnapshot] = []
         self.members: list[Member] = []
         self.missing: dict[str, str] = {}
         self.selector_errors: list[tuple[str, str]] = []
         for cluster in snapshot.clusters:
-            self._add(cluster, limit)
+            self._add(cluster)
         self._answered = {member.name for member in self.members}
         self.direct = snapshot.target is None
         self.preferences = self._preferred(snapshot) if self.direct else {}
         self.current = self._current(snapshot)
-        answered = sum(member.scale.spec_replicas for member in self.members)
-        self.calibration = answered / self.current if answered and self.current else 1.0
+        self.calibration = self.calibration_by(self.members)
+        self.silent: frozenset[str] = frozenset()
         self.status_replicas = sum(member.scale.status_replicas for member in self.members)
 
-    def _add(self, cluster: ClusterSnapshot, lost_after: float) -> None:
+    def _add(self, cluster: ClusterSnapshot) -> None:
         reason, found = _answer(cluster)
         if reason is None and isinstance(found, tuple):
             self.members.append(Member(cluster, found[0], found[1], self.namespace))
-        elif cluster.lost_for is not None and cluster.lost_for >= lost_after:
-            self.lost.append(cluster)
+        elif self.is_overdue(cluster):
+            self.lost[cluster.name] = reason or ""
             return
         else:
             self.missing[cluster.name] = reason or ""
@@ -144,6 +146,23 @@ class World:
                     ("InvalidSelector" if found else "SelectorRequired", reason or "")
                 )
         self.expected.append(cluster)
+
+    def is_overdue(self, cluster: ClusterSnapshot) -> bool:
+        """Whether the cluster went missing so long ago that its data is no longer waited for."""
+        return cluster.absence is not None and self._now - cluster.absence.since >= self.lost_after
+
+    def calibration_by(self, members: Sequence[Member]) -> float:
+        """For how much of the workload these members speak; 1 if they or the workload have no replicas."""
+        answered = sum(member.scale.spec_replicas for member in members)
+        return answered / self.current if answered and self.current else 1.0
+
+    def heard(self, spec: MetricSpec) -> list[Member]:
+        """The members whose pods count for a metric: all but the silent ones that failed to give it."""
+        return [
+            member
+            for member in self.members
+            if member.name not in self.silent or self._failure(member, spec) is None
+        ]
 
     def _preferred(self, snapshot: Snapshot) -> Mapping[str, Preference]:
         clusters = (cluster.cluster or KnownCluster(cluster.name) for cluster in self.expected)

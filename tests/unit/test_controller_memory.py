@@ -11,6 +11,7 @@ from controller.gather import Reading
 from controller.memory import ObjectMemory
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale
+from fedhpa.decision.absence import Absence
 from fedhpa.decision.decide import decide
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.model import Assignment, Decision
@@ -41,7 +42,10 @@ def away(name: str) -> ClusterSnapshot:
 
 def look(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decision:
     """Decide on these clusters, and remember it."""
-    snapshot = Snapshot(hpa=decode_object(HPA), clusters=clusters)
+    known = tuple(
+        msgspec.structs.replace(cluster, absence=memory.absences.get(cluster.name)) for cluster in clusters
+    )
+    snapshot = Snapshot(hpa=decode_object(HPA), clusters=known)
     decision = decide(snapshot, memory.history, now, ControllerSettings())
     memory.observe(snapshot, decision)
     return decision
@@ -52,16 +56,18 @@ def restored(now: float = NOW, **status: Any) -> ObjectMemory:
 
 
 def test_loss_counts_from_the_first() -> None:
-    """A cluster is lost since the first look that missed it, and no longer once it answers."""
+    """The clock of a cluster starts at the first look that missed it; an answer is noted beside it."""
     memory = ObjectMemory("u1")
     look(memory, NOW, answering("m1", 2), answering("m2", 3))
-    before = memory.lost_for("m2", NOW)
+    before = dict(memory.absences)
     look(memory, NOW + 10, answering("m1", 2), away("m2"))
     look(memory, NOW + 20, answering("m1", 2), away("m2"))
-    away_for = memory.lost_for("m2", NOW + 25)
+    away_since = dict(memory.absences)
     look(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
 
-    assert (before, away_for, memory.lost_for("m2", NOW + 30)) == (0.0, 15.0, 0.0)
+    assert before == {}
+    assert away_since == {"m2": Absence(NOW + 10)}
+    assert memory.absences == {"m2": Absence(NOW + 10, NOW + 30)}
 
 
 def test_share_outlives_the_answer() -> None:
@@ -83,7 +89,7 @@ def test_hub_in_the_way_teaches_nothing() -> None:
     look(memory, NOW + 10)
 
     assert memory.last_replicas == {"m1": 2}
-    assert memory.lost_since == {}
+    assert memory.absences == {}
 
 
 def test_what_was_written_is_known() -> None:
@@ -112,7 +118,21 @@ def test_status_restores_history_and_clusters() -> None:
 
     assert memory.history == History((Recommendation(NOW, 7),), (ScaleEvent(NOW - 60, 2),))
     assert memory.last_replicas == {"m1": 4, "m2": 3}
-    assert memory.lost_since == {"m2": NOW - 120}
+    assert memory.absences == {"m2": Absence(NOW - 120)}
+
+
+def test_status_restores_the_clocks_of_losses() -> None:
+    """Since when a cluster is missing, and since when it answers again, outweigh when it was last seen."""
+    began, back = "2027-01-15T07:56:00Z", "2027-01-15T07:59:30Z"
+    memory = restored(
+        decision={"version": 1, "absences": {"m1": {"since": began}, "m2": {"since": began, "back": back}}},
+        clusters=[
+            {"name": "m1", "state": "Missing", "lastSeen": "2027-01-15T07:58:00Z"},
+            {"name": "m2", "state": "Answered", "lastSeen": "2027-01-15T08:00:00Z"},
+        ],
+    )
+
+    assert memory.absences == {"m1": Absence(NOW - 240), "m2": Absence(NOW - 240, NOW - 30)}
 
 
 def test_last_write_outlives_a_restart() -> None:
@@ -141,6 +161,8 @@ def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
         {"decision": {"version": 1, "history": {"recommendations": [{"time": "noon", "replicas": 3}]}}},
         {"decision": {"version": 1, "history": {"scaleUps": [{"time": "2027-01-15T08:00:00Z"}]}}},
         {"decision": {"version": 1, "time": "noon"}},
+        {"decision": {"version": 1, "absences": ["m2"]}},
+        {"decision": {"version": 1, "absences": {"m2": {"since": "noon"}}}},
         {"clusters": {"m1": 3}},
         {"clusters": [{"name": "m1", "currentReplicas": "three"}]},
         {"clusters": [{"name": "m1", "state": "Missing", "lastSeen": "noon"}]},
@@ -151,7 +173,7 @@ def test_spoiled_status_is_a_fresh_start(status: Any) -> None:
     memory = ObjectMemory.restore({**HPA, "status": status}, NOW)
 
     assert memory.history == History()
-    assert memory.lost_since == {}
+    assert memory.absences == {}
 
 
 @pytest.mark.parametrize(

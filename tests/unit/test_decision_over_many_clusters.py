@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fedhpa.decision import decide, decode_scenario
+from fedhpa.decision.absence import Absence
 from tests.scenarios import answered, cluster, condition, external, scenario
 
 AWAY: dict[str, Any] = {
@@ -345,13 +346,13 @@ def test_a_lost_cluster_is_no_longer_waited_for() -> None:
         msgspec.json.encode(scenario([cluster("member1", [10] * 3), AWAY], target={"replicas": 6}))
     )
     present, away = decoded.snapshot.clusters
-    lost = msgspec.structs.replace(away, lost_for=301.0)
+    lost = msgspec.structs.replace(away, absence=Absence(decoded.now - 301))
     snapshot = msgspec.structs.replace(decoded.snapshot, clusters=(present, lost))
 
     decision = decide(snapshot, decoded.history, decoded.now, decoded.settings)
 
     assert decision.desired_replicas == 2
-    assert (decision.coverage.expected, decision.coverage.lost) == (("member1",), ("member2",))
+    assert (decision.coverage.expected, list(decision.coverage.lost)) == (("member1",), ["member2"])
     assert "ClusterLost" in [event.reason for event in decision.events]
 
 
