@@ -26,6 +26,7 @@ from fedhpa.members.registry import MemberRegistry
 from playground.memory import MemoryNetwork
 from tests.integration.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
 from tests.integration.membership import DEADLINE, PROBE_PERIOD
+from tests.virtual.federation import completed_looks
 
 DEPLOYMENTS: Collection = ("apps/v1", "deployments")
 USAGE: Collection = ("metrics.k8s.io/v1beta1", "pods")
@@ -304,16 +305,9 @@ async def background(work: Any) -> AsyncIterator[asyncio.Task[None]]:
             await task
 
 
-def reconciliations(controller: Controller) -> float:
+def reconciliations(controller: Controller) -> int:
     """How many looks were completed."""
-    name = "horizontal_pod_autoscaler_controller_reconciliations"
-    return sum(
-        sample.value
-        for metric in controller.series.collect()
-        if metric.name == name
-        for sample in metric.samples
-        if sample.name == f"{name}_total"
-    )
+    return completed_looks(controller.series)
 
 
 async def eventually_more(count: Callable[[], float], more: int, within: float = 10.0) -> None:

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-
-def fedhpa(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fedhpa.cli.main", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+from tests.commands import fedhpa
 
 
 def test_next_prints_local_times_as_json() -> None:
