@@ -8,6 +8,9 @@ PACKAGES := fedhpa webhook metrics_adapter controller certs playground demo real
 .PHONY: venv lint test nightly bench crds real-plane demo lock
 .DEFAULT_GOAL := test
 
+# Container images like to set it. Here Python is started dozens of times a minute: what was compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Nothing is compiled ahead: Python does that with what is used, which takes seconds instead of half a minute.
 $(VENV)/.installed: lock/dev.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV)

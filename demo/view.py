@@ -5,6 +5,7 @@ import textwrap
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -113,12 +114,20 @@ class LiveView:
         return Panel(text, title=title, title_align="left")
 
     def _happened(self, lines: int) -> Text:
-        wrapped: list[Text] = []
-        for said in self._said:
+        """The newest lines; nothing older is wrapped for nothing, since this is drawn again and again."""
+        shown: deque[Text] = deque()
+        for said in reversed(self._said):
             style = "bold green" if OBSERVED in said else ""
-            for line in textwrap.wrap(said, self._console.width - 4, subsequent_indent=" " * 7):
-                wrapped.append(Text(line, style=style))
-        return Text("\n").join(wrapped[-lines:])
+            wrapped = _wrapped(said, self._console.width - 4)
+            shown.extendleft(Text(line, style=style) for line in reversed(wrapped))
+            if len(shown) >= lines:
+                break
+        return Text("\n").join([*shown][-lines:])
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _wrapped(said: str, width: int) -> list[str]:
+    return textwrap.wrap(said, width, subsequent_indent=" " * 7)
 
 
 @dataclass(frozen=True)
