@@ -1,9 +1,10 @@
 """What an admission request costs the webhook over keep-alive TLS, and how long its caller waits.
 
 The webhook is the process that people run, so that CPU seconds and memory are its own; the caller is this
-one. At a constant rate a wait counts from when the request was due, not from when it was sent: a webhook that
-stops for a while makes all that were due meanwhile wait. Objects: a FederatedHPA as an API server sends it
-after an update, a CronFederatedHPA of two rules, and one of 1,000.
+one, and sends each request in one write, as API servers do. At a constant rate a wait counts from when the
+request was due, not from when it was sent: a webhook that stops for a while makes all that were due meanwhile
+wait. Objects: a FederatedHPA as an API server sends it after an update, a CronFederatedHPA of two rules, and
+one of 1,000.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -32,13 +34,16 @@ SECONDS = 1
 CONNECTIONS = 4
 # A machine is busy at times; the least of several short rounds is the webhook's own.
 ROUNDS = 8
-# CPU time is counted in hundredths of a second.
 REQUESTS_OF_RULES = {2: 200, 1000: 20}
 GROWTH_REQUESTS = 5_000
 WARM_UP = 500
 DEADLINE = 30.0
-TICKS = os.sysconf("SC_CLK_TCK")
 
+_HEADERS = (
+    b"POST %b?timeout=3s HTTP/1.1\r\nHost: webhook\r\nUser-Agent: kube-apiserver-admission\r\n"
+    b"Content-Length: %d\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n"
+    b"Accept-Encoding: gzip\r\n\r\n"
+)
 _TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 _KIND = {"group": "autoscaling.karmada.io", "version": "v1alpha1", "kind": "FederatedHPA"}
 
@@ -98,12 +103,14 @@ class Process:
 
     def __init__(self, pid: int) -> None:
         self._folder = Path("/proc") / str(pid)
+        # Linux' clock of another process' CPU time, as clock_getcpuclockid(3) gives it: in nanoseconds, while
+        # /proc has hundredths of a second.
+        self._clock = ~pid << 3 | 2
 
     @property
     def cpu(self) -> float:
         """CPU seconds so far, of all its threads."""
-        fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return time.clock_gettime(self._clock)
 
     @property
     def resident(self) -> float:
@@ -133,7 +140,7 @@ class Caller:
         turn = threading.Lock()
         start = time.perf_counter()
 
-        def work(connection: http.client.HTTPSConnection) -> None:
+        def work(connection: ssl.SSLSocket) -> None:
             while True:
                 with turn:
                     at = next(due, None)
@@ -157,17 +164,16 @@ class Caller:
         for connection in self._connections:
             connection.close()
 
-    def _connect(self) -> http.client.HTTPSConnection:
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self._port, context=self._context, timeout=DEADLINE
-        )
-        connection.connect()
-        return connection
+    def _connect(self) -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", self._port), DEADLINE)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def _exchange(connection: http.client.HTTPSConnection, path: str, body: bytes) -> None:
-    connection.request("POST", path, body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
+def _exchange(connection: ssl.SSLSocket, path: str, body: bytes) -> None:
+    connection.sendall(_HEADERS % (path.encode(), len(body)) + body)
+    answer = http.client.HTTPResponse(connection, method="POST")
+    answer.begin()
     if not json.loads(answer.read())["response"]["allowed"]:
         raise RuntimeError("the webhook refused the benchmark's object")
 

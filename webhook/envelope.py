@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -23,8 +22,7 @@ VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 NO_CONTENT: Final = "there is no content to decode"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What is relied on of an admission request; `object` is any JSON value, None where there is none."""
 
     uid: str

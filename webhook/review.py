@@ -8,8 +8,10 @@ Forbidden and the aggregate of its field errors. Verdicts depend on the object a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
@@ -41,8 +43,7 @@ VALIDATE_CRONFEDERATEDHPA: Final = "/validate-cronfederatedhpa"
 Subject = FederatedHPA | CronFederatedHPA
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(msgspec.Struct, frozen=True):
     """One request that was judged. `raw` is its object as it came (None: there is none that can be read),
     `subject` the same object where it was admitted and others may be affected by it.
     """
@@ -133,13 +134,15 @@ def _mutate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, None]:
 
 def _validate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, FederatedHPA | None]:
     fhpa = decode(FederatedHPA, raw)
-    verdict = _judged(validate_federatedhpa(fhpa), warn_federatedhpa(fhpa))
+    errors = validate_federatedhpa(fhpa)
+    verdict = _judged(errors, warn_federatedhpa(fhpa, admitted=not errors))
     return verdict, fhpa if verdict.allowed else None
 
 
 def _validate_cronfederatedhpa(raw: dict[str, Any]) -> tuple[Verdict, CronFederatedHPA | None]:
     cron = decode(CronFederatedHPA, raw)
-    verdict = _judged(validate_cronfederatedhpa(cron), warn_cronfederatedhpa(cron))
+    errors = validate_cronfederatedhpa(cron)
+    verdict = _judged(errors, warn_cronfederatedhpa(cron, admitted=not errors))
     return verdict, cron if verdict.allowed else None
 
 

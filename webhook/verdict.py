@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 # A warning longer than 256 bytes is cut by API servers, and all of a response beyond 4 KiB.
 MAX_WARNINGS: Final = 5
@@ -13,15 +14,14 @@ MAX_WARNING: Final = 255
 MAX_MESSAGE: Final = 64 * 1024
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The answer about one object; `code` is that of the response's status, not of HTTP."""
 
     allowed: bool
     code: int = 200
     reason: str = ""
     message: str = ""
-    patch: list[dict[str, Any]] = field(default_factory=list)
+    patch: list[dict[str, Any]] = []
     warnings: tuple[str, ...] = ()
 
 

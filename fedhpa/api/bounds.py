@@ -1,8 +1,12 @@
-"""The bounds of the fields marked `Checked`, as admission enforces them: one walk over a model."""
+"""The bounds of the fields marked `Checked`, as admission enforces them.
+
+Nearly every object is within its bounds. So there are two walks over a model: a quick one that only tells
+whether anything is outside, of predicates that are made once a type, and one that says what and where.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -13,6 +17,8 @@ from fedhpa.api.shape import Property, Shape, properties
 
 def check_bounds(model: ApiModel, path: str) -> Iterator[FieldError]:
     """What of the model's fields, and of those below, is outside its bounds. Absent fields are within."""
+    if _model_within(type(model))(model):
+        return
     for property_ in _bounded(type(model)):
         value = getattr(model, property_.attribute)
         if value is not None:
@@ -31,6 +37,34 @@ def _has_bounds(shape: Shape) -> bool:
     if shape.item is not None and _has_bounds(shape.item):
         return True
     return shape.model is not None and bool(_bounded(shape.model))
+
+
+@cache
+def _model_within(model: type[ApiModel]) -> Callable[[Any], bool]:
+    """Whether an object of the model is within all its bounds."""
+    fields = [(property_.attribute, _value_within(property_.shape)) for property_ in _bounded(model)]
+
+    def within(found: Any) -> bool:
+        for attribute, is_within in fields:
+            value = getattr(found, attribute)
+            if value is not None and not is_within(value):
+                return False
+        return True
+
+    return within
+
+
+def _value_within(shape: Shape) -> Callable[[Any], bool]:
+    """Whether a value that is there is within its bounds, and what is below it."""
+    if shape.form == "list":
+        limit = shape.checked.get("maxItems", float("inf"))
+        if shape.item is None or not _has_bounds(shape.item):
+            return lambda items: len(items) <= limit
+        item_within = _value_within(shape.item)
+        return lambda items: len(items) <= limit and all(map(item_within, items))
+    if shape.model is not None:
+        return _model_within(shape.model)
+    return lambda value: next(_scalar(value, shape.checked, ""), None) is None
 
 
 def _check(value: Any, shape: Shape, path: str) -> Iterator[FieldError]:

@@ -12,7 +12,7 @@ from typing import Final
 from fedhpa.api.autoscaling import HPAScalingRules, MetricSpec, MetricTarget
 from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.model import MAX_METRICS
-from fedhpa.api.validation_metrics import METRICS_AT_ZERO, SOURCE_FIELDS, TARGET_TYPES, source_body
+from fedhpa.api.validation_metrics import METRICS_AT_ZERO, SOURCE_FIELDS, TARGET_TYPES, source_bodies
 
 _TYPE_OF_FIELD: Final = {field: type_ for type_, field in SOURCE_FIELDS.items()}
 
@@ -35,7 +35,8 @@ def remedies(spec: FederatedHPASpec) -> Iterator[str]:
 
 
 def _metric(metric: MetricSpec, path: str) -> Iterator[str]:
-    present = [field for field in SOURCE_FIELDS.values() if source_body(metric, field) is not None]
+    bodies = source_bodies(metric)
+    present = [field for field, _ in bodies]
     expected = SOURCE_FIELDS.get(metric.type)
     if len(present) > 1:
         yield f"{path}: {', '.join(present)} are two metrics; write each as an item of the list"
@@ -46,9 +47,7 @@ def _metric(metric: MetricSpec, path: str) -> Iterator[str]:
         yield f"{path}: type {metric.type} has the field {expected}, but {present[0]} is given; {instead}"
     elif expected is not None and not present:
         yield f"{path}: type {metric.type} has the field {expected}, which is missing"
-    for field in present[:1]:
-        body = source_body(metric, field)
-        assert body is not None
+    for field, body in bodies[:1]:
         yield from _target(body.target, f"{path}.{field}.target", resource=field.lower().endswith("resource"))
 
 

@@ -129,6 +129,8 @@ def _managed_fields(entries: tuple[ManagedFieldsEntry, ...], path: str) -> Itera
 
 
 def _unprintable(manager: str, path: str) -> Iterator[FieldError]:
+    if manager.isprintable():
+        return
     position = 0
     for character in manager:
         if not character.isprintable():

@@ -51,30 +51,28 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.type", "must specify a metric source type")
     if metric.type not in SOURCE_FIELDS:
         yield unsupported(f"{path}.type", TypedText(metric.type), SOURCE_FIELDS)
-    present = [field for field in SOURCE_FIELDS.values() if source_body(metric, field) is not None]
-    if present:
-        body = source_body(metric, present[0])
-        assert body is not None
-        yield from _source(body, f"{path}.{present[0]}")
+    present = source_bodies(metric)
+    for field, body in present[:1]:
+        yield from _source(body, f"{path}.{field}")
     expected = SOURCE_FIELDS.get(metric.type)
-    if expected is not None and expected not in present:
+    if expected is not None and all(field != expected for field, _ in present):
         yield required(f"{path}.{expected}", "must populate information for the given metric source")
     if len(present) > 1:
-        for field in present:
+        for field, _ in present:
             if field != expected:
                 yield forbidden(f"{path}.{field}", "must populate the given metric source only")
 
 
-def source_body(metric: MetricSpec, field: str) -> MetricSource | None:
-    """The body of a metric in the given field of SOURCE_FIELDS, None if it is absent."""
-    bodies: dict[str, MetricSource | None] = {
-        "object": metric.object,
-        "external": metric.external,
-        "pods": metric.pods,
-        "resource": metric.resource,
-        "containerResource": metric.container_resource,
-    }
-    return bodies[field]
+def source_bodies(metric: MetricSpec) -> list[tuple[str, MetricSource]]:
+    """The bodies of a metric, each with its field, in the order of SOURCE_FIELDS; one, where all is right."""
+    bodies: tuple[tuple[str, MetricSource | None], ...] = (
+        ("object", metric.object),
+        ("external", metric.external),
+        ("pods", metric.pods),
+        ("resource", metric.resource),
+        ("containerResource", metric.container_resource),
+    )
+    return [(field, body) for field, body in bodies if body is not None]
 
 
 def _source(source: MetricSource, path: str) -> Iterator[FieldError]:

@@ -16,13 +16,14 @@ from fedhpa.api.warnings_metrics import warn_metrics
 from fedhpa.api.warnings_own import warn_own_fields
 
 
-def warn_federatedhpa(fhpa: FederatedHPA) -> Iterator[str]:
-    """Warnings about an object, whether it is admitted or not; what keeps it from being admitted comes first.
+def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator[str]:
+    """Warnings about an object; what keeps it from being admitted comes first, unless it is known to be.
 
     What it means among the clusters that are registered: `fedhpa.api.warnings_own.warn_unknown_clusters`.
     """
     spec = fhpa.spec
-    yield from remedies(spec)
+    if not admitted:
+        yield from remedies(spec)
     yield from _api_version(spec)
     yield from warn_metrics(spec.metrics, "spec.metrics")
     yield from warn_own_fields(spec)

@@ -12,7 +12,7 @@ from fedhpa.api.meta import LabelSelector
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.remedies import target_fields
 from fedhpa.api.selectors import selector_of
-from fedhpa.api.validation_metrics import SOURCE_FIELDS, source_body
+from fedhpa.api.validation_metrics import source_bodies
 
 
 def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
@@ -20,25 +20,24 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
     seen: dict[str, int] = {}
     for index, metric in enumerate(metrics[:MAX_METRICS]):
         at = f"{path}[{index}]"
-        first = seen.setdefault(_identity(metric), index)
+        first = seen.setdefault(_identity(metric), index) if len(metrics) > 1 else index
         if first != index:
             yield f"{at}: is the same metric as {path}[{first}]; the lower target decides alone"
-        for field in SOURCE_FIELDS.values():
-            body = source_body(metric, field)
+        for field, body in source_bodies(metric):
             # An Object metric whose target disagrees is refused.
-            if body is not None and field != "object":
+            if field != "object":
                 yield from _mismatch(body.target, f"{at}.{field}.target")
         yield from _described(metric, at)
         yield from _selectors(metric, at)
 
 
 def _mismatch(target: MetricTarget, path: str) -> Iterator[str]:
-    fields = {type_: (name, value) for type_, name, value in target_fields(target)}
-    if target.type not in fields or fields[target.type][1] is not None:
-        return
-    given = [type_ for type_, (_, value) in fields.items() if value is not None]
-    if given:
-        yield f"{path}.type: {target.type} does not go with {fields[given[0]][0]}; write {given[0]}"
+    fields = target_fields(target)
+    if any(value is None for type_, _, value in fields if type_ == target.type):
+        for type_, name, value in fields:
+            if value is not None:
+                yield f"{path}.type: {target.type} does not go with {name}; write {type_}"
+                return
 
 
 def _described(metric: MetricSpec, path: str) -> Iterator[str]:

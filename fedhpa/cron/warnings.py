@@ -19,9 +19,10 @@ from fedhpa.cron.zones import UnknownZone, load_zone
 _MAX_REMEDIES: Final = 5
 
 
-def warn_cronfederatedhpa(cron: CronFederatedHPA) -> Iterator[str]:
-    """Warnings about an object, whether it is admitted or not, and whatever the time."""
-    yield from remedies(cron)
+def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> Iterator[str]:
+    """Warnings about an object, whatever the time; unless it is known to be admitted, remedies first."""
+    if not admitted:
+        yield from remedies(cron)
     yield from absent_zones(cron.spec)
 
 
