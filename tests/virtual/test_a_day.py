@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import examples
 from tests.virtual.federation import Federation, Rescale, federation
 
-pytestmark = pytest.mark.looptime(noop_cycles=0)
+pytestmark = [pytest.mark.nightly, pytest.mark.looptime(noop_cycles=0)]
 
-HOUR, WINDOW, PERIOD = 3600.0, 300.0, 120
+# By day, hours of twenty minutes: four windows.
+HOUR = float(examples(1200, 3600))
+WINDOW, PERIOD = 300.0, 120
 LEAST, MOST = 3, 20
 MILLIS_PER_POD = 50
 # What the world wants from each of these hours on, in milli-cores, and the pods that are right for it; at 850

@@ -1,4 +1,4 @@
-"""Requests per second and queues, as the embedded members serve them, size a workload for hours."""
+"""Requests per second and queues, as the embedded members serve them, size a workload for long."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import pytest
 
 from playground.faults import Fault
 from playground.metrics import REQUESTS, MetricsApis
+from tests.nightly import examples
 from tests.virtual.federation import Federation, federation, until
 
-pytestmark = pytest.mark.looptime(noop_cycles=0)
+pytestmark = [pytest.mark.nightly, pytest.mark.looptime(noop_cycles=0)]
+
+# Four windows of five minutes, and hours at night.
+LONG = examples(1200, 12 * 3600)
 
 BY_REQUESTS = {
     "type": "Pods",
@@ -36,7 +40,7 @@ def enqueue(f: Federation, member: str, count: int) -> None:
 
 async def test_requests_per_second_size_a_workload(tmp_path: Path) -> None:
     """40 a second at 5 a pod are eight pods, over both members; 10 a second are two, a window later."""
-    async with federation(tmp_path, m1=2, m2=2) as f, f.controller():
+    async with federation(tmp_path, m1=2, m2=2) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(metrics=[BY_REQUESTS])
         await until(lambda: f.total == 8)
@@ -51,15 +55,15 @@ async def test_requests_per_second_size_a_workload(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rubbish", [Fault.NAN, Fault.NEGATIVE])
 async def test_rubbish_scales_nothing_down(tmp_path: Path, rubbish: Fault) -> None:
-    """For as long as a member reports what cannot be, the workload keeps its size."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller():
+    """For as long as a member reports what cannot be, and is not given up, the workload keeps its size."""
+    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
-        f.scale(metrics=[BY_REQUESTS])
+        f.scale(metrics=[BY_REQUESTS], partialMetrics={"lostAfterSeconds": 2 * LONG})
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
         await f.members["m2"].faults.set(rubbish)
         f.demand(50)
         await until(lambda: f.condition("MetricsComplete")[0] == "False")
-        await asyncio.sleep(3600)
+        await asyncio.sleep(LONG)
         held = f.total
         await f.members["m2"].faults.clear()
         await until(lambda: f.total == 1, 900)
@@ -69,12 +73,12 @@ async def test_rubbish_scales_nothing_down(tmp_path: Path, rubbish: Fault) -> No
 
 async def test_queue_puts_to_sleep_and_wakes(tmp_path: Path) -> None:
     """No orders for five minutes: no pods. The first orders in a member bring them back within a period."""
-    async with federation(tmp_path, m1=1, m2=1) as f, f.controller():
+    async with federation(tmp_path, m1=1, m2=1) as f, f.controller(calm=True):
         for member in f.members:
             enqueue(f, member, 0)
         f.scale(minReplicas=0, metrics=[BY_QUEUE])
         await until(lambda: f.total == 0, 900)
-        await asyncio.sleep(3600)
+        await asyncio.sleep(LONG)
         asleep = f.total
         enqueue(f, "m2", 35)
         began = f.now()

@@ -19,7 +19,7 @@ SLACK = 40.0
 
 async def test_a_member_that_hangs_is_lost_after_five_minutes(tmp_path: Path) -> None:
     """Until then nothing is scaled down; from then on the rest is sized by itself, and told of once."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller():
+    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(minReplicas=2)
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
@@ -32,7 +32,7 @@ async def test_a_member_that_hangs_is_lost_after_five_minutes(tmp_path: Path) ->
         lost = f.now() - began
         await until(lambda: f.replicas["m1"] < 4, 600)
         down = f.now() - began
-        await asyncio.sleep(900)
+        await asyncio.sleep(2 * LOST_AFTER)
 
         assert noticed <= SLACK
         assert LOST_AFTER <= lost <= LOST_AFTER + SLACK
@@ -55,14 +55,14 @@ async def test_the_clock_of_a_loss_survives_a_restart(tmp_path: Path) -> None:
     async with federation(tmp_path, m1=4, m2=4) as f:
         f.demand(400)
         f.scale()
-        async with f.controller() as first:
+        async with f.controller(calm=True) as first:
             await until(lambda: f.condition("MetricsComplete")[0] == "True")
             await f.members["m2"].faults.set(Fault.REFUSE)
             began = f.now()
             await asyncio.sleep(240)
             missing = f.state("m2")
             await first.stop()
-        async with f.controller():
+        async with f.controller(calm=True):
             await until(lambda: f.state("m2") == "Lost", 600)
 
         assert missing == "Missing"
@@ -71,7 +71,7 @@ async def test_the_clock_of_a_loss_survives_a_restart(tmp_path: Path) -> None:
 
 async def test_a_member_that_flaps_is_lost_all_the_same(tmp_path: Path) -> None:
     """Four minutes away and one back: the clock goes on from the first loss."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller():
+    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale()
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
@@ -90,7 +90,7 @@ async def test_a_member_that_flaps_is_lost_all_the_same(tmp_path: Path) -> None:
 
 async def test_a_member_that_came_back_for_good_starts_anew(tmp_path: Path) -> None:
     """After answers without a break for half the time, the next loss is the first."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller():
+    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale()
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
@@ -112,7 +112,7 @@ async def test_the_clock_of_a_flapping_member_survives_a_restart(tmp_path: Path)
     async with federation(tmp_path, m1=4, m2=4) as f:
         f.demand(400)
         f.scale()
-        async with f.controller() as first:
+        async with f.controller(calm=True) as first:
             await until(lambda: f.condition("MetricsComplete")[0] == "True")
             await f.members["m2"].faults.set(Fault.REFUSE)
             await asyncio.sleep(240)
@@ -130,7 +130,7 @@ async def test_the_clock_of_a_flapping_member_survives_a_restart(tmp_path: Path)
 
 async def test_metrics_that_stay_away_block_scale_down_only_so_long(tmp_path: Path) -> None:
     """An API server without metrics is waited for as long as one that is away; its replicas still count."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller():
+    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(minReplicas=2)
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
@@ -157,12 +157,12 @@ async def test_metrics_that_stay_away_block_scale_down_only_so_long(tmp_path: Pa
 
 async def test_metrics_that_fail_everywhere_are_waited_for(tmp_path: Path) -> None:
     """Where no cluster has metrics, giving all of them up would decide on nothing at all."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller():
+    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(60)
         f.scale()
         for member in f.members.values():
             await member.faults.set(Fault.SERVER_ERROR, ["/apis/metrics.k8s.io"])
-        await asyncio.sleep(900)
+        await asyncio.sleep(2 * LOST_AFTER)
 
         assert {f.state("m1"), f.state("m2")} == {"MetricsMissing"}
         assert f.condition("MetricsComplete")[0] == "False"

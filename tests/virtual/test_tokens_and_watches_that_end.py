@@ -70,17 +70,17 @@ async def test_the_hubs_token_is_rotated_every_hour(tmp_path: Path, logs: Logs) 
         issue(0)
         credentials = FileToken(file, clock=f.now)
         async with f.controller(credentials=credentials, calm=True) as controller:
-            f.scale(syncPeriodSeconds=60)
+            f.scale(syncPeriodSeconds=300)
             await until(lambda: f.status())
-            for number in range(1, 5):
+            for number in range(1, 4):
                 await asyncio.sleep(3300)
                 issue(number)
                 await asyncio.sleep(300)
                 del tokens[f"hub-{number - 1}"]
 
-            assert f.now() > 4 * 3600
+            assert f.now() > 3 * 3600
             assert controller.leads
-            assert {seen.user for seen in f.hub.seen} == {f"hub-{number}" for number in range(5)}
+            assert {seen.user for seen in f.hub.seen} == {f"hub-{number}" for number in range(4)}
             assert trouble(logs) == []
             noticed = ("no longer leading", "list or watch failed", "configuration reloaded")
             assert [entry for entry in logs if entry["event"] in noticed] == []
@@ -108,14 +108,14 @@ async def test_watches_that_end_are_opened_again(tmp_path: Path) -> None:
     """Each lasts five to ten minutes; an hour of that is no new list, and no change is missed."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
-        f.scale(syncPeriodSeconds=60)
+        f.scale(syncPeriodSeconds=300)
         await asyncio.sleep(3600)
         member, path = f.members["m1"], "/api/v1/namespaces/shop/pods"
         watches = [seen for seen in member.seen if seen.path == path and "watch" in seen.query]
         lists = [seen for seen in member.seen if seen.path == path and "watch" not in seen.query]
         f.members["m2"].resize(8)
         f.demand(600)
-        await until(lambda: f.status()["currentReplicas"] == 12)
+        await until(lambda: f.status()["currentReplicas"] == 12, 600)
 
         assert len(lists) == 1
         assert 3600 / 600 <= len(watches) <= 3600 / 300 + 2

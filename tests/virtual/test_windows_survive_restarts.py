@@ -18,11 +18,11 @@ SLACK = PERIOD + 5.0
 
 
 async def settled_high(f: Federation) -> None:
-    """Let the workload run well at 8 pods for a quarter of an hour."""
+    """Let the workload run well at 8 pods for longer than the window."""
     f.demand(HIGH)
     f.scale()
     await until(lambda: f.total == 8)
-    await asyncio.sleep(900)
+    await asyncio.sleep(WINDOW + 2 * PERIOD)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
