@@ -8,6 +8,7 @@ pytest 9.2 no longer reads.
 import asyncio
 
 import pytest
+import structlog
 from _pytest.terminal import TerminalReporter
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -25,6 +26,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     """xdist's hook, called in its controller."""
     return RealTestsTogether(config, log)
 
+
+# An unexpected error is logged with its traceback, into which structlog's default has all local variables drawn:
+# minutes of work where whole clusters are among them.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 # Checks that run against both planes assert outside of test modules.
 pytest.register_assert_rewrite("tests.conformance.plane")
