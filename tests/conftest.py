@@ -27,7 +27,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return RealTestsTogether(config, log)
 
 
-# An unexpected error is logged with its traceback, into which structlog's default has all local variables drawn:
+# An unexpected error is logged with its traceback, into which structlog's default draws all local variables:
 # minutes of work where whole clusters are among them.
 structlog.configure(
     processors=[
