@@ -12,8 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.capacity import known_cluster
+from fedhpa.api.affinity import Selection
+from fedhpa.api.decode import decode
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.api.selectors import selector_of
+from fedhpa.api.federatedhpa import ClusterAffinity
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import Resource, ResourceMapper
@@ -63,18 +66,12 @@ class _Binding(msgspec.Struct, frozen=True):
     spec: _BindingSpec = _BindingSpec()
 
 
-class _Affinity(msgspec.Struct, frozen=True):
-    clusterNames: list[str] | None = None
-    exclude: list[str] | None = None
-    labelSelector: dict[str, Any] | None = None
-
-
 class _Labelled(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
 def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member]) -> Candidates:
-    """The clusters that a Karmada ClusterAffinity selects: names, labels, exclusions. None selects all.
+    """The clusters that a Karmada ClusterAffinity selects: names, labels, fields, exclusions. None is all.
 
     A cluster that is named but not registered stays a candidate, and so is missed. InvalidObject for an
     affinity or a selector that cannot be read.
@@ -82,20 +79,14 @@ def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member
     if affinity is None:
         return Candidates(tuple(sorted(members)))
     try:
-        wanted = msgspec.convert(affinity, _Affinity)
-    except msgspec.ValidationError as error:
+        wanted = decode(ClusterAffinity, affinity)
+        selection = Selection(wanted)
+    except InvalidObject as error:
         raise InvalidObject(f"spec.clusterAffinity cannot be read: {error}") from error
-    named = set(wanted.clusterNames or ())
-    chosen = set(named) or set(members)
-    if wanted.labelSelector is not None:
-        selector = selector_of(wanted.labelSelector)
-        chosen = {
-            name
-            for name in chosen
-            if name in members and selector.matches(members[name].cluster.metadata.labels or {})
-        }
-    chosen -= set(wanted.exclude or ())
-    return Candidates(tuple(sorted(chosen)), frozenset(named & chosen))
+    chosen = {name for name, member in members.items() if selection.selects(known_cluster(member.cluster))}
+    if wanted.label_selector is None and wanted.field_selector is None:
+        chosen |= selection.named - set(wanted.exclude)
+    return Candidates(tuple(sorted(chosen)), selection.named & chosen)
 
 
 async def by_binding(

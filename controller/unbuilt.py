@@ -28,10 +28,4 @@ def unbuilt_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
             "spec.autoscaleMultiClusterDelay is not built in this version of the controller: leave it out, "
             f"{PROPAGATED}"
         )
-    affinity = spec.get("clusterAffinity")
-    if isinstance(affinity, Mapping) and affinity.get("fieldSelector"):
-        return (
-            "spec.clusterAffinity.fieldSelector is not built in this version of the controller: select by "
-            "clusterNames or labelSelector"
-        )
     return None

@@ -163,7 +163,7 @@ class RawStatus(msgspec.Struct):
     currentMetrics: list[RawObject] | None = None
     conditions: list[RawCondition] | None = None
     clusters: list[RawClusterStatus] | None = None
-    decision: RawObject | None = None
+    decision: object = None  # ours; what somebody else wrote there is no reason to decide nothing
 
 
 class RawFederatedHPA(msgspec.Struct):

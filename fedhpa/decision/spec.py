@@ -307,7 +307,7 @@ def _status(raw: RawStatus) -> StoredStatus:
             StoredCluster(cluster.name, cluster.state or "", cluster.lastScaleTime, cluster.lastSeen)
             for cluster in raw.clusters or ()
         ),
-        absences=decode_absences((raw.decision or {}).get("absences")),
+        absences=decode_absences(raw.decision.get("absences")) if isinstance(raw.decision, dict) else {},
     )
 
 

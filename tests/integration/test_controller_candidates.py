@@ -173,6 +173,43 @@ async def test_affinity_selects(affinity: Any, expected: list[str]) -> None:
         assert counted(w) == expected
 
 
+def by_field(key: str, operator: str, *values: str) -> Object:
+    """A requirement of a field selector."""
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    ("requirements", "others", "expected"),
+    [
+        ([by_field("provider", "In", "aws")], {}, ["m1", "m2"]),
+        ([by_field("provider", "NotIn", "aws")], {}, ["m3"]),
+        ([by_field("region", "In", "eu", "us")], {}, ["m1", "m2"]),
+        ([by_field("provider", "In", "aws"), by_field("region", "NotIn", "us")], {}, ["m1"]),
+        ([by_field("zone", "In", "b")], {}, ["m2"]),
+        ([by_field("zone", "In", "a")], {}, ["m1", "m2"]),
+        ([by_field("zone", "NotIn", "b")], {}, ["m1", "m3"]),
+        ([by_field("provider", "In", "aws")], {"clusterNames": ["m2", "m3", "ghost"]}, ["m2"]),
+        ([by_field("provider", "In", "aws")], {"exclude": ["m1"]}, ["m2"]),
+    ],
+)
+async def test_affinity_selects_by_field(requirements: list[Object], others: Object, expected: Any) -> None:
+    """By provider, region and zone; one of a cluster's zones is enough."""
+    async with world(m1=1, m2=1, m3=1) as w:
+        places: dict[str, Object] = {
+            "m1": {"provider": "aws", "region": "eu", "zone": "a"},
+            "m2": {"provider": "aws", "region": "us", "zones": ["a", "b"]},
+            "m3": {},
+        }
+        for name, place in places.items():
+            obj = cluster_object(w, name)
+            w.hub.put(CLUSTERS, {**obj, "spec": {**obj["spec"], **place}})
+        w.scale(clusterAffinity={"fieldSelector": {"matchExpressions": requirements}, **others})
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentReplicas") == len(expected))
+
+        assert counted(w) == expected
+
+
 async def test_bad_affinity_is_told() -> None:
     """A selector that cannot be read is named, and nothing is scaled."""
     async with world(m1=1) as w:

@@ -104,10 +104,6 @@ async def test_spoiled_memory_is_forgotten(status: dict[str, Any]) -> None:
             {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0.5}},
             "spec.clusterHPAPreference",
         ),
-        (
-            {"clusterAffinity": {"fieldSelector": {"matchExpressions": [{"key": "region"}]}}},
-            "spec.clusterAffinity.fieldSelector",
-        ),
     ],
 )
 @pytest.mark.parametrize("propagation", ["direct", KARMADA])
