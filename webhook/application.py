@@ -58,7 +58,11 @@ class Admission:
             finally:
                 seconds = series.ended(started, answered=answered)
             self._log.debug("request", method=request.method, path=path, ms=round(seconds * 1000, 3))
-            return web.Response(body=body, headers=_HEADERS)
+            response = web.Response(body=body, headers=_HEADERS)
+            if not request.content.is_eof():
+                # The connection ends with such a request; a client that is told so sends the next elsewhere.
+                response.force_close()
+            return response
 
         return admit
 

@@ -10,6 +10,7 @@ from fedhpa.serving import flag_sets
 from fedhpa.serving.flag_types import Values
 from fedhpa.serving.flags import parse_or_exit
 from fedhpa.serving.health import Health
+from fedhpa.serving.loops import quick_loop
 from fedhpa.serving.process import Signals, run_process
 from fedhpa.serving.server import TlsServer, side_doors
 from fedhpa.serving.tls import ServingTls, TlsFiles
@@ -74,4 +75,4 @@ def main() -> None:
     async def run(signals: Signals) -> None:
         await serve(values, signals)
 
-    sys.exit(run_process(PROGRAM, values, run))
+    sys.exit(run_process(PROGRAM, values, run, loop_factory=quick_loop))

@@ -37,7 +37,13 @@ class Signals:
             action()
 
 
-def run_process(program: str, values: Values, main: Callable[[Signals], Awaitable[None]]) -> int:
+def run_process(
+    program: str,
+    values: Values,
+    main: Callable[[Signals], Awaitable[None]],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> int:
     """Run `main` until it returns; the exit code.
 
     SIGTERM and SIGINT set `Signals.stop`, upon which `main` drains and returns; a second one of them
@@ -45,7 +51,8 @@ def run_process(program: str, values: Values, main: Callable[[Signals], Awaitabl
     """
     configure_logs(values[flag_sets.LOGGING_FORMAT], values[flag_sets.VERBOSITY])
     try:
-        return asyncio.run(_run(main))
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(_run(main))
     except ConfigError as error:
         return _failed(program, error, EXIT_USAGE)
     except FedHPAError as error:

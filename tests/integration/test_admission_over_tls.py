@@ -88,6 +88,21 @@ async def test_any_body_gets_a_review_and_the_process_lives_on(
     assert (await client.post("/validate-federatedhpa", json=REVIEW))["status"]["code"] == 403
 
 
+async def test_a_connection_that_ends_says_so(client: Client) -> None:
+    """A body that cannot be read leaves nothing to go on with; one that was read keeps the connection."""
+    headers = {"Content-Type": "application/json"}
+    url = f"{client.url}/validate-federatedhpa"
+    async with client.session.post(url, data=b"{", headers=headers) as read:
+        pass
+    async with client.session.post(
+        url, data=b"no gzip", headers=headers | {"Content-Encoding": "gzip"}
+    ) as unread:
+        pass
+
+    assert read.headers.get("Connection") is None
+    assert unread.headers["Connection"] == "close"
+
+
 async def test_a_defect_refuses_and_is_counted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even what we did not foresee is answered with a review that names no more than its kind."""
 
