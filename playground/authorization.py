@@ -1,8 +1,11 @@
 """Who may do what: RBAC over the stored roles and bindings (k8s.io/kubernetes, auth/authorizer/rbac)."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import yaml
 
 from playground.authentication import SERVICE_ACCOUNT, SUPERUSERS
@@ -51,7 +54,13 @@ class Authorizer:
 
 def bootstrap() -> list[Object]:
     """The roles and bindings that every cluster begins with, as far as somebody here needs them."""
-    return list(yaml.safe_load_all(BOOTSTRAP.read_text(encoding="utf-8")))
+    return cast("list[Object]", msgspec.json.decode(_bootstrap()))
+
+
+@lru_cache(maxsize=1)
+def _bootstrap() -> bytes:
+    # Reading YAML costs more than everything else that a plane begins with; a process may have many planes.
+    return msgspec.json.encode(list(yaml.safe_load_all(BOOTSTRAP.read_text(encoding="utf-8"))))
 
 
 def _allows(rule: Object, attributes: Attributes) -> bool:

@@ -64,10 +64,24 @@ def reference(schema: Object) -> str:
     return found.removeprefix(PREFIX)
 
 
+# By the identity of the schema that refers; it is kept beside, so that no other ever has the same.
+_RESOLVED: dict[int, tuple[Object, Object]] = {}
+
+
 def resolve(schema: Object) -> Object:
-    """The schema itself where it only refers to one; what it adds to it stays."""
-    name = reference(schema)
-    return {**definitions()[name], **schema} if name else schema
+    """The schema itself where it only refers to one; what it adds to it stays.
+
+    Asked for every field of every object that is written, so no answer is made twice.
+    """
+    if "$ref" not in schema and "allOf" not in schema:
+        return schema
+    known = _RESOLVED.get(id(schema))
+    if known is None:
+        name = reference(schema)
+        if not name:
+            return schema
+        known = _RESOLVED[id(schema)] = (schema, {**definitions()[name], **schema})
+    return known[1]
 
 
 def closure(roots: set[str], among: dict[str, Object]) -> dict[str, Object]:

@@ -1,4 +1,4 @@
-"""What holds for the whole suite: how tests are spread over workers, and that no event loop is left over.
+"""What holds for the whole suite: how tests are spread over workers, and what none of them should pay for.
 
 Tests are given to xdist's workers one by one, but all of tests/real to one: they share planes that take
 half a minute to start. xdist's own groups (`--dist loadgroup`) would do, but xdist 3.8 writes them where
@@ -6,6 +6,9 @@ pytest 9.2 no longer reads.
 """
 
 import asyncio
+import gc
+import os
+from pathlib import Path
 
 import pytest
 import structlog
@@ -20,6 +23,22 @@ class RealTestsTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist shi
 
     def _split_scope(self, nodeid: str) -> str:
         return "tests/real" if nodeid.startswith("tests/real/") else nodeid
+
+
+# These start first, so that no worker is left with one of them at the end.
+LONG = ("integration/test_demo_embedded.py", "integration/test_adapter_killed_under_load.py", "virtual")
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes seconds before the rest, in the order of LONG; else they stay as they were shuffled."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    file = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    return next((turn for turn, path in enumerate(LONG) if file.startswith(path)), len(LONG))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -54,3 +73,17 @@ def pytest_sessionstart() -> None:
     nobody closes, whenever a plain test comes before the first async one.
     """
     asyncio.set_event_loop(None)
+    # No file of a test outlives it: of a thousand keys and certificates none need reach the disk.
+    os.fsync = _no_need
+
+
+def _no_need(fd: object) -> None:
+    del fd
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests and all modules stay until the end: not to be looked through again and
+    again for what can be freed.
+    """
+    gc.collect()
+    gc.freeze()
