@@ -10,11 +10,7 @@ from typing import Any
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError
-
-KINDS = ("fhpa", "federatedhpa", "federatedhpas", "federatedhpa.autoscaling.karmada.io")
-API_VERSION = "autoscaling.karmada.io/v1alpha1"
-DEADLINE_SECONDS = 10.0
+from fedhpa.cli.hub import Context, Kubeconfig, Namespace, hub_client, parse_target, read_object
 
 
 class Output(StrEnum):
@@ -32,9 +28,9 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     target: str = typer.Argument(..., metavar="fhpa/NAME", help="The FederatedHPA."),
-    namespace: str = typer.Option("", "-n", "--namespace", help="Its namespace; default the context's."),
-    kubeconfig: str = typer.Option("", "--kubeconfig", help="The hub's kubeconfig."),
-    context: str = typer.Option("", "--context", help="A context of the kubeconfig."),
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
     output: Output = typer.Option(Output.TEXT, "-o", "--output", help="text, json or yaml."),
 ) -> None:
     """Say why a FederatedHPA has the size it has, and what would have to change for it to move."""
@@ -50,14 +46,6 @@ def explain(
         )
         raise typer.Exit(1)
     typer.echo(render(status, where, output), nl=False)
-
-
-def parse_target(text: str) -> str:
-    """The name in `fhpa/NAME` or NAME. ConfigError for another kind."""
-    kind, separator, name = text.rpartition("/")
-    if not name or (separator and kind.lower() not in KINDS):
-        raise ConfigError(f"{text!r}: expected fhpa/NAME")
-    return name
 
 
 def render(status: Mapping[str, Any], where: str, output: Output) -> str:
@@ -81,18 +69,5 @@ def render(status: Mapping[str, Any], where: str, output: Output) -> str:
 
 
 async def _read(name: str, namespace: str, kubeconfig: str, context: str) -> dict[str, Any]:
-    from fedhpa.kube.client import ApiClient
-    from fedhpa.kube.config import load_config
-    from fedhpa.kube.paths import resource_path
-    from fedhpa.kube.responses import NOT_FOUND
-
-    config = await load_config(kubeconfig or None, context or None)
-    where = namespace or config.namespace
-    async with ApiClient(config) as hub:
-        try:
-            return await hub.get_json(
-                resource_path(API_VERSION, "federatedhpas", where, name), deadline=DEADLINE_SECONDS
-            )
-        except ApiError as error:
-            hint = ": name its namespace with -n" if error.status == NOT_FOUND and not namespace else ""
-            raise ConfigError(f"cannot read FederatedHPA {where}/{name}: {error}{hint}") from error
+    async with hub_client(kubeconfig, context) as (hub, usual):
+        return await read_object(hub, namespace or usual, name, named=bool(namespace))

@@ -59,6 +59,8 @@ def compact(decision: Decision) -> Mapping[str, JSON]:
             {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
             for step in decision.steps
         ],
+        **({"propagation": decision.propagation} if decision.propagation else {}),
+        **({"controller": decision.settings} if decision.settings else {}),
         **({"absences": encode_absences(decision.absences)} if decision.absences else {}),
         "history": encode_history(bounded(decision.history)),
     }

@@ -101,7 +101,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `conditions`, `status`, `events` and `history` assume that the scale write, if `rescale` asks for one,
     succeeds. `assignment` is empty unless the members' scales are to be written (direct propagation).
     `moves` says that it is to be written although the size stays: replicas go from one cluster to another.
-    `absences` are the clocks of losses as they go on from here.
+    `absences` are the clocks of losses as they go on from here. `propagation` ("" if unknown) and `settings`
+    (those that are not the default) are what the controller was told, for who decides again.
     """
 
     now: float
@@ -120,6 +121,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     assignment: tuple[Assignment, ...]
     moves: bool = False
     absences: Mapping[str, Absence] = {}
+    propagation: str = ""
+    settings: Mapping[str, JSON] = {}
 
     @property
     def writes(self) -> bool:

@@ -10,6 +10,8 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import remember_scale
 from fedhpa.decision.placing import Placing
+from fedhpa.decision.settings import encode_settings
+from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.status import build_status
 from fedhpa.decision.wording import ABLE_TO_SCALE, IS_SCALED_TO_ZERO, NOT_SCALED_TO_ZERO, SCALED_TO_ZERO
 
@@ -102,8 +104,16 @@ def _decision(
         assignment=assignment,
         moves=moves,
         absences=absences,
+        propagation=_propagation(context),
+        settings=encode_settings(context.settings, changed_only=True),
     )
     return build_status(decision, context.snapshot, context.world, have_scale=have_scale)
+
+
+def _propagation(context: Context) -> str:
+    if isinstance(context.snapshot.target, Failure):
+        return ""
+    return "direct" if context.world.direct else "karmada"
 
 
 def _coverage(context: Context) -> Coverage:

@@ -29,6 +29,7 @@ class Controller(_Ours, rename="camel"):
     downscale_stabilization: str | float = default_values.DOWNSCALE_STABILIZATION_SECONDS
     cpu_initialization_period: str | float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
     initial_readiness_delay: str | float = default_values.INITIAL_READINESS_DELAY_SECONDS
+    cluster_lost_timeout: str | float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
     scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
     scale_up_limit_minimum: float = default_values.SCALE_UP_LIMIT_MINIMUM
 
@@ -59,6 +60,20 @@ class HPA(_Ours, rename="camel"):
     desired_replicas: int = 0
 
 
+class CustomAnswers(_Ours, rename="camel"):
+    """customMetrics as answers to single questions, by index in spec.metrics; or why there is none at all."""
+
+    error: str | None = None
+    by_metric: dict[str, list[wire.MetricValue] | Failure] | None = None
+
+
+class ExternalAnswers(_Ours, rename="camel"):
+    """externalMetrics, likewise."""
+
+    error: str | None = None
+    by_metric: dict[str, list[wire.ExternalMetricValue] | Failure] | None = None
+
+
 class Cluster(_Ours, rename="camel"):
     """One entry of clusters."""
 
@@ -68,8 +83,8 @@ class Cluster(_Ours, rename="camel"):
     error: str | None = None
     pods: list[wire.Pod] | None = None
     pod_metrics: list[wire.PodMetrics] | Failure | None = None
-    custom_metrics: list[wire.MetricValue] | Failure | None = None
-    external_metrics: list[wire.ExternalMetricValue] | Failure | None = None
+    custom_metrics: list[wire.MetricValue] | CustomAnswers | None = None
+    external_metrics: list[wire.ExternalMetricValue] | ExternalAnswers | None = None
     available_replicas: int | None = None
     last_replicas: int | None = None
     hpa: HPA | None = None
@@ -77,6 +92,7 @@ class Cluster(_Ours, rename="camel"):
     provider: str = ""
     region: str = ""
     zones: list[str] | None = None
+    held: bool = False
 
 
 class HubMetrics(_Ours, rename="camel"):
@@ -108,7 +124,19 @@ class History(_Ours, rename="camel"):
     scale_downs: list[ScaleEvent] | None = None
 
 
-class Scenario(_Ours, rename={"federated_hpa": "federatedHPA", "hub_metrics": "hubMetrics"}):
+class Blocked(_Ours):
+    """blocked: why the world was not looked at."""
+
+    reason: str
+    message: str
+    event: str = ""
+    condition: str = "AbleToScale"
+
+
+_NAMES = {"federated_hpa": "federatedHPA", "hub_metrics": "hubMetrics", "ambiguous_with": "ambiguousWith"}
+
+
+class Scenario(_Ours, rename=_NAMES):
     """The whole scenario."""
 
     now: str
@@ -119,3 +147,5 @@ class Scenario(_Ours, rename={"federated_hpa": "federatedHPA", "hub_metrics": "h
     clusters: list[Cluster] | None = None
     hub_metrics: HubMetrics | None = None
     history: History | None = None
+    ambiguous_with: list[str] | None = None
+    blocked: Blocked | None = None

@@ -6,8 +6,8 @@ The wire form is `fedhpa.decision.recorded`. Whatever cannot be read is an error
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -16,8 +16,10 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration, parse_time
 from fedhpa.decision import recorded
 from fedhpa.decision.absence import Absence
+from fedhpa.decision.asked import asked_for
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.snapshot import (
+    Blocked,
     ClusterScale,
     ClusterSnapshot,
     ControllerSettings,
@@ -26,7 +28,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import ANSWERED_STATES, ScalingObject, scaling_object
+from fedhpa.decision.spec import ANSWERED_STATES, MetricSpec, ScalingObject, scaling_object
 from fedhpa.scaling.records import custom_sample, external_sample, pod_record, usage_record
 
 JSON = object
@@ -111,6 +113,7 @@ def _settings(raw: recorded.Controller) -> ControllerSettings:
         downscale_stabilization=_duration(raw.downscale_stabilization, "downscaleStabilization"),
         cpu_initialization_period=_duration(raw.cpu_initialization_period, "cpuInitializationPeriod"),
         initial_readiness_delay=_duration(raw.initial_readiness_delay, "initialReadinessDelay"),
+        cluster_lost_timeout=_duration(raw.cluster_lost_timeout, "clusterLostTimeout"),
         scale_up_limit_factor=raw.scale_up_limit_factor,
         scale_up_limit_minimum=int(raw.scale_up_limit_minimum),
     )
@@ -138,17 +141,20 @@ def _snapshot(wired: recorded.Scenario) -> Snapshot:
     for index, name in enumerate(names):
         if name in names[:index]:
             raise InvalidObject(f"clusters[{index}].name: {name!r} is there twice")
+    blocked = wired.blocked
     hpa = scaling_object(wired.federated_hpa, "federatedHPA")
     absences = _absences(hpa)
     return Snapshot(
         hpa=hpa,
         clusters=tuple(
-            _cluster(raw, f"clusters[{index}]", absences.get(raw.name))
+            _cluster(raw, f"clusters[{index}]", absences.get(raw.name), hpa.spec.metrics)
             for index, raw in enumerate(wired.clusters or ())
         ),
         target=target,
         hub_custom_metrics=_each("hubMetrics.customMetrics", custom_sample, hub.custom_metrics),
         hub_external_metrics=_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
+        ambiguous_with=tuple(wired.ambiguous_with or ()),
+        blocked=None if blocked is None else Blocked(**msgspec.structs.asdict(blocked)),
     )
 
 
@@ -162,7 +168,9 @@ def _absences(hpa: ScalingObject) -> dict[str, Absence]:
     return found
 
 
-def _cluster(raw: recorded.Cluster, path: str, absence: Absence | None) -> ClusterSnapshot:
+def _cluster(
+    raw: recorded.Cluster, path: str, absence: Absence | None, metrics: Sequence[MetricSpec]
+) -> ClusterSnapshot:
     scale = (
         Failure(raw.scale.error)
         if raw.scale.error
@@ -178,12 +186,13 @@ def _cluster(raw: recorded.Cluster, path: str, absence: Absence | None) -> Clust
         scale=scale,
         pods=_each(f"{path}.pods", lambda pod: pod_record(raw.name, pod), raw.pods),
         usage=_or_failure(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics),
-        custom_metrics=_or_failure(f"{path}.customMetrics", custom_sample, raw.custom_metrics),
-        external_metrics=_or_failure(f"{path}.externalMetrics", external_sample, raw.external_metrics),
+        custom_metrics=_answers(f"{path}.customMetrics", custom_sample, raw.custom_metrics, metrics),
+        external_metrics=_answers(f"{path}.externalMetrics", external_sample, raw.external_metrics, metrics),
         available_replicas=raw.available_replicas,
         last_replicas=raw.last_replicas,
         absence=absence,
         hpa=hpa or None,
+        held=raw.held,
         cluster=KnownCluster(raw.name, raw.labels or {}, raw.provider, raw.region, tuple(raw.zones or ())),
     )
 
@@ -212,6 +221,28 @@ def _or_failure(
     path: str, read: Callable[[T], R], raw: Sequence[T] | recorded.Failure | None
 ) -> tuple[R, ...] | Failure:
     return Failure(raw.error) if isinstance(raw, recorded.Failure) else _each(path, read, raw)
+
+
+def _answers(
+    path: str,
+    read: Callable[[T], R],
+    raw: Sequence[T] | recorded.CustomAnswers | recorded.ExternalAnswers | None,
+    metrics: Sequence[MetricSpec],
+) -> tuple[R, ...] | Mapping[str, tuple[R, ...] | Failure] | Failure:
+    """Values, why there are none, or the answer to each question."""
+    if not isinstance(raw, recorded.CustomAnswers | recorded.ExternalAnswers):
+        return _each(path, read, raw)
+    if raw.error is not None:
+        return Failure(raw.error)
+    if raw.by_metric is None:
+        raise InvalidObject(f"{path}: a list of values, or an object with error or byMetric")
+    found: dict[str, tuple[R, ...] | Failure] = {}
+    for index, answer in raw.by_metric.items():
+        if not index.isdecimal() or int(index) >= len(metrics):
+            raise InvalidObject(f"{path}.byMetric.{index}: no index of spec.metrics")
+        values = cast("Sequence[T] | recorded.Failure", answer)
+        found[asked_for(metrics[int(index)])] = _or_failure(f"{path}.byMetric.{index}", read, values)
+    return found
 
 
 def _each(path: str, read: Callable[[T], R], raw: Sequence[T] | None) -> tuple[R, ...]:

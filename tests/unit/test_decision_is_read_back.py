@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.explain import Output, parse_target, render
+from fedhpa.cli.explain import Output, render
+from fedhpa.cli.hub import parse_target
 from fedhpa.decision import Decision, decide, decode_scenario, to_text
 from fedhpa.decision.stored import stored_decision
 

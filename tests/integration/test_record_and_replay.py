@@ -1,0 +1,169 @@
+"""What `fedhpa record` gathers decides as the controller did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from controller.flags import DIRECT, KARMADA
+from controller.outside import outside, settings_for
+from fedhpa.api.errors import ConfigError
+from fedhpa.cli.replay import answer
+from fedhpa.kube.client import ApiClient
+from tests.integration.controller_world import HPAS, NAMESPACE, World, world
+from tests.integration.fakeapi import Object, eventually
+from tests.integration.test_controller_metric_types import (
+    EXTERNAL,
+    by_external,
+    by_pods,
+    serve_external,
+    serve_pods,
+)
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+# What a later look of an unchanged world finds again.
+SAME = ("currentReplicas", "desiredReplicas", "rescale", "reason", "error", "metrics")
+
+
+async def recorded(w: World, name: str = "web") -> Object:
+    """The scenario of an autoscaler, gathered from outside."""
+    raw = w.hub.find(HPAS, name, NAMESPACE)
+    assert raw is not None
+    async with ApiClient(w.hub.config()) as hub, outside(hub, settings_for(raw), clock=w.clock) as there:
+        look = await there.look(raw)
+        return look.scenario()
+
+
+def replayed(scenario: Object) -> Object:
+    """The decision that replay makes of it."""
+    line, readable = answer(json.dumps(scenario).encode())
+    assert readable, line
+    found: Object = json.loads(line)
+    return found
+
+
+def told(w: World, name: str = "web") -> Object:
+    """The last decision, as its status tells it."""
+    found: Object = w.status(name)["decision"]
+    return found
+
+
+def same(decision: Object, stored: Object) -> None:
+    assert {key: filled(decision[key]) for key in SAME} == {key: filled(stored[key]) for key in SAME}
+
+
+def filled(value: Any) -> Any:
+    """Without what is empty: the compact form leaves it out."""
+    if isinstance(value, list):
+        return [{key: item for key, item in entry.items() if item not in (None, {})} for entry in value]
+    return value
+
+
+async def settled(w: World, **settings: Any) -> None:
+    """Let a controller decide until nothing moves, then stop it."""
+    async with w.controller(**settings) as controller:
+        await eventually(lambda: w.status().get("decision"))
+        await w.looks(controller, 3)
+        await asyncio.sleep(61)  # what stays is written once a minute
+
+
+@pytest.mark.parametrize("propagation", [DIRECT, KARMADA])
+async def test_a_recording_decides_as_the_controller_did(propagation: str) -> None:
+    """Size, metrics with their shares, and reasons; the propagation is known from the status."""
+    async with world(m1=3, m2=2) as w:
+        w.hub.deploy(5)
+        w.load(300)
+        w.scale(maxReplicas=5)
+        await settled(w, propagation=propagation)
+        scenario = await recorded(w)
+
+    assert ("target" in scenario) == (propagation == KARMADA)
+    same(replayed(scenario), told(w))
+    assert replayed(scenario)["coverage"]["answered"] == ["m1", "m2"]
+
+
+async def test_answers_to_single_questions_are_recorded() -> None:
+    """A metric that one cluster alone lacks fails there alone, also when it is replayed."""
+    async with world(m1=2, m2=2) as w:
+        serve_pods(w.members["m1"], 10_000)
+        serve_pods(w.members["m2"], 10_000)
+        serve_external(w.members["m1"], 40)
+        w.members["m2"].faults.status[f"{EXTERNAL}/namespaces/{NAMESPACE}/depth"] = 500
+        w.scale(metrics=[by_pods(), by_external(averageValue="10")])
+        await settled(w)
+        scenario = await recorded(w)
+
+    assert set(scenario["clusters"][0]["customMetrics"]["byMetric"]) == {"0"}
+    decision = replayed(scenario)
+    same(decision, told(w))
+    assert list(decision["coverage"]["missing"]) == ["m2"]
+
+
+async def test_a_missing_cluster_is_recorded_as_missing() -> None:
+    """With its reason, its last share, and how long it has been away."""
+    async with world(m1=3, m2=3) as w:
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "True")
+            await w.members["m2"].stop()
+            await eventually(lambda: w.state("m2") == "Missing")
+            await w.looks(controller)
+        scenario = await recorded(w)
+
+    decision = replayed(scenario)
+    assert decision["currentReplicas"] == 6
+    assert list(decision["coverage"]["missing"]) == ["m2"]
+    assert [entry["state"] for entry in decision["status"]["clusters"]] == ["Answered", "Missing"]
+
+
+async def test_two_owners_are_recorded_as_two_owners() -> None:
+    """The others of the namespace are looked at, or the replay would scale what nobody scales."""
+    async with world(m1=3) as w:
+        w.load(900)
+        w.scale()
+        w.scale("api")
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[1] == "AmbiguousSelector")
+        scenario = await recorded(w)
+
+    assert scenario["ambiguousWith"] == [f"{NAMESPACE}/api", f"{NAMESPACE}/web"]
+    assert "multiple HPAs" in replayed(scenario)["error"]
+
+
+async def test_settings_of_the_controller_are_recorded() -> None:
+    """A flag that decides is told by the status, and so by the recording."""
+    from fedhpa.decision.snapshot import ControllerSettings
+
+    async with world(m1=4) as w:
+        w.load(220)
+        w.scale()
+        await settled(w, decision=ControllerSettings(tolerance=0.5))
+        scenario = await recorded(w)
+
+    assert scenario["controller"]["tolerance"] == 0.5
+    same(replayed(scenario), told(w))
+
+
+@pytest.mark.parametrize("path", ["/clusters", "/secrets"])
+async def test_a_right_that_lacks_is_named(path: str) -> None:
+    """A cluster that may not be asked must not be recorded as one that is away."""
+    async with world(m1=2) as w:
+        w.scale()
+        w.hub.refused["GET", path] = 403
+        with pytest.raises(ConfigError, match="needed are the rights"):
+            await recorded(w)
+
+
+async def test_nothing_is_written() -> None:
+    """Recording looks, and leaves no trace on hub or members."""
+    async with world(m1=2) as w:
+        w.load(900)
+        w.scale()
+        await recorded(w)
+
+        assert w.hub.writes == []
+        assert w.members["m1"].writes == []
