@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fedhpa.api.selectors import Selector
-from fedhpa.scaling.records import PodRecord
 
 Key = tuple[str, str]
 
 
 def rivals(
     key: Key,
-    pods: Mapping[str, Iterable[PodRecord]],
+    labels: Mapping[str, Iterable[Mapping[str, str]]],
     selectors: Mapping[Key, Mapping[str, Selector]],
 ) -> tuple[str, ...]:
     """The autoscalers (namespace/name, this one included) that select pods of `key`; empty if it is alone.
 
-    `pods` are the object's own, by cluster; `selectors` everybody's, by object and cluster. Pods of one
-    workload share one set of labels, so each set is looked at once.
+    `labels` are the sets of labels that its pods have, by cluster; `selectors` everybody's, by object and
+    cluster.
     """
     namespace = key[0]
     others = [other for other in selectors if other != key and other[0] == namespace]
     if not others:
         return ()
     found: set[Key] = set()
-    for cluster, members in pods.items():
-        # Records share one mapping for equal labels: its identity tells the sets apart cheaply.
-        label_sets = {id(pod.labels): pod.labels for pod in members}
+    for cluster, label_sets in labels.items():
         for other in others:
             selector = selectors[other].get(cluster)
-            if selector is not None and any(selector.matches(labels) for labels in label_sets.values()):
+            if selector is not None and any(selector.matches(own) for own in label_sets):
                 found.add(other)
     if not found:
         return ()

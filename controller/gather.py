@@ -11,7 +11,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.metrics import Asking, questions_of, read_metrics, reason
+from controller.metrics import (
+    Asking,
+    CustomAnswers,
+    ExternalAnswers,
+    questions_of,
+    read_metrics,
+    reason,
+)
+from controller.selection import Labels, PodSelections, Selections
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
@@ -20,9 +28,11 @@ from fedhpa.decision.spec import CONTAINER_RESOURCE, RESOURCE, MetricSpec
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.responses import NOT_FOUND, decoder
 from fedhpa.kube.writes import get_scale
-from fedhpa.members.lists import SharedLists, pod_metrics
+from fedhpa.members.lists import Fetched, SharedLists, pod_metrics, pod_metrics_path
 from fedhpa.members.member import Member
 from fedhpa.members.pods import PodCache
+from fedhpa.members.scales import API_VERSION as WATCHED_VERSION
+from fedhpa.members.scales import ScaleCache
 from fedhpa.scaling.records import PodRecord, UsageRecord, pod_record, usage_record
 
 NOT_REGISTERED = "no Cluster of this name is registered"
@@ -42,6 +52,11 @@ class Workload:
     def path(self) -> str:
         """Its URL path, the same on the hub and in every member."""
         return self.resource.path(self.namespace, self.name)
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it is of a kind that is the same everywhere, in the one version that there is."""
+        return self.resource.api_version == WATCHED_VERSION
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class Reading:
     """What one cluster gave: its part of the snapshot, and the scale a write must be based on.
 
     `path` is the workload's URL path in that cluster. `absent` says that the cluster answered and has no such
-    workload; `selector` is None where it has none.
+    workload; `selector` is None where it has none. `label_sets` are the sets of labels that its pods have.
     """
 
     snapshot: ClusterSnapshot
@@ -75,6 +90,11 @@ class Reading:
     scale: Scale | None = None
     selector: Selector | None = None
     absent: bool = False
+    label_sets: tuple[Labels, ...] = ()
+
+
+Usage = Fetched[tuple[UsageRecord, ...]]
+_NO_USAGE: Usage = Fetched((), 0.0)
 
 
 @dataclass
@@ -84,12 +104,30 @@ class Readers:
     lists: SharedLists
     pods: PodCache[PodRecord] = field(default_factory=lambda: PodCache(pod_record))
     clock: Callable[[], float] = time.monotonic
+    scales: ScaleCache = field(default_factory=ScaleCache)
     _decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = field(default_factory=dict)
     _mappers: dict[str, tuple[Member, ResourceMapper]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.selections = Selections(self.clock)
+
+    @classmethod
+    def of(cls, lists: SharedLists, clock: Callable[[], float] = time.monotonic) -> Readers:
+        """Readers of their own caches, all by one clock."""
+        return cls(lists, PodCache(pod_record, clock=clock), clock, ScaleCache(clock=clock))
+
+    async def run(self) -> None:
+        """Follow what was asked for until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.pods.run())
+            group.create_task(self.scales.run())
+
     def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
         """The one decoder of a cluster's PodMetrics: shared lists go by its identity."""
-        return self._decoders.setdefault(cluster, functools.partial(usage_records, cluster))
+        found = self._decoders.get(cluster)
+        if found is None:
+            found = self._decoders[cluster] = functools.partial(usage_records, cluster)
+        return found
 
     def mapper(self, member: Member) -> ResourceMapper:
         """Discovery of a member, kept while it is registered."""
@@ -105,12 +143,16 @@ class Readers:
 def usage_records(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList; ValueError or InvalidObject if it cannot be read or believed."""
     items = decoder(ObjectList[PodMetrics]).decode(body).items or ()
-    records = tuple(usage_record(cluster, item) for item in items)
+    records = tuple([usage_record(cluster, item) for item in items])
     for record in records:
         for container in record.containers:
             # Nothing uses less than nothing: who says so knows nothing, and would scale down.
-            amounts = (container.cpu or 0, container.memory or 0, *(container.others or {}).values())
-            if min(amounts) < 0:
+            cpu, memory, others = container.cpu, container.memory, container.others
+            if (
+                (cpu is not None and cpu < 0)
+                or (memory is not None and memory < 0)
+                or (others is not None and min(others.values()) < 0)
+            ):
                 place = f"pod {record.namespace}/{record.name}, container {container.name!r}"
                 raise InvalidObject(f"{place}: usage is negative")
     return records
@@ -124,102 +166,142 @@ async def read_clusters(
     wanted: Wanted,
 ) -> dict[str, Reading]:
     """Read every named cluster at once. Never raises for a member."""
-    async with asyncio.TaskGroup() as group:
-        tasks = {
-            name: group.create_task(_read(readers, members.get(name), name, workload, wanted))
-            for name in names
-        }
-    return {name: task.result() for name, task in tasks.items()}
+    found = {name: _read_now(readers, members.get(name), name, workload, wanted) for name in names}
+    missing = [name for name, reading in found.items() if reading is None]
+    if missing:
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                name: group.create_task(_read(readers, members[name], workload, wanted)) for name in missing
+            }
+        found.update((name, task.result()) for name, task in tasks.items())
+    return {name: reading for name, reading in found.items() if reading is not None}
 
 
-async def _read(
+def _read_now(
     readers: Readers, member: Member | None, name: str, workload: Workload, wanted: Wanted
-) -> Reading:
+) -> Reading | None:
+    """What is known of a cluster without asking it; None if it must be asked. Most looks ask nobody."""
     if member is None:
         return Reading(ClusterSnapshot(name=name, ready=False, error=NOT_REGISTERED))
     state = member.state
     if not state.ready:
         return Reading(ClusterSnapshot(name=name, ready=False, error=state.message or state.reason))
+    if wanted.questions or not workload.is_core:
+        return None
     try:
-        path = await _path(readers, member, workload)
-        scale = await get_scale(member.client, path)
+        scale = readers.scales.known(member, workload.resource.plural, workload.namespace, workload.name)
     except ApiError as error:
-        failure = Failure(str(error))
-        return Reading(ClusterSnapshot(name=name, scale=failure), absent=error.status == NOT_FOUND)
+        return _without_scale(name, error)
+    pods = readers.pods.present(member, workload.namespace)
+    usage: Usage | None = _NO_USAGE
+    if wanted.usage:
+        decode = readers.usage_decoder(name)
+        path = pod_metrics_path(workload.namespace)
+        usage = readers.lists.fresh(member, path, None, decode, max_age=wanted.max_age)
+    if scale is None or pods is None or usage is None:
+        return None
+    selector = _selector(name, workload.path, scale)
+    if isinstance(selector, Reading):
+        return selector
+    here = readers.selections.of(pods, workload.namespace)
+    return _reading(name, workload.path, scale, selector, here, usage)
+
+
+async def _read(readers: Readers, member: Member, workload: Workload, wanted: Wanted) -> Reading:
+    name = member.name
+    try:
+        path, scale = await _scale(readers, member, workload)
     except InvalidObject as error:  # a kind that this cluster does not serve has no object there either
         return Reading(ClusterSnapshot(name=name, scale=Failure(str(error))), absent=True)
     except FedHPAError as error:
-        return Reading(ClusterSnapshot(name=name, error=reason(error)))
-    return await _with_pods(readers, member, workload, path, scale, wanted)
+        return _without_scale(name, error)
+    selector = _selector(name, path, scale)
+    if isinstance(selector, Reading):
+        return selector
+    async with asyncio.TaskGroup() as group:  # none of them raises
+        reading_usage = group.create_task(_usage(readers, member, workload.namespace, wanted))
+        here = await _pods(readers, member, workload.namespace)
+        if isinstance(here, Failure):
+            reading_usage.cancel()
+            snapshot = ClusterSnapshot(name=name, scale=_numbers(scale), error=here.error)
+            return Reading(snapshot, path, scale)
+        pods = here.selected(scale.status.selector, selector).names
+        mapper = readers.mapper(member)
+        asking = Asking(readers.lists, member, mapper, workload.namespace, selector, pods, wanted.max_age)
+        custom, external = await read_metrics(asking, wanted.questions)
+    return _reading(name, path, scale, selector, here, reading_usage.result(), custom, external)
 
 
-async def _path(readers: Readers, member: Member, workload: Workload) -> str:
-    # A member may serve another version of a group than the hub does; core workloads are the same everywhere.
-    if workload.resource.api_version == "apps/v1":
-        return workload.path
-    resource = await readers.mapper(member).resolve(workload.resource.api_version, workload.resource.kind)
-    return resource.path(workload.namespace, workload.name)
+async def _scale(readers: Readers, member: Member, workload: Workload) -> tuple[str, Scale]:
+    """The workload's path in a cluster, and its scale there."""
+    resource = workload.resource
+    if workload.is_core:
+        found = await readers.scales.read(member, resource.plural, workload.namespace, workload.name)
+        return workload.path, found
+    # A member may serve another version of a group than the hub does.
+    resource = await readers.mapper(member).resolve(resource.api_version, resource.kind)
+    path = resource.path(workload.namespace, workload.name)
+    return path, await get_scale(member.client, path)
 
 
-async def _with_pods(
-    readers: Readers, member: Member, workload: Workload, path: str, scale: Scale, wanted: Wanted
-) -> Reading:
-    numbers = ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
+def _without_scale(name: str, error: FedHPAError) -> Reading:
+    if isinstance(error, ApiError):
+        failure = Failure(str(error))
+        return Reading(ClusterSnapshot(name=name, scale=failure), absent=error.status == NOT_FOUND)
+    return Reading(ClusterSnapshot(name=name, error=reason(error)))
+
+
+def _numbers(scale: Scale) -> ClusterScale:
+    return ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
+
+
+def _selector(name: str, path: str, scale: Scale) -> Selector | Reading:
+    """The selector of the pods, or what is known of a cluster without one."""
     try:
         selector = parse_selector(scale.status.selector) if scale.status.selector else None
     except InvalidObject as error:
-        return Reading(ClusterSnapshot(name=member.name, scale=Failure(str(error))), path, scale)
+        return Reading(ClusterSnapshot(name=name, scale=Failure(str(error))), path, scale)
     if selector is None:
-        return Reading(ClusterSnapshot(name=member.name, scale=numbers), path, scale)
-    async with asyncio.TaskGroup() as group:  # none of them raises
-        reading_usage = group.create_task(_usage(readers, member, workload.namespace, wanted))
-        pods = await _pods(readers, member, workload.namespace, selector)
-        if isinstance(pods, Failure):
-            reading_usage.cancel()
-            return Reading(ClusterSnapshot(name=member.name, scale=numbers, error=pods.error), path, scale)
-        names = {pod.name for pod in pods}
-        mapper = readers.mapper(member)
-        asking = Asking(readers.lists, member, mapper, workload.namespace, selector, names, wanted.max_age)
-        custom, external = await read_metrics(asking, wanted.questions)
-    usage = reading_usage.result()
-    if isinstance(usage, tuple):
-        # The list is the namespace's: only the workload's own pods go on, or every decision pays for all.
-        usage = tuple(record for record in usage if _belongs(record, names, selector))
+        return Reading(ClusterSnapshot(name=name, scale=_numbers(scale)), path, scale)
+    return selector
+
+
+def _reading(
+    name: str,
+    path: str,
+    scale: Scale,
+    selector: Selector,
+    here: PodSelections,
+    usage: Usage | Failure,
+    custom: CustomAnswers | None = None,
+    external: ExternalAnswers | None = None,
+) -> Reading:
+    selected = here.selected(scale.status.selector, selector)
     snapshot = ClusterSnapshot(
-        name=member.name,
-        scale=numbers,
-        pods=pods,
-        usage=usage,
-        custom_metrics=custom,
-        external_metrics=external,
+        name=name,
+        scale=_numbers(scale),
+        pods=selected.pods,
+        # The list is the namespace's: only the workload's own pods go on, or every decision pays for all.
+        usage=usage if isinstance(usage, Failure) else here.usage(usage, selected),
+        custom_metrics=custom or {},
+        external_metrics=external or {},
     )
-    return Reading(snapshot, path, scale, selector)
+    return Reading(snapshot, path, scale, selector, label_sets=selected.label_sets)
 
 
-async def _pods(
-    readers: Readers, member: Member, namespace: str, selector: Selector
-) -> tuple[PodRecord, ...] | Failure:
+async def _pods(readers: Readers, member: Member, namespace: str) -> PodSelections | Failure:
     try:
-        kept = await readers.pods.pods(member, namespace, wait=FIRST_PODS_SECONDS)
+        reflector = await readers.pods.reflector(member, namespace, wait=FIRST_PODS_SECONDS)
     except FedHPAError as error:
         return Failure(reason(error))
-    return tuple(pod for pod in kept.values() if selector.matches(pod.labels))
+    return readers.selections.of(reflector, namespace)
 
 
-def _belongs(record: UsageRecord, names: set[str], selector: Selector) -> bool:
-    if record.name in names:
-        return True
-    return record.labels is not None and selector.matches(record.labels)
-
-
-async def _usage(
-    readers: Readers, member: Member, namespace: str, wanted: Wanted
-) -> tuple[UsageRecord, ...] | Failure:
+async def _usage(readers: Readers, member: Member, namespace: str, wanted: Wanted) -> Usage | Failure:
     if not wanted.usage:
-        return ()
+        return _NO_USAGE
     decode = readers.usage_decoder(member.name)
     try:
-        fetched = await pod_metrics(readers.lists, member, namespace, max_age=wanted.max_age, decode=decode)
+        return await pod_metrics(readers.lists, member, namespace, max_age=wanted.max_age, decode=decode)
     except FedHPAError as error:
         return Failure(reason(error))
-    return fetched.value

@@ -55,7 +55,8 @@ class ObjectMemory:
     the first loss. `without_workload` are the clusters that, when last they answered,
     said that they have no such workload. `told_size` is the size that a former leader's status tells, until
     it was compared. `missing` are the clusters without usable data in the last decision.
-    `refused` says when a cluster last did not take its share.
+    `refused` says when a cluster last did not take its share. `rivals` are the autoscalers that select the
+    same pods, `rivals_basis` is what that was found from.
     `looked` says that it was looked at since this leader leads, `complaint` why it could not be read then.
     """
 
@@ -70,6 +71,8 @@ class ObjectMemory:
     missing: frozenset[str] = frozenset()
     refused: dict[str, float] = field(default_factory=dict)
     status_written_at: float = float("-inf")
+    rivals: tuple[str, ...] = ()
+    rivals_basis: object = None
     looked: bool = False
     complaint: str = ""
 

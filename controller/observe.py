@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -64,6 +65,8 @@ class Observer:
         self._members = members
         self._readers = readers
         self._settings = settings
+        # By namespace, how often somebody's selectors changed.
+        self._claims: dict[str, int] = {}
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """How many seconds after one look the next is due."""
@@ -109,7 +112,7 @@ class Observer:
             for name, reading in readings.items()
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
-        memory.selectors = _selectors(expected)
+        self._claim(key, memory, _selectors(expected))
         rooms = self._rooms(hpa, expected) if template is None else {}
         held = _held(memory, expected, now) if template is None else frozenset()
         clusters = tuple(
@@ -123,14 +126,34 @@ class Observer:
             )
             for name, reading in sorted(expected.items())
         )
-        pods = {name: reading.snapshot.pods for name, reading in expected.items()}
         snapshot = Snapshot(
             hpa=hpa,
             clusters=clusters,
             target=None if template is None else Target(template.spec.replicas),
-            ambiguous_with=rivals(key, pods, {other: known.selectors for other, known in memories.items()}),
+            ambiguous_with=self._rivals(key, memory, expected, memories),
         )
         return Observation(snapshot, workload.path, template, self._writes(expected))
+
+    def _claim(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
+        """Take over which pods are the object's; who shares its namespace must look at them anew."""
+        if selectors != memory.selectors:
+            self._claims[key[0]] = self._claims.get(key[0], 0) + 1
+            memory.selectors = selectors
+
+    def _rivals(
+        self,
+        key: Key,
+        memory: ObjectMemory,
+        readings: Mapping[str, Reading],
+        memories: Mapping[Key, ObjectMemory],
+    ) -> tuple[str, ...]:
+        """Who else selects its pods: compared only when labels or anybody's selectors changed."""
+        labels = {name: reading.label_sets for name, reading in readings.items() if reading.label_sets}
+        basis = (self._claims.get(key[0], 0), len(memories), labels)
+        if memory.rivals_basis != basis:
+            others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
+            memory.rivals, memory.rivals_basis = rivals(key, labels, others), basis
+        return memory.rivals
 
     def _decode(self, raw: Mapping[str, Any]) -> ScalingObject:
         hpa = decode_object(raw)
@@ -150,9 +173,14 @@ class Observer:
         }
 
     def _writes(self, readings: Mapping[str, Reading]) -> dict[str, MemberWrite]:
-        members = self._members()
+        members, note = self._members(), self._readers.scales.note
         return {
-            name: MemberWrite(members[name].client, reading.path, reading.scale)
+            name: MemberWrite(
+                members[name].client,
+                reading.path,
+                reading.scale,
+                functools.partial(note, members[name], reading.path),
+            )
             for name, reading in readings.items()
             # Without a selector it does not answer: its share is held, whatever its scale says.
             if reading.scale is not None and reading.selector is not None and name in members

@@ -29,9 +29,7 @@ from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
-from fedhpa.members.pods import PodCache
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.scaling.records import pod_record
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flag_types import Values
 from fedhpa.serving.flags import exit_usage, parse_or_exit
@@ -134,7 +132,7 @@ async def lead(
     """A leader's work, from scratch: what another leader did meanwhile is in the objects' status."""
     events = EventRecorder(hub, COMPONENT, wall=clock.wall)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
-        readers = Readers(lists, PodCache(pod_record, clock=clock.monotonic), clock=clock.monotonic)
+        readers = Readers.of(lists, clock.monotonic)
         observer = Observer(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
         reconciler = Reconciler(
             hub, observer, events, series, settings, wall=clock.wall, clock=clock.monotonic
@@ -142,7 +140,7 @@ async def lead(
         loop = Loop(
             hub, reconciler, observer, series, workers=settings.concurrent_syncs, clock=clock.monotonic
         )
-        group.create_task(readers.pods.run())
+        group.create_task(readers.run())
         group.create_task(events.run())
         if not settings.paused:
             group.create_task(follow_cluster_status(hub, members, wall=clock.wall))

@@ -8,7 +8,7 @@ else scaled it, and the decision is not theirs: nothing is written, the object i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,31 +37,48 @@ class NotWritten(FedHPAError):
         self.clusters = clusters
 
 
+def _nothing(_: Scale) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True)
 class MemberWrite:
-    """The scale of one member's workload as it was read, and how to reach it."""
+    """The scale of one member's workload as it was read, and how to reach it.
+
+    `seen` is told each newer state of it that the write brings to light.
+    """
 
     client: ApiClient
     path: str
     scale: Scale
+    seen: Callable[[Scale], None] = _nothing
 
 
-async def write_scale(client: ApiClient, path: str, scale: Scale, replicas: int, deadline: float) -> None:
+async def write_scale(
+    client: ApiClient,
+    path: str,
+    scale: Scale,
+    replicas: int,
+    deadline: float,
+    seen: Callable[[Scale], None] = _nothing,
+) -> None:
     """Set the replicas of the object at `path`, whose scale was read as `scale`.
 
-    Raises Superseded, Conflict after some tries, ApiError or MemberUnavailable.
+    `seen` is told each newer state. Raises Superseded, Conflict after some tries, ApiError or
+    MemberUnavailable.
     """
     backoff = Backoff(FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS)
     decided_on = scale.spec.replicas
     for attempt in range(1, TRIES + 1):
         try:
-            await put_scale(client, path, scale, replicas, deadline=deadline)
+            seen(await put_scale(client, path, scale, replicas, deadline=deadline))
             return
         except Conflict:
             if attempt == TRIES:
                 raise
         await asyncio.sleep(backoff.next())
         scale = await get_scale(client, path, deadline=deadline)
+        seen(scale)
         if scale.spec.replicas == replicas:
             return
         if scale.spec.replicas != decided_on:
@@ -86,7 +103,7 @@ async def write_assignment(
 
     async def write(share: Assignment, target: MemberWrite) -> FedHPAError | None:
         try:
-            await write_scale(target.client, target.path, target.scale, share.replicas, deadline)
+            await write_scale(target.client, target.path, target.scale, share.replicas, deadline, target.seen)
         except FedHPAError as error:
             return error
         return None

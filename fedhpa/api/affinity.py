@@ -9,7 +9,7 @@ import msgspec
 
 from fedhpa.api.federatedhpa import ClusterAffinity, FieldSelector
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
-from fedhpa.api.selectors import selector_of
+from fedhpa.api.selectors import EQUALS, IN, selector_of
 from fedhpa.api.wire import ObjectMeta
 
 
@@ -61,6 +61,14 @@ class Selection:
     def named(self) -> frozenset[str]:
         """The clusters that it names: no other is selected. Empty if it names none."""
         return self._named
+
+    @property
+    def labelled(self) -> tuple[str, tuple[str, ...]] | None:
+        """A label, and the values of which each selected cluster has one; None if no label says so."""
+        for requirement in self._labels.requirements if self._labels is not None else ():
+            if requirement.operator in (EQUALS, IN):
+                return requirement.key, requirement.values
+        return None
 
     def selects(self, cluster: KnownCluster) -> bool:
         """Whether the cluster is selected."""

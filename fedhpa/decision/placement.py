@@ -5,7 +5,7 @@ Source: docs/distributed.md, docs/contracts.md section 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -44,17 +44,38 @@ class Placement(msgspec.Struct, frozen=True):
     def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, Preference]:
         """The first preference that selects each cluster; none for those that none selects."""
         left = {cluster.name: cluster for cluster in clusters}
+        by_label: dict[tuple[str, str], list[str]] = {}
+        for cluster in left.values():
+            for pair in cluster.labels.items():
+                by_label.setdefault(pair, []).append(cluster.name)
         found: dict[str, Preference] = {}
         for preference in self.preferences:
             if not left:
                 break
-            # Preferences mostly name their clusters: a thousand of them must not look at a thousand clusters.
-            named = preference.selection.named if preference.selection else ()
-            for name in [name for name in named or tuple(left) if name in left]:
+            for name in _narrowed(preference.selection, left, by_label):
                 if preference.selection is None or preference.selection.selects(left[name]):
                     found[name] = preference
                     del left[name]
         return found
+
+
+def _narrowed(
+    selection: Selection | None,
+    left: Mapping[str, KnownCluster],
+    by_label: Mapping[tuple[str, str], Sequence[str]],
+) -> list[str]:
+    """Those of the clusters left that may be selected: by their names or one of their labels, if it says so.
+
+    A thousand preferences must not look at a thousand clusters each.
+    """
+    if selection is None:
+        return list(left)
+    if selection.named:
+        return [name for name in selection.named if name in left]
+    if selection.labelled is None:
+        return list(left)
+    label, values = selection.labelled
+    return [name for value in values for name in by_label.get((label, value), ()) if name in left]
 
 
 def placement(spec: RawSpec, path: str) -> Placement:

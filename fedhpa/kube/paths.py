@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from urllib.parse import quote
 
 
@@ -13,6 +14,7 @@ def group_path(api_version: str) -> str:
     return f"/apis/{segment(group)}/{segment(version)}"
 
 
+@functools.lru_cache(maxsize=16_384)
 def resource_path(
     api_version: str, plural: str, namespace: str = "", name: str = "", subresource: str = ""
 ) -> str:

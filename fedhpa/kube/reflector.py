@@ -108,6 +108,8 @@ class Reflector(Generic[T]):
         self._lists = 0
         self._failures = 0
         self._watching = False
+        self._proven = False
+        self._opened_at = self._unwatched_since = clock()
 
     @property
     def store(self) -> Mapping[Key, T]:
@@ -123,6 +125,17 @@ class Reflector(Generic[T]):
     def problem_seconds(self) -> float:
         """For how long the store may have been out of date, 0 while list and watch work."""
         return self._clock() - self._problem_since if self._problem else 0.0
+
+    @property
+    def unwatched_seconds(self) -> float:
+        """For how long changes may have passed unseen although nothing has failed yet; 0 while watched.
+
+        A watch counts once it told something or stayed open for a second: one that is accepted and ended
+        again and again tells nothing.
+        """
+        if self._is_watched():
+            return 0.0
+        return self._clock() - self._unwatched_since
 
     @property
     def resource_version(self) -> str:
@@ -190,6 +203,7 @@ class Reflector(Generic[T]):
         self._generation = generation
         self._version = listing.resource_version
         self._lists += 1
+        self._unwatched_since = self._clock()
         self._works()
         self.synced.set()
 
@@ -219,10 +233,12 @@ class Reflector(Generic[T]):
                 async for line in lines:
                     if not self._is_placed():
                         return  # opened with another server than the one that was listed
-                    self._watching = True
+                    if not self._watching:
+                        self._watching, self._opened_at = True, self._clock()
                     self._works()
                     if line:
                         self._take(line)
+                        self._proven = True
         except ApiError as error:
             if error.status == GONE:
                 raise _Expired(str(error)) from error
@@ -230,6 +246,13 @@ class Reflector(Generic[T]):
                 raise
             # Quiet for so long, the connection may be dead: open another from where this one stood.
             self._log.debug("watch fell silent")
+        finally:
+            if self._is_watched():
+                self._unwatched_since = self._clock()
+            self._watching = self._proven = False
+
+    def _is_watched(self) -> bool:
+        return self._watching and (self._proven or self._clock() - self._opened_at >= SHORT_WATCH_SECONDS)
 
     def _take(self, line: bytes) -> None:
         try:

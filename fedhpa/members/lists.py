@@ -78,6 +78,21 @@ class SharedLists:
         group, self._group = self._group, None
         await group.__aexit__(kind, error, trace)
 
+    def fresh(
+        self,
+        member: Member,
+        path: str,
+        params: Mapping[str, str] | None,
+        decode: Callable[[bytes], T],
+        *,
+        max_age: float,
+    ) -> Fetched[T] | None:
+        """What `get` would give without asking anybody; None if it would ask, wait or raise."""
+        entry = self._entries.get(_key(member, path, params, decode))
+        if entry is None or entry.task is not None or entry.error is not None:
+            return None
+        return cast("Fetched[T]", entry.answer) if self._fresh(entry, max_age) else None
+
     async def get(
         self,
         member: Member,
@@ -98,7 +113,7 @@ class SharedLists:
         if self._group is None:
             raise RuntimeError("SharedLists is used outside its `async with`")
         self._sweep()
-        key = (member, member.client.generation, path, tuple(sorted((params or {}).items())), decode)
+        key = _key(member, path, params, decode)
         entry = self._entries.setdefault(key, _Entry())
         if entry.task is None and not self._fresh(entry, max_age):
             member.check()
@@ -142,6 +157,10 @@ class SharedLists:
                 del self._entries[key]
 
 
+def _key(member: Member, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]) -> _Key:
+    return (member, member.client.generation, path, tuple(sorted(params.items())) if params else (), decode)
+
+
 def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
     """The items of a PodMetricsList; ValueError (msgspec.DecodeError) if it is none."""
     return decoder(ObjectList[PodMetrics]).decode(body).items or []
@@ -157,5 +176,10 @@ async def pod_metrics(
     deadline: float | None = None,
 ) -> Fetched[T]:
     """Usage of all pods of a namespace ("" for all), as `decode`, say `decode_pod_metrics`, makes it."""
-    path = resource_path(METRICS_API, "pods", namespace)
+    path = pod_metrics_path(namespace)
     return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline)
+
+
+def pod_metrics_path(namespace: str) -> str:
+    """Where the usage of all pods of a namespace ("" for all) is."""
+    return resource_path(METRICS_API, "pods", namespace)

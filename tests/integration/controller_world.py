@@ -101,6 +101,8 @@ class Plane(FakeApi):
             self._measure(pod["metadata"])
 
     def put(self, collection: Collection, obj: Object) -> Object:
+        if collection == DEPLOYMENTS and self.pods_follow:
+            obj = {**obj, "status": {"replicas": obj["spec"]["replicas"]}}
         stored = super().put(collection, obj)
         if collection == DEPLOYMENTS:
             if self.pods_follow:

@@ -148,7 +148,7 @@ async def test_pause_takes_no_lease(tmp_path: Path) -> None:
         w.load(400)
         w.scale()
         async with process(w, tmp_path, "first", "--pause"):
-            await eventually(lambda: w.members["m1"].asked("GET", "/scale") >= 2)
+            await eventually(lambda: w.members["m1"].asked("GET", "/v1beta1/namespaces/shop/pods") >= 2)
 
         assert w.hub.writes == []
         assert w.members["m1"].writes == []

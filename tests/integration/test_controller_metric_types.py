@@ -492,7 +492,7 @@ async def test_apis_that_hang_cost_one_deadline_together() -> None:
         w.members["m1"].faults.hang |= {METRICS_PATH, "/apis/external.metrics.k8s.io"}
         w.scale(metrics=[CPU, by_external(averageValue="10")])
         async with w.controller() as controller:
-            await eventually(lambda: w.members["m1"].asked("GET", "/web/scale"))
+            await eventually(lambda: w.members["m1"].asked("GET", "/deployments"))
             began = w.clock.monotonic()
             await w.looks(controller, 1)
 

@@ -42,11 +42,13 @@ async def err(member: Plane) -> None:
 async def cut_off(member: Plane) -> None:
     """Break off in the middle of every answer about scales."""
     member.faults.truncate.add("/apis/apps")
+    member.end_watches()
 
 
 async def spoil(member: Plane) -> None:
     """Answer with JSON that ends too early."""
     member.faults.body["/apis/apps"] = b'{"kind":"Scale","spec":{"replicas":'
+    member.end_watches()
 
 
 async def lose_pods(member: Plane) -> None:

@@ -90,10 +90,12 @@ async def break_(f: Federation, row: Row) -> None:
     await member.faults.set(row.fault, [row.where])
     if row.fault == Fault.DISAPPEAR:
         f.part("m2")
-    if row.where == PODS:
+    if row.where in (SERVER, PODS, SCALE):
         # A list is needed, too.
         member.server.store.compact()
         member.server.watches.end()
+        # What a watch told a moment before it ended is still the present.
+        await asyncio.sleep(5)
 
 
 async def mend(f: Federation, row: Row) -> None:

@@ -8,22 +8,14 @@ import pytest
 
 from controller.ambiguity import Key, rivals
 from fedhpa.api.selectors import Selector, parse_selector
-from fedhpa.api.wire import PodSpec
-from fedhpa.scaling.records import PodRecord
-from fedhpa.scaling.requests import PodRequests, shared_requests
 
 WEB: Key = ("shop", "web")
-NO_REQUESTS: PodRequests = shared_requests(PodSpec())
 Selectors = Mapping[Key, Mapping[str, Selector]]
 
 
-def pods(cluster: str, *apps: str) -> dict[str, list[PodRecord]]:
-    return {
-        cluster: [
-            PodRecord(cluster, "shop", f"{app}-{number}", {"app": app, "tier": "front"}, NO_REQUESTS)
-            for number, app in enumerate(apps)
-        ]
-    }
+def pods(cluster: str, *apps: str) -> dict[str, list[dict[str, str]]]:
+    """The labels of the pods of each workload."""
+    return {cluster: [{"app": app, "tier": "front"} for app in apps]}
 
 
 def selectors(**named: tuple[str, str]) -> Selectors:

@@ -1,0 +1,47 @@
+"""A thousand preferences are not compared with a thousand clusters, and select what comparing all would."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from fedhpa.api.affinity import KnownCluster, Selection
+from fedhpa.api.decode import decode
+from fedhpa.api.federatedhpa import ClusterAffinity
+from fedhpa.decision.placement import Placement, Preference
+
+AFFINITIES: list[dict[str, Any]] = [
+    {"clusterNames": ["m1", "m7", "gone"]},
+    {"exclude": ["m2"], "labelSelector": {"matchLabels": {"cell": "a"}}},
+    {"labelSelector": {"matchLabels": {"cell": "b", "tier": "edge"}}},
+    {"labelSelector": {"matchExpressions": [{"key": "cell", "operator": "In", "values": ["b", "c"]}]}},
+    {"labelSelector": {"matchExpressions": [{"key": "cell", "operator": "NotIn", "values": ["a"]}]}},
+    {"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}},
+    {"labelSelector": {}},
+]
+
+
+def test_first_preference_that_selects_a_cluster_holds() -> None:
+    """For random orders of all kinds of preferences and any clusters."""
+    rng = random.Random(1)
+    selections = [Selection(decode(ClusterAffinity, affinity)) for affinity in AFFINITIES]
+    for _ in range(200):
+        preferences = tuple(
+            Preference(selection, weight)
+            for weight, selection in enumerate(rng.choices([*selections, None], k=rng.randrange(6)))
+        )
+        clusters = [
+            KnownCluster(
+                f"m{number}",
+                {key: rng.choice(["a", "b", "c", "edge"]) for key in rng.sample(["cell", "tier"], 1)},
+            )
+            for number in range(8)
+        ]
+        expected = {}
+        for cluster in clusters:
+            for preference in preferences:
+                if preference.selection is None or preference.selection.selects(cluster):
+                    expected[cluster.name] = preference
+                    break
+
+        assert Placement(preferences=preferences).preferred(clusters) == expected
