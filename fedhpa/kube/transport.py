@@ -7,6 +7,7 @@ from the environment, and no body read beyond a bound.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -240,7 +241,7 @@ def describe(error: BaseException) -> str:
         cause = error.os_error
         if isinstance(cause, ssl.SSLError):
             return f"TLS failed: {cause.reason or cause}"
-        return f"cannot connect: {cause.strerror or cause}"
+        return f"cannot connect: {_os_message(cause)}"
     if isinstance(error, aiohttp.ServerTimeoutError):
         return "no answer to the connection attempt"
     if isinstance(error, aiohttp.ServerDisconnectedError):
@@ -252,6 +253,13 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"connection failed: {error.strerror}"
     return f"connection failed: {type(error).__name__}"
+
+
+def _os_message(error: OSError) -> str:
+    """asyncio's own text names an address; the number says what happened."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 def _verify_message(error: BaseException) -> str:

@@ -65,7 +65,7 @@ async def test_a_refused_connection_is_told_apart() -> None:
     async with fake_api() as api, ApiClient(api.config()) as client:
         await api.stop()
 
-        with pytest.raises(ApiError, match=r"Connect call failed|refused") as caught:
+        with pytest.raises(ApiError, match="cannot connect: Connection refused") as caught:
             await client.request("GET", "/readyz")
 
         assert (caught.value.status, caught.value.reason) == (0, UNREACHABLE)
