@@ -256,7 +256,7 @@ def describe(error: BaseException) -> str:
 
 
 def _os_message(error: OSError) -> str:
-    """asyncio's own text names an address; the number says what happened."""
+    """The system's words for its number; asyncio's own text names an address."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)
