@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.ambiguity import Key
+from controller.contest import Contests
 from controller.flags import DIRECT, KARMADA, PROPAGATION, SECTIONS, Settings
 from controller.gather import Readers
 from controller.memory import ObjectMemory
@@ -80,6 +81,7 @@ class Outside:
         self._hub = hub
         self._members = members
         self._clock = clock
+        self._contests = Contests(hub, clock=clock.monotonic)
         self._observer = Observer(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
 
     async def look(self, raw: Mapping[str, Any]) -> Look:
@@ -97,7 +99,9 @@ class Outside:
                     group.create_task(self._claim(turns, other, one, memories, now))
         seen = await self._observer.observe(key, raw, memories, now)
         memories[key].account(seen.snapshot, now)
-        return Look(raw, seen.snapshot, memories[key].history, now, self.settings)
+        contested = await self._contests.look(raw, seen)
+        snapshot = msgspec.structs.replace(seen.snapshot, contested_by=contested)
+        return Look(raw, snapshot, memories[key].history, now, self.settings)
 
     async def _others(self, key: Key) -> dict[Key, Mapping[str, Any]]:
         path = resource_path(API_VERSION, PLURAL, key[0])

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
 import structlog
 
 from controller.ambiguity import Key
+from controller.contest import Contests
 from controller.flags import Settings
 from controller.memory import ObjectMemory
 from controller.observe import HUB_DEADLINE_SECONDS, Observation, Observer
@@ -49,9 +51,12 @@ class Reconciler:
         self._wall = wall
         self._clock = clock
         self._memories: dict[Key, ObjectMemory] = {}
+        self._contests = Contests(hub, clock=clock)
+        self._contested: dict[Key, tuple[str, ...]] = {}
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a deleted object."""
+        self._contested.pop(key, None)
         if self._memories.pop(key, None) is not None:
             self._series.forget(*key)
 
@@ -76,8 +81,9 @@ class Reconciler:
             return False  # deleted meanwhile
         memory.complaint = ""
         now, rules = self._wall(), self._settings.decision
-        memory.account(seen.snapshot, now)
-        decision = decide(seen.snapshot, memory.history, now, rules)
+        snapshot = msgspec.structs.replace(seen.snapshot, contested_by=self._contested.get(key, ()))
+        memory.account(snapshot, now)
+        decision = decide(snapshot, memory.history, now, rules)
         if decision.writes and self._has_strangers(key, known):
             return True
         written = decision.writes
@@ -91,8 +97,8 @@ class Reconciler:
                 written = False
                 if isinstance(error, NotWritten):
                     memory.refused |= dict.fromkeys(error.clusters, now)
-                decision = decide(seen.snapshot, memory.history, now, rules, write_error=str(error))
-        memory.observe(seen.snapshot, decision)
+                decision = decide(snapshot, memory.history, now, rules, write_error=str(error))
+        memory.observe(snapshot, decision)
         if written and seen.template is None:
             memory.wrote(decision.assignment)
         memory.history = decision.history
@@ -101,6 +107,10 @@ class Reconciler:
         self._log(key, memory, decision, written)
         if not self._settings.paused:
             await self._publish(key, raw, memory, decision)
+        # Told of at the next look: nothing waits for it.
+        contested = await self._contests.look(raw, seen)
+        if self._memories.get(key) is memory:
+            self._contested[key] = contested
         return False
 
     def _has_strangers(self, key: Key, known: Iterable[Key]) -> bool:

@@ -61,8 +61,8 @@ def _quiet() -> None:
     )
 
 
-async def read_object(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> dict[str, Any]:
-    """The FederatedHPA. ConfigError if it cannot be read; `named` says that the user gave the namespace."""
+async def find_object(hub: ApiClient, namespace: str, name: str) -> dict[str, Any] | None:
+    """The FederatedHPA, None if there is none. ConfigError if it cannot be read."""
     from fedhpa.kube.paths import resource_path
     from fedhpa.kube.responses import NOT_FOUND
 
@@ -71,5 +71,15 @@ async def read_object(hub: ApiClient, namespace: str, name: str, *, named: bool 
             resource_path(API_VERSION, "federatedhpas", namespace, name), deadline=DEADLINE_SECONDS
         )
     except ApiError as error:
-        hint = ": name its namespace with -n" if error.status == NOT_FOUND and not named else ""
-        raise ConfigError(f"cannot read FederatedHPA {namespace}/{name}: {error}{hint}") from error
+        if error.status == NOT_FOUND:
+            return None
+        raise ConfigError(f"cannot read FederatedHPA {namespace}/{name}: {error}") from error
+
+
+async def read_object(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> dict[str, Any]:
+    """The FederatedHPA. ConfigError if it cannot be read; `named` says that the user gave the namespace."""
+    found = await find_object(hub, namespace, name)
+    if found is None:
+        hint = "" if named else ": name its namespace with -n"
+        raise ConfigError(f"FederatedHPA {namespace}/{name} not found{hint}")
+    return found

@@ -39,6 +39,11 @@ class Draft:
         found = self._conditions.get(type)
         return found is not None and found.status == "True"
 
+    def message(self, type: str) -> str | None:
+        """The message of a condition; None where there is none."""
+        found = self._conditions.get(type)
+        return None if found is None else found.message
+
     def condition(self, type: str, status: bool, reason: str, message: str) -> None:
         """Sets a condition; the transition time moves only with its status."""
         known = self._conditions.get(type)

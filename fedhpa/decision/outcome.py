@@ -5,6 +5,8 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 
 from __future__ import annotations
 
+from typing import Final
+
 from fedhpa.decision import coverage as partial
 from fedhpa.decision.context import Context
 from fedhpa.decision.model import Assignment, Coverage, Decision
@@ -13,7 +15,17 @@ from fedhpa.decision.placing import Placing
 from fedhpa.decision.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.status import build_status
-from fedhpa.decision.wording import ABLE_TO_SCALE, IS_SCALED_TO_ZERO, NOT_SCALED_TO_ZERO, SCALED_TO_ZERO
+from fedhpa.decision.wording import (
+    ABLE_TO_SCALE,
+    IS_SCALED_TO_ZERO,
+    NO_OTHER_AUTOSCALER,
+    NOT_SCALED_TO_ZERO,
+    SCALED_TO_ZERO,
+    SOLE_OWNER,
+)
+
+# An event and a condition are read by people.
+_SHOWN: Final = 4
 
 
 def decided(
@@ -85,6 +97,7 @@ def _decision(
     have_scale: bool = True,
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
+    _tell_contest(context)
     absences = partial.clocks(context.world, context.snapshot, context.coverage, context.now)
     partial.report(context.draft, context.world, context.coverage, states, absences)
     decision = Decision(
@@ -108,6 +121,20 @@ def _decision(
         settings=encode_settings(context.settings, changed_only=True),
     )
     return build_status(decision, context.snapshot, context.world, have_scale=have_scale)
+
+
+def _tell_contest(context: Context) -> None:
+    """Says who else scales the workload, once; and that nobody does any more, where somebody did."""
+    others, draft = context.snapshot.contested_by, context.draft
+    if not others:
+        if draft.message(SOLE_OWNER) is not None:
+            draft.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
+        return
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    message = f"the target is also scaled by {', '.join(others[:_SHOWN])}{more}: remove either"
+    if draft.message(SOLE_OWNER) != message:
+        draft.warn("AnotherAutoscaler", message)
+    draft.condition(SOLE_OWNER, False, "AnotherAutoscaler", message)
 
 
 def _propagation(context: Context) -> str:

@@ -133,7 +133,12 @@ class Blocked(_Ours):
     condition: str = "AbleToScale"
 
 
-_NAMES = {"federated_hpa": "federatedHPA", "hub_metrics": "hubMetrics", "ambiguous_with": "ambiguousWith"}
+_NAMES = {
+    "federated_hpa": "federatedHPA",
+    "hub_metrics": "hubMetrics",
+    "ambiguous_with": "ambiguousWith",
+    "contested_by": "contestedBy",
+}
 
 
 class Scenario(_Ours, rename=_NAMES):
@@ -148,4 +153,5 @@ class Scenario(_Ours, rename=_NAMES):
     hub_metrics: HubMetrics | None = None
     history: History | None = None
     ambiguous_with: list[str] | None = None
+    contested_by: list[str] | None = None
     blocked: Blocked | None = None

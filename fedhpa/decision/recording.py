@@ -64,6 +64,8 @@ def encode_scenario(
         scenario["hubMetrics"] = hub
     if snapshot.ambiguous_with:
         scenario["ambiguousWith"] = list(snapshot.ambiguous_with)
+    if snapshot.contested_by:
+        scenario["contestedBy"] = list(snapshot.contested_by)
     if snapshot.blocked is not None:
         blocked = snapshot.blocked
         scenario["blocked"] = {

@@ -154,6 +154,7 @@ def _snapshot(wired: recorded.Scenario) -> Snapshot:
         hub_custom_metrics=_each("hubMetrics.customMetrics", custom_sample, hub.custom_metrics),
         hub_external_metrics=_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
         ambiguous_with=tuple(wired.ambiguous_with or ()),
+        contested_by=tuple(wired.contested_by or ()),
         blocked=None if blocked is None else Blocked(**msgspec.structs.asdict(blocked)),
     )
 

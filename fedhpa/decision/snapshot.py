@@ -93,7 +93,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is None with direct propagation: then the members' scales are the workload's size.
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
-    pods, if there is more than one. `blocked` is None unless nothing could be gathered.
+    pods, if there is more than one. `contested_by` are other autoscalers of the same
+    workload, in words. `blocked` is None unless nothing could be gathered.
     """
 
     hpa: ScalingObject
@@ -102,6 +103,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hub_custom_metrics: tuple[CustomSample, ...] = ()
     hub_external_metrics: tuple[ExternalSample, ...] = ()
     ambiguous_with: tuple[str, ...] = ()
+    contested_by: tuple[str, ...] = ()
     blocked: Blocked | None = None
 
 

@@ -81,6 +81,7 @@ CASES: dict[str, dict[str, Any]] = {
     ),
     "failed usage": scenario([cluster("m1", [80], podMetrics={"error": "HTTP 503"})]),
     "two owners": scenario([cluster("m1", [80])], ambiguousWith=["shop/web", "shop/web-2"]),
+    "contested": scenario([cluster("m1", [80])], contestedBy=["HorizontalPodAutoscaler shop/web in m1"]),
     "blocked": scenario(
         [], blocked={"reason": "NotBuilt", "message": "spec.mode", "condition": "ScalingActive"}
     ),
