@@ -42,16 +42,15 @@ class Advisor:
         subject = review.subject
         if subject is None:
             return review
-        found = await self._about_others(subject)
-        if isinstance(subject, CronFederatedHPA):
+        found = [] if self.hub is None else await self._about_others(subject, self.hub)
+        # Not isinstance, which asks a pydantic class for its opinion, for microseconds.
+        if type(subject) is CronFederatedHPA:
             found += await self._about_times(subject)
         return review.warned(found) if found else review
 
-    async def _about_others(self, subject: Subject) -> list[str]:
-        if self.hub is None:
-            return []
+    async def _about_others(self, subject: Subject, hub: HubReader) -> list[str]:
         try:
-            return await self.hub.warnings(subject)
+            return await hub.warnings(subject)
         except Exception:
             # A warning less; the verdict stands.
             log.exception("no advice about other objects because of a defect")

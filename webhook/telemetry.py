@@ -35,7 +35,8 @@ class Served:
     def __init__(self, telemetry: Telemetry, path: str) -> None:
         self._path = path
         self._telemetry = telemetry
-        self._in_flight = telemetry.in_flight.labels(path)
+        self._in_flight = 0
+        telemetry.in_flight.labels(path).set_function(lambda: self._in_flight)
         self._latency = telemetry.latency.labels(path)
         self._codes = {code: telemetry.requests.labels(path, code) for code in ("200", "500")}
         self._verdicts: dict[tuple[str, str], Counter] = {}
@@ -46,14 +47,14 @@ class Served:
 
     def started(self) -> float:
         """A request arrived; gives the time to hand to `ended`."""
-        self._in_flight.inc()
+        self._in_flight += 1
         return time.perf_counter()
 
     def ended(self, started: float, *, answered: bool) -> float:
         """Its answer is ready, or the client is gone; gives the seconds it took."""
         seconds = time.perf_counter() - started
         self._latency.observe(seconds)
-        self._in_flight.dec()
+        self._in_flight -= 1
         self._codes["200" if answered else "500"].inc()
         return seconds
 

@@ -45,8 +45,10 @@ def _model_within(model: type[ApiModel]) -> Callable[[Any], bool]:
     fields = [(property_.attribute, _value_within(property_.shape)) for property_ in _bounded(model)]
 
     def within(found: Any) -> bool:
+        # An attribute of a pydantic model costs five times as much as an item of its dictionary.
+        values = vars(found)
         for attribute, is_within in fields:
-            value = getattr(found, attribute)
+            value = values[attribute]
             if value is not None and not is_within(value):
                 return False
         return True

@@ -144,6 +144,10 @@ class CronFederatedHPAStatus(ApiModel):
     execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = ()
 
 
+# Immutable, as all models are, so that every object without a status may have the same.
+_NO_STATUS: Final = CronFederatedHPAStatus()
+
+
 class CronFederatedHPA(TypedObject):
     """Changes the size of a workload, or the bounds of a FederatedHPA, by the calendar."""
 
@@ -151,5 +155,5 @@ class CronFederatedHPA(TypedObject):
 
     spec: CronFederatedHPASpec = Field(default_factory=CronFederatedHPASpec, description="What is wanted.")
     status: CronFederatedHPAStatus = Field(
-        default_factory=CronFederatedHPAStatus, description="What the rules did."
+        default_factory=lambda: _NO_STATUS, description="What the rules did."
     )

@@ -41,7 +41,8 @@ class WrongType(InvalidObject):
 def decode(model: type[Model], raw: Mapping[str, Any]) -> Model:
     """The model of a raw object. Raises WrongType for the first value that does not fit."""
     try:
-        return model.model_validate(raw)
+        # By the names on the wire alone: attributes' names are unknown fields like any other.
+        return model.model_validate(raw, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         raise _wrong_type(model, first["loc"], first["input"], first["msg"]) from None

@@ -231,6 +231,10 @@ class FederatedHPAStatus(ApiModel):
     )
 
 
+# Immutable, as all models are, so that every object without a status may have the same.
+_NO_STATUS: Final = FederatedHPAStatus()
+
+
 class FederatedHPA(TypedObject):
     """Scales one workload over many clusters by what its pods use everywhere."""
 
@@ -238,5 +242,5 @@ class FederatedHPA(TypedObject):
 
     spec: FederatedHPASpec = Field(default_factory=FederatedHPASpec, description="What is wanted.")
     status: FederatedHPAStatus = Field(
-        default_factory=FederatedHPAStatus, description="What was seen and decided last."
+        default_factory=lambda: _NO_STATUS, description="What was seen and decided last."
     )

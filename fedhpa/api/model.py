@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.quantity import Quantity
-from fedhpa.api.times import parse_time
+from fedhpa.api.times import read_time
 
 # List sizes and string lengths of docs/contracts.md section 3: bounded, so that CEL rules fit the API
 # server's cost budget.
@@ -79,8 +79,11 @@ class ApiModel(BaseModel):
     def _null_is_absent(cls, data: Any) -> Any:
         if data is None:
             return {}
-        if isinstance(data, dict) and None in data.values():
-            return {key: value for key, value in data.items() if value is not None}
+        if isinstance(data, dict):
+            for value in data.values():
+                # Not `None in`, which compares each value with it, dictionaries too.
+                if value is None:
+                    return {key: value for key, value in data.items() if value is not None}
         return data
 
 
@@ -95,7 +98,7 @@ def _quantity(value: Any) -> Any:
 
 
 def _time(value: str) -> str:
-    parse_time(value)
+    read_time(value)
     return value
 
 

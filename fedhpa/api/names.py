@@ -130,8 +130,8 @@ def label_value(text: str) -> list[str]:
 
 def path_segment(text: str) -> list[str]:
     """A name that becomes a part of a URL's path."""
-    if text in (".", ".."):
-        return [f"may not be '{text}'"]
+    if "/" not in text and "%" not in text:
+        return [f"may not be '{text}'"] if text in (".", "..") else []
     return [f"may not contain '{part}'" for part in ("/", "%") if part in text]
 
 

@@ -37,8 +37,11 @@ _UNIT_SECONDS: Final = {
 
 def parse_time(text: str | None) -> float | None:
     """POSIX seconds of an RFC 3339 time, fractions included; None stays None. Raises InvalidObject."""
-    if text is None:
-        return None
+    return None if text is None else (read_time(text) - _EPOCH).total_seconds()
+
+
+def read_time(text: str) -> datetime:
+    """The aware datetime of an RFC 3339 time. Raises InvalidObject."""
     # Everything but the form Kubernetes writes is looked at closely: fromisoformat takes more than RFC 3339.
     plain = len(text) == 20 and text[19] == "Z" and text[10] == "T"
     if not plain and not _TIME.fullmatch(text):
@@ -49,7 +52,7 @@ def parse_time(text: str | None) -> float | None:
         raise InvalidObject(f"{text!r} is not an RFC 3339 time: {error}") from error
     if moment.tzinfo is None:
         raise InvalidObject(f"{text!r} is not an RFC 3339 time: it has no zone")
-    return (moment - _EPOCH).total_seconds()
+    return moment
 
 
 def format_time(seconds: float) -> str:

@@ -17,6 +17,21 @@ _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 
 def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[FieldError]:
     """What is wrong with the metadata of a namespaced object."""
+    yield from _identity(metadata, path)
+    if metadata.labels:
+        yield from _labels(metadata.labels, f"{path}.labels")
+    if metadata.annotations:
+        yield from _annotations(metadata.annotations, f"{path}.annotations")
+    if metadata.owner_references:
+        yield from _owners(metadata.owner_references, f"{path}.ownerReferences")
+    if metadata.finalizers:
+        yield from _finalizers(metadata.finalizers, f"{path}.finalizers")
+    if metadata.managed_fields:
+        yield from _managed_fields(metadata.managed_fields, f"{path}.managedFields")
+
+
+def _identity(metadata: ObjectMeta, path: str) -> Iterator[FieldError]:
+    """Name, namespace and generation."""
     if metadata.generate_name:
         for message in dns_subdomain(_without_trailing_dash(metadata.generate_name)):
             yield invalid(f"{path}.generateName", metadata.generate_name, message)
@@ -30,11 +45,6 @@ def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[
         yield invalid(f"{path}.namespace", metadata.namespace, message)
     if metadata.generation < 0:
         yield invalid(f"{path}.generation", metadata.generation, "must be greater than or equal to 0")
-    yield from _labels(metadata.labels, f"{path}.labels")
-    yield from _annotations(metadata.annotations, f"{path}.annotations")
-    yield from _owners(metadata.owner_references, f"{path}.ownerReferences")
-    yield from _finalizers(metadata.finalizers, f"{path}.finalizers")
-    yield from _managed_fields(metadata.managed_fields, f"{path}.managedFields")
 
 
 def _without_trailing_dash(prefix: str) -> str:

@@ -7,8 +7,8 @@ dereferences nil there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from fedhpa.api.autoscaling import (
     ContainerResourceMetricSource,
@@ -53,9 +53,9 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
         yield unsupported(f"{path}.type", TypedText(metric.type), SOURCE_FIELDS)
     present = source_bodies(metric)
     for field, body in present[:1]:
-        yield from _source(body, f"{path}.{field}")
+        yield from _SOURCES[field](body, f"{path}.{field}")
     expected = SOURCE_FIELDS.get(metric.type)
-    if expected is not None and all(field != expected for field, _ in present):
+    if expected is not None and expected not in dict(present):
         yield required(f"{path}.{expected}", "must populate information for the given metric source")
     if len(present) > 1:
         for field, _ in present:
@@ -65,33 +65,31 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
 
 def source_bodies(metric: MetricSpec) -> list[tuple[str, MetricSource]]:
     """The bodies of a metric, each with its field, in the order of SOURCE_FIELDS; one, where all is right."""
-    bodies: tuple[tuple[str, MetricSource | None], ...] = (
-        ("object", metric.object),
-        ("external", metric.external),
-        ("pods", metric.pods),
-        ("resource", metric.resource),
-        ("containerResource", metric.container_resource),
-    )
-    return [(field, body) for field, body in bodies if body is not None]
+    found: list[tuple[str, MetricSource]] = []
+    if metric.object is not None:
+        found.append(("object", metric.object))
+    if metric.external is not None:
+        found.append(("external", metric.external))
+    if metric.pods is not None:
+        found.append(("pods", metric.pods))
+    if metric.resource is not None:
+        found.append(("resource", metric.resource))
+    if metric.container_resource is not None:
+        found.append(("containerResource", metric.container_resource))
+    return found
 
 
-def _source(source: MetricSource, path: str) -> Iterator[FieldError]:
-    match source:
-        case ObjectMetricSource():
-            yield from _object(source, path)
-        case ExternalMetricSource():
-            yield from _external(source, path)
-        case PodsMetricSource():
-            yield from _identifier(source.metric, f"{path}.metric")
-            yield from _target(source.target, f"{path}.target")
-            if source.target.average_value is None:
-                yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
-        case ResourceMetricSource():
-            if not source.name:
-                yield required(f"{path}.name", "must specify a resource name")
-            yield from _resource_target(source.target, f"{path}.target")
-        case ContainerResourceMetricSource():
-            yield from _container_resource(source, path)
+def _pods(source: PodsMetricSource, path: str) -> Iterator[FieldError]:
+    yield from _identifier(source.metric, f"{path}.metric")
+    yield from _target(source.target, f"{path}.target")
+    if source.target.average_value is None:
+        yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
+
+
+def _resource(source: ResourceMetricSource, path: str) -> Iterator[FieldError]:
+    if not source.name:
+        yield required(f"{path}.name", "must specify a resource name")
+    yield from _resource_target(source.target, f"{path}.target")
 
 
 def _object(source: ObjectMetricSource, path: str) -> Iterator[FieldError]:
@@ -134,6 +132,16 @@ def _container_resource(source: ContainerResourceMetricSource, path: str) -> Ite
     for message in dns_label(source.container) if source.container else ():
         yield invalid(f"{path}.container", source.container, message)
     yield from _resource_target(source.target, f"{path}.target")
+
+
+# By the field, because to ask a model for its class costs more than to validate it.
+_SOURCES: Final[dict[str, Callable[[Any, str], Iterator[FieldError]]]] = {
+    "object": _object,
+    "external": _external,
+    "pods": _pods,
+    "resource": _resource,
+    "containerResource": _container_resource,
+}
 
 
 def _resource_target(target: MetricTarget, path: str) -> Iterator[FieldError]:

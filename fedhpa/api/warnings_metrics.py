@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fedhpa.api.affinity import selector_json
-from fedhpa.api.autoscaling import MetricSpec, MetricTarget
+from fedhpa.api.autoscaling import MetricSpec, MetricTarget, ObjectMetricSource
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.meta import LabelSelector
@@ -27,22 +27,26 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
             # An Object metric whose target disagrees is refused.
             if field != "object":
                 yield from _mismatch(body.target, f"{at}.{field}.target")
-        yield from _described(metric, at)
-        yield from _selectors(metric, at)
+        if metric.object is not None:
+            yield from _described(metric.object, at)
+        if metric.pods is not None or metric.object is not None or metric.external is not None:
+            yield from _selectors(metric, at)
 
 
 def _mismatch(target: MetricTarget, path: str) -> Iterator[str]:
     fields = target_fields(target)
-    if any(value is None for type_, _, value in fields if type_ == target.type):
+    for named, _, own in fields:
+        if named != target.type or own is not None:
+            continue
         for type_, name, value in fields:
             if value is not None:
                 yield f"{path}.type: {target.type} does not go with {name}; write {type_}"
                 return
 
 
-def _described(metric: MetricSpec, path: str) -> Iterator[str]:
-    if metric.object is not None and metric.object.described_object.api_version.count("/") > 1:
-        version = quoted(metric.object.described_object.api_version[:MAX_TEXT])
+def _described(source: ObjectMetricSource, path: str) -> Iterator[str]:
+    if source.described_object.api_version.count("/") > 1:
+        version = quoted(source.described_object.api_version[:MAX_TEXT])
         instead = "names no API group and version; write one such as apps/v1"
         yield f"{path}.object.describedObject.apiVersion: {version} {instead}"
 

@@ -303,3 +303,23 @@ def test_a_rule_without_a_zone_is_told_that_it_runs_in_utc() -> None:
     assert list(warn_cronfederatedhpa(cron(timeZone=None))) == [
         "spec.rules[0].timeZone: no zone is given, so the schedule runs in UTC"
     ]
+
+
+def test_fields_have_the_names_of_the_wire_alone() -> None:
+    """A name in snake case is an unknown field, as for Karmada: it neither counts nor gets in the way."""
+    spec = {"scaleTargetRef": TARGET, "max_replicas": 10, "min_replicas": "x"}
+    unknown = decode(FederatedHPA, {"metadata": METADATA, "spec": spec})
+
+    assert [str(error) for error in validate_federatedhpa(unknown)] == [
+        "spec.maxReplicas: Invalid value: 0: must be greater than 0"
+    ]
+    assert errors(min_replicas=20) == []
+
+
+def test_admitted_objects_are_told_no_remedies() -> None:
+    """Remedies belong to refusals; what else there is to say about the object is said either way."""
+    doubtful = fhpa(metrics=[EXTERNAL, EXTERNAL])
+
+    assert list(warn_federatedhpa(doubtful, admitted=True)) == list(warn_federatedhpa(doubtful)) != []
+    assert list(warn_cronfederatedhpa(cron(schedule="5"), admitted=True)) == []
+    assert list(warn_cronfederatedhpa(cron(schedule="5"))) != []
