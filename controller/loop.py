@@ -105,7 +105,7 @@ class Loop:
         if again:
             await self._queue.add(key, AGAIN_SECONDS)
         else:
-            await self._queue.add_spread(key, self._observer.period(raw))
+            await self._queue.add_turn(key, self._observer.period(raw))
 
 
 def _kept(raw: Object) -> Object | None:

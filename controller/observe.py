@@ -17,6 +17,7 @@ from controller.flags import DIRECT, Settings
 from controller.gather import Readers, Reading, Wanted, Workload, read_clusters
 from controller.memory import ObjectMemory
 from controller.scaling import MemberWrite
+from controller.schedule import usage_age
 from controller.unbuilt import unbuilt_field
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.selectors import Selector
@@ -32,10 +33,6 @@ HUB_DEADLINE_SECONDS: Final = 10.0
 # What admission allows an object to ask for; one that got past it must not become a storm of looks.
 LEAST_PERIOD_SECONDS: Final = 1.0
 MOST_PERIOD_SECONDS: Final = 300.0
-# Usage may be this much of a sync period old: one list serves all objects of a namespace, none is seen twice.
-USAGE_AGE: Final = 0.5
-# A long period is no reason to decide on old usage; this is half the default period.
-MOST_USAGE_AGE_SECONDS: Final = 7.5
 
 
 @dataclass(frozen=True)
@@ -100,8 +97,7 @@ class Observer:
             return _blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
-        usage_age = min(self.period(raw) * USAGE_AGE, MOST_USAGE_AGE_SECONDS)
-        wanted = Wanted.of(hpa.spec.metrics, usage_age)
+        wanted = Wanted.of(hpa.spec.metrics, usage_age(self.period(raw)))
         members = self._members()
         readings = await read_clusters(self._readers, members, workload, candidates.names, wanted)
         memory.aim_at(workload.path)

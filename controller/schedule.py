@@ -1,28 +1,54 @@
 """When each object is looked at next: a queue of keys by due time.
 
 A key is in the hands of at most one worker at a time, has one pending time, and an earlier wish wins:
-what a Kubernetes workqueue guarantees. Delays are spread by up to a tenth so that a thousand objects
-created together do not beat together for ever.
+what a Kubernetes workqueue guarantees. Each object has its own turn in its period, which stays the same as
+long as the process lives, so that a thousand objects created together do not beat together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-import random
+import math
+import zlib
 from collections.abc import Callable
+from typing import Final
 
 Key = tuple[str, str]
 
-SPREAD = 0.1
+# Usage may be this much of a sync period old: one list serves all objects of a namespace, none is seen twice.
+USAGE_AGE: Final = 0.5
+# A long period is no reason to decide on old usage; this is half the default period.
+MOST_USAGE_AGE_SECONDS: Final = 7.5
+# The turns of a namespace's objects lie within this much of what usage may be old, so that they share a list.
+TOGETHER: Final = 0.9
+# A turn that is nearer than this is the one that is being taken.
+SAME_TURN_SECONDS: Final = 0.001
+
+
+def usage_age(period: float) -> float:
+    """How many seconds old usage may be for objects of a sync period."""
+    return min(period * USAGE_AGE, MOST_USAGE_AGE_SECONDS)
+
+
+def until_turn(key: Key, period: float, now: float) -> float:
+    """Seconds from `now` to the object's next turn: at most its period.
+
+    Namespaces are spread over the whole period, the objects of each over the time that one list serves.
+    """
+    namespace, name = (zlib.crc32(part.encode()) / 2**32 for part in key)
+    turn = namespace * period + name * usage_age(period) * TOGETHER
+    delay = period - math.fmod(now - turn, period)
+    if delay > period:  # the remainder has the sign of what is divided
+        delay -= period
+    return period if delay < SAME_TURN_SECONDS else delay
 
 
 class DueQueue:
     """Keys (namespace, name) with the time, on `clock` in seconds, at which they are due."""
 
-    def __init__(self, clock: Callable[[], float], *, rng: random.Random | None = None) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._rng = rng or random.Random()
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
         self._held: set[Key] = set()
@@ -36,9 +62,10 @@ class DueQueue:
         """Make `key` due in `delay` seconds, or keep its earlier time; held, it waits for `give_back`."""
         await self._add_at(key, self._clock() + delay)
 
-    async def add_spread(self, key: Key, period: float) -> None:
-        """Make `key` due after `period` seconds less a random tenth at most."""
-        await self.add(key, period * (1.0 - SPREAD * self._rng.random()))
+    async def add_turn(self, key: Key, period: float) -> None:
+        """Make `key` due at its next turn, after at most `period` seconds."""
+        now = self._clock()
+        await self._add_at(key, now + until_turn(key, period, now))
 
     async def discard(self, key: Key) -> None:
         """Forget a pending key; a held one is forgotten when it is given back."""

@@ -1,11 +1,11 @@
 """When each object is looked at next."""
 
 import asyncio
-import random
+from collections import Counter
 
 import pytest
 
-from controller.schedule import DueQueue
+from controller.schedule import DueQueue, until_turn, usage_age
 
 A, B = ("shop", "a"), ("shop", "b")
 
@@ -101,21 +101,45 @@ async def test_waiter_wakes_for_new_key() -> None:
         assert await waiting == A
 
 
-async def test_spread_stays_within_a_tenth() -> None:
-    """Periods are shortened by at most a tenth, and not all by the same."""
+def test_turns_are_spread_over_the_period() -> None:
+    """A thousand objects of many namespaces never have more than a few turns in the same half second."""
+    now, period = 1234.5, 15.0
+    turns = [until_turn((f"team-{n % 100}", f"web-{n}"), period, now) for n in range(1000)]
+    crowds = Counter(int(turn * 2) for turn in turns)
+
+    assert 0 < min(turns) <= max(turns) <= period
+    assert max(crowds.values()) < 3 * len(turns) / (period * 2)
+
+
+@pytest.mark.parametrize("period", [1.0, 15.0, 300.0])
+def test_a_namespace_shares_its_lists(period: float) -> None:
+    """Objects of one namespace have their turns while one list of usage is young enough for all."""
+    turns = [until_turn(("shop", f"web-{n}"), period, 0.0) for n in range(200)]
+    first = until_turn(("shop", ""), period, 0.0)
+    after = [(turn - first) % period for turn in turns]
+
+    assert max(after) - min(after) < usage_age(period)
+    assert len({round(turn, 3) for turn in turns}) > 100
+
+
+@pytest.mark.parametrize("key", [A, B, ("", "")])
+@pytest.mark.parametrize("late", [0.0, 0.2, 14.9])
+def test_a_turn_stays_the_same(key: tuple[str, str], late: float) -> None:
+    """However late a turn is taken, the next one is where it was: never later than a period after."""
+    turn = until_turn(key, 15.0, 100.0) + 100.0
+    following = turn + late + until_turn(key, 15.0, turn + late)
+
+    assert following == pytest.approx(turn + 15.0)
+
+
+async def test_a_turn_is_waited_for() -> None:
+    """A key that was given its turn is due then, and not before."""
     clock = Clock()
-    queue = DueQueue(clock, rng=random.Random(7))
-    keys = [("shop", str(number)) for number in range(50)]
-    for key in keys:
-        await queue.add_spread(key, 10.0)
-    clock.now = 8.99
-    assert await taken(queue) is None
+    queue = DueQueue(clock)
+    await queue.add_turn(A, 10.0)
+    turn = until_turn(A, 10.0, 0.0)
+    clock.now = turn - 0.01
+    early = await taken(queue)
+    clock.now = turn
 
-    clock.now = 9.5
-    early = 0
-    while await taken(queue) is not None:
-        early += 1
-
-    assert 0 < early < len(keys)
-    clock.now = 10.0
-    assert len(queue) == len(keys)
+    assert (early, await taken(queue)) == (None, A)
