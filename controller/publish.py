@@ -43,7 +43,23 @@ def _essence(status: Mapping[str, Any]) -> tuple[Any, ...]:
         tuple(status.get(name) for name in TOP_FIELDS),
         _rows(status.get("conditions"), CONDITION_FIELDS),
         _rows(status.get("clusters"), CLUSTER_FIELDS),
+        _why(status.get("decision")),
     )
+
+
+def _why(decision: Any) -> tuple[Any, ...]:
+    """The reason up to a colon (errors word themselves anew), and which steps held the size."""
+    if not isinstance(decision, Mapping):
+        return ()
+    reason = str(decision.get("reason") or "").partition(":")[0]
+    steps = decision.get("steps")
+    held = tuple(
+        step.get("step")
+        for step in (steps if isinstance(steps, list) else ())
+        if isinstance(step, Mapping) and step.get("from") != step.get("to")
+    )
+    failed = bool(decision.get("error"))
+    return reason, failed, decision.get("rescale"), decision.get("moved"), held
 
 
 def _rows(entries: Sequence[Mapping[str, Any]] | None, fields: Sequence[str]) -> tuple[Any, ...]:

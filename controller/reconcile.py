@@ -104,6 +104,9 @@ class Reconciler:
         memory.history = decision.history
         if self._memories.get(key) is memory:  # or its series would stay for ever
             self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
+            self._series.settings(
+                *key, dry_run=snapshot.hpa.spec.dry_run, contested=len(snapshot.contested_by)
+            )
         self._log(key, memory, decision, written)
         if not self._settings.paused:
             await self._publish(key, raw, memory, decision)

@@ -6,11 +6,14 @@ registers them. The others say what a federation adds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fedhpa.decision.model import Decision, MetricResult
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
+NAMES = ("namespace", "hpa_name")
 PREFIX = "horizontal_pod_autoscaler_controller_"
 
 
@@ -47,6 +50,38 @@ class Series:
             ("namespace", "hpa_name"),
             registry=registry,
         )
+        self._current = Gauge(
+            "fedhpa_controller_current_replicas", "Replicas found.", NAMES, registry=registry
+        )
+        self._lost = Gauge(
+            "fedhpa_controller_lost_clusters",
+            "Clusters that are no longer expected, in the last decision.",
+            NAMES,
+            registry=registry,
+        )
+        self._contested = Gauge(
+            "fedhpa_controller_contested",
+            "Other autoscalers of the same workload that were found.",
+            NAMES,
+            registry=registry,
+        )
+        self._dry_run = Gauge(
+            "fedhpa_controller_dry_run", "1 while spec.dryRun stops the writes.", NAMES, registry=registry
+        )
+        of_metric = (*NAMES, "metric")
+        self._ratio = Gauge(
+            "fedhpa_controller_metric_usage_ratio",
+            "Usage over target; metric is index and name in spec.metrics.",
+            of_metric,
+            registry=registry,
+        )
+        self._proposal = Gauge(
+            "fedhpa_controller_metric_proposal",
+            "The replicas that a metric asks for, before any limit.",
+            of_metric,
+            registry=registry,
+        )
+        self._metrics_of: dict[tuple[str, str], frozenset[str]] = {}
         self._paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
         )
@@ -72,7 +107,33 @@ class Series:
             self._metrics.labels(*_outcome(metric, decision.current_replicas), metric.type).inc()
         if decision.error is None:
             self._desired.labels(namespace, name).set(decision.desired_replicas)
+            self._current.labels(namespace, name).set(decision.current_replicas)
         self._missing.labels(namespace, name).set(len(decision.coverage.missing))
+        self._lost.labels(namespace, name).set(len(decision.coverage.lost))
+        self._show_metrics(namespace, name, decision)
+
+    def settings(self, namespace: str, name: str, *, dry_run: bool, contested: int) -> None:
+        """What stands in the way of an object's writes, or undoes them."""
+        self._dry_run.labels(namespace, name).set(dry_run)
+        self._contested.labels(namespace, name).set(contested)
+
+    def _show_metrics(self, namespace: str, name: str, decision: Decision) -> None:
+        """A metric without a value has no series: an old number beside a failure would be believed."""
+        shown = set()
+        for metric in decision.metrics:
+            if metric.proposal is None:
+                continue
+            label = f"{metric.index}:{metric.name}"
+            shown.add(label)
+            self._proposal.labels(namespace, name, label).set(metric.proposal)
+            self._ratio.labels(namespace, name, label).set(metric.usage_ratio or 0.0)
+        self._drop_metrics(namespace, name, self._metrics_of.get((namespace, name), frozenset()) - shown)
+        self._metrics_of[namespace, name] = frozenset(shown)
+
+    def _drop_metrics(self, namespace: str, name: str, labels: Iterable[str]) -> None:
+        for label in labels:
+            for gauge in (self._proposal, self._ratio):
+                gauge.remove(namespace, name, label)
 
     def failed(self, seconds: float) -> None:
         """Count a reconciliation that ended before a decision."""
@@ -81,7 +142,15 @@ class Series:
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop the series of a deleted object."""
-        for gauge in (self._desired, self._missing):
+        self._drop_metrics(namespace, name, self._metrics_of.pop((namespace, name), ()))
+        for gauge in (
+            self._desired,
+            self._missing,
+            self._current,
+            self._lost,
+            self._contested,
+            self._dry_run,
+        ):
             gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
 
 

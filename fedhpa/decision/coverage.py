@@ -6,6 +6,7 @@ Source: docs/contracts.md section 3 (partialMetrics) and 5 (coverage). Missing d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from fedhpa.decision.absence import Absence, follow
 from fedhpa.decision.draft import WARNING, Draft
@@ -14,6 +15,10 @@ from fedhpa.decision.snapshot import Snapshot
 from fedhpa.decision.spec import ANSWERED, FALLBACK, HOLD, LOST_STATES, PROCEED, ScalingSpec
 from fedhpa.decision.wording import METRICS_COMPLETE
 from fedhpa.decision.world import World
+
+# A condition is read by people, and with a thousand clusters it would be larger than the object.
+_MAX_TOLD: Final = 32
+_MAX_REASON: Final = 256
 
 
 def coverage_of(world: World, spec: ScalingSpec, failed: Mapping[str, str]) -> Coverage:
@@ -125,5 +130,7 @@ def report(
 
 
 def describe(missing: Mapping[str, str]) -> str:
-    """Each missing cluster with its reason, on one line."""
-    return "; ".join(f"{cluster}: {reason}" for cluster, reason in missing.items())
+    """Each missing cluster with its reason, on one line; of very many the first, and how many more."""
+    told = [f"{cluster}: {reason[:_MAX_REASON]}" for cluster, reason in list(missing.items())[:_MAX_TOLD]]
+    more = [f"and {len(missing) - _MAX_TOLD} more clusters"] if len(missing) > _MAX_TOLD else []
+    return "; ".join([*told, *more])

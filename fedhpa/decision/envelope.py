@@ -171,6 +171,9 @@ def _metric(metric: MetricResult, *, shares: bool) -> Mapping[str, JSON]:
         entry["pods"] = msgspec.to_builtins(metric.pods)
     if shares and metric.clusters:
         entry["clusters"] = dict(list(share_fields(metric).items())[:_MAX_CLUSTERS])
+    if shares and metric.missing:
+        told = list(metric.missing.items())[:_MAX_CLUSTERS]
+        entry["missing"] = {cluster: _short(reason) for cluster, reason in told}
     return entry
 
 

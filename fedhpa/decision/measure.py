@@ -55,12 +55,14 @@ def measure(world: World, scale: Scale, readiness: Readiness, index: int, spec: 
             raise MetricError(f"invalid metric source: type {spec.type} without {SOURCE_FIELDS[spec.type]}")
         found = measurer(world, scale, readiness, spec)
     except MetricError as error:
-        failed = _result(index, spec, None, failure_of(spec, error.text))
+        failed = _result(world, index, spec, None, failure_of(spec, error.text))
         return Measured(failed, FAILURE_REASONS.get(spec.type, UNKNOWN_TYPE_REASON), error.inner)
-    return Measured(_result(index, spec, found, None))
+    return Measured(_result(world, index, spec, found, None))
 
 
-def _result(index: int, spec: MetricSpec, found: Found | None, error: str | None) -> MetricResult:
+def _result(
+    world: World, index: int, spec: MetricSpec, found: Found | None, error: str | None
+) -> MetricResult:
     return MetricResult(
         index=index,
         type=spec.type,
@@ -74,6 +76,7 @@ def _result(index: int, spec: MetricSpec, found: Found | None, error: str | None
         pods=found.pods if found else None,
         clusters=found.shares if found else {},
         status=_status_entry(spec, found.current) if found else {"type": ""},
+        missing={cluster: failure.error for cluster, failure in world.failures(spec)},
     )
 
 

@@ -71,7 +71,10 @@ class ClusterShare(msgspec.Struct, frozen=True):
 
 
 class MetricResult(msgspec.Struct, frozen=True):
-    """The outcome of one entry of spec.metrics; `status` is its entry of status.currentMetrics."""
+    """The outcome of one entry of spec.metrics; `status` is its entry of status.currentMetrics.
+
+    `missing` are the clusters that answered but for this metric's data, with the reason.
+    """
 
     index: int
     type: str
@@ -84,6 +87,7 @@ class MetricResult(msgspec.Struct, frozen=True):
     pods: PodCounts | None
     clusters: Mapping[str, ClusterShare]
     status: Mapping[str, JSON]
+    missing: Mapping[str, str] = {}
 
 
 class Assignment(msgspec.Struct, frozen=True):

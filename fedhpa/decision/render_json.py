@@ -74,4 +74,5 @@ def _metric(metric: MetricResult) -> Mapping[str, JSON]:
         **metric_fields(metric),
         "pods": None if metric.pods is None else msgspec.to_builtins(metric.pods),
         "clusters": share_fields(metric),
+        **({"missing": metric.missing} if metric.missing else {}),
     }

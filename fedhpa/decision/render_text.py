@@ -53,6 +53,7 @@ def _metric_lines(metric: MetricResult) -> Iterator[str]:
     head = f"  metric {metric.index}: {metric.type} {metric.name}".rstrip()
     if metric.error is not None:
         yield f"{head}: failed: {metric.error}"
+        yield from (f"    {cluster}: no data: {reason}" for cluster, reason in metric.missing.items())
         return
     current = _pairs(metric.current)
     target = _pairs({key: value for key, value in metric.target.items() if key != "type"})
@@ -65,7 +66,9 @@ def _metric_lines(metric: MetricResult) -> Iterator[str]:
             f"{pods.ignored} ignored"
         )
     for cluster, share in metric.clusters.items():
-        yield f"    {cluster}: {share.value} from {share.pods} pods"
+        samples = f" from {share.pods} pods" if metric.pods is not None else ""
+        yield f"    {cluster}: {share.value}{samples}"
+    yield from (f"    {cluster}: no data: {reason}" for cluster, reason in metric.missing.items())
 
 
 def _pairs(values: object) -> str:

@@ -43,6 +43,7 @@ class _Metric(msgspec.Struct):
     error: str | None = None
     pods: PodCounts | None = None
     clusters: dict[str, ClusterShare] = {}
+    missing: dict[str, str] = {}
 
 
 class _Step(msgspec.Struct, rename={"before": "from", "after": "to"}):
@@ -149,4 +150,5 @@ def _metric(record: _Metric) -> MetricResult:
         pods=record.pods,
         clusters=record.clusters,
         status={},
+        missing=record.missing,
     )

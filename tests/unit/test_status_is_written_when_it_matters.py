@@ -18,6 +18,7 @@ def status(**changes: Any) -> dict[str, Any]:
             {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "m"}
         ],
         "clusters": [{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:00"}],
+        "decision": {"reason": "", "steps": [{"step": "bounds", "from": 3, "to": 3}]},
     }
     return {**base, **changes}
 
@@ -45,12 +46,25 @@ def test_equal_status_is_never_written() -> None:
             ]
         },
         {"clusters": [{"name": "m1", "state": "Missing", "currentReplicas": 3, "lastSeen": "10:00"}]},
+        {"decision": {"reason": "All metrics below target"}},
+        {"decision": {"reason": "", "error": "no cluster answered"}},
+        {"decision": {"reason": "", "moved": True}},
+        {"decision": {"reason": "", "steps": [{"step": "bounds", "from": 9, "to": 5}]}},
     ],
     ids=lambda change: next(iter(change)),
 )
 def test_what_matters_is_written_at_once(change: dict[str, Any]) -> None:
     """Replicas, bounds, conditions and a cluster's state do not wait."""
     assert worth_writing(status(), status(**change), written_at=100.0, now=100.1)
+
+
+def test_an_error_worded_anew_waits_for_the_quiet_period() -> None:
+    """Which cluster is missing is told at once; that its reason reads otherwise can wait."""
+    held = "held by ScaleUpOnly while missing m2"
+    before = status(decision={"reason": f"{held}: no answer within 3 s"})
+    after = status(decision={"reason": f"{held}: connection refused"})
+
+    assert not worth_writing(before, after, written_at=100.0, now=110.0)
 
 
 def test_usage_waits_for_the_quiet_period() -> None:
