@@ -3,8 +3,8 @@
 The webhook is the process that people run, so that CPU seconds and memory are its own; the caller is this
 one, and sends each request in one write, as API servers do. At a constant rate a wait counts from when the
 request was due, not from when it was sent: a webhook that stops for a while makes all that were due meanwhile
-wait. Objects: a FederatedHPA as an API server sends it after an update, a CronFederatedHPA of two rules, and
-one of 1,000.
+wait. Objects: a FederatedHPA as an API server sends it after an update, CronFederatedHPAs of two rules,
+of 1,000, and of 1,000 different ones with a delay each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cron import schedules
 from certs import CertificateAuthority
+from fedhpa.cron.grammar import parse
+from fedhpa.cron.interval import shortest_interval
 from stage.ports import free_port
 from webhook.review import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
@@ -34,7 +37,6 @@ SECONDS = 1
 CONNECTIONS = 4
 # A machine is busy at times; the least of several short rounds is the webhook's own.
 ROUNDS = 8
-REQUESTS_OF_RULES = {2: 200, 1000: 20}
 GROWTH_REQUESTS = 5_000
 WARM_UP = 500
 DEADLINE = 30.0
@@ -62,10 +64,14 @@ def run() -> dict[str, float]:
             f"FederatedHPA at {RATE}/s over keep-alive TLS, CPU ms/request": cpu,
             f"FederatedHPA mutated at {RATE}/s, CPU ms/request": mutation,
         }
-        for rules, count in REQUESTS_OF_RULES.items():
+        for name, rules, count in (
+            ("2 rules", _rules(2), 200),
+            ("1,000 rules", _rules(1000), 20),
+            ("1,000 different rules with maxDelaySeconds", _different_rules(), 20),
+        ):
             body = _review(_cronfederatedhpa(rules))
-            name = f"CronFederatedHPA of {rules:,} rules, CPU ms/request"
-            figures[name] = _one_after_another(process, caller, VALIDATE_CRONFEDERATEDHPA, body, count)
+            cost = _one_after_another(process, caller, VALIDATE_CRONFEDERATEDHPA, body, count)
+            figures[f"CronFederatedHPA of {name}, CPU ms/request"] = cost
         before = process.resident
         caller.post(VALIDATE_FEDERATEDHPA, small, GROWTH_REQUESTS)
         figures["resident, MB"] = process.resident
@@ -244,16 +250,28 @@ def _federatedhpa() -> dict[str, Any]:
     return _object("FederatedHPA", spec)
 
 
-def _cronfederatedhpa(count: int) -> dict[str, Any]:
-    rules = [
-        {
-            "name": f"rule-{number}",
-            "schedule": f"{number % 60} {number % 24} * * MON-FRI",
-            "timeZone": "Europe/Berlin",
-            "targetReplicas": number,
-        }
-        for number in range(count)
+def _rules(count: int) -> list[dict[str, Any]]:
+    return [_rule(number, f"{number % 60} {number % 24} * * MON-FRI") for number in range(count)]
+
+
+def _different_rules() -> list[dict[str, Any]]:
+    """As many as an object may have, no two of one schedule, each with the longest delay that is admitted."""
+    return [
+        _rule(number, text) | {"maxDelaySeconds": shortest_interval(parse(text)) - 1}
+        for number, text in enumerate(schedules())
     ]
+
+
+def _rule(number: int, schedule: str) -> dict[str, Any]:
+    return {
+        "name": f"rule-{number}",
+        "schedule": schedule,
+        "timeZone": "Europe/Berlin",
+        "targetReplicas": number,
+    }
+
+
+def _cronfederatedhpa(rules: list[dict[str, Any]]) -> dict[str, Any]:
     return _object("CronFederatedHPA", {"scaleTargetRef": _TARGET, "rules": rules})
 
 

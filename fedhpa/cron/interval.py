@@ -17,6 +17,9 @@ _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MONTH_DAYS = tuple((2 << length) - 2 for length in _LENGTHS)
 _LEAP_FEBRUARY = (2 << 29) - 2
 
+# Schedules have minutes.
+SHORTEST: Final = 60
+
 
 def shortest_interval(schedule: Schedule) -> int:
     """Seconds between the two fires that are closest to each other."""
@@ -42,14 +45,18 @@ def _shortest_day_gap(schedule: Schedule) -> int:
     months = schedule.months
     if schedule.any_weekday:
         return _shortest_date_gap(schedule.days, months)
-    if not schedule.any_day and any(
-        months >> month & 1 and schedule.days & _days_of(month, leap=True) for month in range(1, 13)
-    ):
+    if not schedule.any_day and _has_date(schedule.days, months):
         # In some year the day beside such a date falls on such a weekday.
         return 1
     # Every month has four whole weeks.
     weekdays = schedule.weekdays
     return _closest(weekdays | weekdays << 7)
+
+
+@lru_cache(maxsize=1024)
+def _has_date(days: int, months: int) -> bool:
+    """Whether some year has such a date."""
+    return any(months >> month & 1 and days & _days_of(month, leap=True) for month in range(1, 13))
 
 
 @lru_cache(maxsize=1024)
@@ -76,8 +83,12 @@ def _days_of(month: int, *, leap: bool) -> int:
     return _LEAP_FEBRUARY if leap and month == 2 else _MONTH_DAYS[month - 1]
 
 
+# A thousand schedules differ in their fields together, hardly in each of them.
+@lru_cache(maxsize=4096)
 def _closest(bits: int) -> int:
     """How far apart the two closest bits are; more than any two fires if there is one bit."""
+    if not bits & (bits - 1):
+        return _NEVER * DAY
     for distance in range(1, bits.bit_length()):
         if bits & bits >> distance:
             return distance

@@ -19,7 +19,7 @@ from fedhpa.api.model import MAX_RULES
 from fedhpa.api.validation import validate_reference
 from fedhpa.api.validation_metadata import validate_metadata
 from fedhpa.cron.grammar import InvalidSchedule, parse
-from fedhpa.cron.interval import shortest_interval
+from fedhpa.cron.interval import SHORTEST, shortest_interval
 from fedhpa.cron.timetable import day_of, window_duration
 from fedhpa.cron.zones import UnknownZone, load_zone
 
@@ -100,7 +100,8 @@ def _replicas(rule: CronFederatedHPARule, kind: str, path: str) -> Iterator[Fiel
 
 
 def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
-    if rule.max_delay_seconds is not None and rule.max_delay_seconds > 0:
+    # One that is shorter than any interval need not be compared with this one's.
+    if rule.max_delay_seconds is not None and rule.max_delay_seconds >= SHORTEST:
         yield from _max_delay(rule, rule.max_delay_seconds, path)
     if rule.duration is not None:
         try:
