@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.scenarios import answered, cluster, scenario
@@ -75,7 +75,6 @@ def test_absence_never_scales_down(usages: list[list[int]], away: list[bool]) ->
         assert answer["rescale"] is False
 
 
-@settings(max_examples=50)
 @given(clusters, st.lists(st.booleans(), min_size=4, max_size=4), st.integers(0, 6))
 def test_direct_assignments_add_up(usages: list[list[int]], away: list[bool], last: int) -> None:
     """Shares add up to the decided size, absent clusters keep theirs, growth lowers nobody."""
