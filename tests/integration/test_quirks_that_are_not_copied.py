@@ -1,0 +1,171 @@
+"""What Karmada's FederatedHPA controller gets wrong and this one does not, each seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controller.flags import KARMADA
+from tests.integration.controller_world import (
+    BINDINGS,
+    DEPLOYMENTS,
+    HPAS,
+    NAMESPACE,
+    PERIOD,
+    SCALE_PATH,
+    federated_hpa,
+    reconciliations,
+    world,
+)
+from tests.integration.fakeapi import eventually
+from tests.integration.test_controller_candidates import LABEL, binding
+from tests.integration.test_controller_metric_types import (
+    by_external,
+    by_object,
+    serve_external,
+    serve_object,
+)
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "web"}
+
+
+async def test_a_failing_object_is_looked_at_every_period() -> None:
+    """No back-off: after a hundred failures it is looked at as often as in the beginning."""
+    async with world(m1=2) as w:
+        w.hub.refused["GET", SCALE_PATH] = 500
+        w.scale()
+        async with w.controller(propagation=KARMADA) as controller:
+            await asyncio.sleep(100 * PERIOD)
+            before = reconciliations(controller)
+            await asyncio.sleep(20 * PERIOD)
+            last = reconciliations(controller) - before
+
+    assert last >= 20 * 0.9
+
+
+async def test_a_binding_of_another_namespace_is_not_ours() -> None:
+    """One policy may bind workloads of one name in two namespaces: each has its own clusters."""
+    async with world(m1=2, m2=2) as w:
+        w.hub.served.add(BINDINGS[0])
+        w.hub.deploy(2, **{LABEL: "p1"})
+        w.hub.put(BINDINGS, binding(LABEL, "m2", namespace="elsewhere"))
+        w.hub.put(BINDINGS, binding(LABEL, "m1"))
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.status().get("currentReplicas") == 2)
+
+    assert [entry["name"] for entry in w.status()["clusters"]] == ["m1"]
+
+
+async def test_a_member_without_a_selector_does_not_skew_the_calibration() -> None:
+    """Its replicas count as little as its pods: it is missing, not half there."""
+    async with world(m1=4, m2=4) as w:
+        w.hub.deploy(8)
+        stored = w.members["m2"].find(DEPLOYMENTS, "web", NAMESPACE)
+        assert stored is not None
+        bare = {**stored, "spec": {"replicas": 4, "selector": {"matchLabels": {}}}}
+        w.members["m2"].pods_follow = False
+        w.members["m2"].put(DEPLOYMENTS, bare)
+        w.members["m1"].use(100)
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            # Four pods at twice the target speak for eight: sixteen.
+            await eventually(lambda: w.hub.replicas() == 16)
+
+    assert w.state("m2") == "Missing"
+
+
+async def test_a_workload_at_zero_everywhere_is_disabled_and_no_failure() -> None:
+    """Zero replicas in all members are a size, not an error."""
+    async with world(m1=0, m2=0) as w:
+        w.hub.deploy(0)
+        w.scale()
+        async with w.controller(propagation=KARMADA) as controller:
+            await eventually(lambda: w.condition("ScalingActive")[1] == "ScalingDisabled")
+            await w.looks(controller)
+
+    assert w.condition("AbleToScale")[0] == "True"
+    assert w.hub.asked("PUT", SCALE_PATH) == 0
+
+
+async def test_a_template_leaves_zero_and_says_so_once() -> None:
+    """The replicas are written even where the scale came without them."""
+    async with world(m1=0) as w:
+        w.hub.deploy(0)
+        serve_external(w.members["m1"], 40)
+        by_us = {"type": "ScaledToZero", "status": "True", "reason": "ScaledToZero", "message": ""}
+        obj = federated_hpa(minReplicas=0, metrics=[by_external(averageValue="10")])
+        w.hub.put(HPAS, {**obj, "status": {"conditions": [by_us]}})
+        async with w.controller(propagation=KARMADA) as controller:
+            await eventually(lambda: w.hub.replicas() == 4)
+            await w.looks(controller)
+
+    assert w.events("SuccessfulRescale")[0].startswith("New size: 4;")
+
+
+async def test_pods_of_one_name_in_two_members_are_two_pods() -> None:
+    """A busy one and an idle one of one name: their mean decides, not whichever came last."""
+    async with world(m1=2, m2=2) as w:
+        w.members["m1"].use(100)
+        w.members["m2"].use(20)
+        w.scale(dryRun=True)
+        async with w.controller():
+            await eventually(lambda: w.status().get("currentMetrics"))
+
+    current = w.status()["currentMetrics"][0]["resource"]["current"]
+    assert current["averageUtilization"] == 60
+    assert w.status()["desiredReplicas"] == 5
+
+
+async def test_an_object_metric_is_calibrated_once_under_copies() -> None:
+    """Two copies of three pods: 120 at 10 a pod are twelve, so six a copy."""
+    async with world(m1=3, m2=3) as w:
+        w.hub.deploy(3)
+        for member in w.members.values():
+            serve_object(member, "services/web", 60_000)
+        w.scale(metrics=[by_object(SERVICE, averageValue="10")], dryRun=True)
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.status().get("currentMetrics"))
+
+    assert w.status()["desiredReplicas"] == 6
+
+
+async def test_the_series_of_kubernetes_are_there() -> None:
+    """Reconciliations, their duration and the computations of metrics are counted where they can be read."""
+    async with world(m1=2) as w:
+        w.scale()
+        async with w.controller() as controller:
+            await w.looks(controller)
+            names = {metric.name for metric in controller.series.collect()}
+            computed = controller.series.get_sample_value(
+                "horizontal_pod_autoscaler_controller_metric_computation_total",
+                {"action": "none", "error": "none", "metric_type": "Resource"},
+            )
+
+    prefix = "horizontal_pod_autoscaler_controller_"
+    assert {f"{prefix}reconciliations", f"{prefix}reconciliation_duration_seconds"} <= names
+    assert computed
+
+
+async def test_two_owners_of_the_same_pods_are_told_of_each_other() -> None:
+    """Both objects carry the condition and the event, both names are in each, and neither scales."""
+    async with world(m1=3) as w:
+        w.load(900)
+        w.scale("first")
+        w.scale("second")
+        async with w.controller() as controller:
+            for name in ("first", "second"):
+                await eventually(
+                    lambda name=name: w.condition("ScalingActive", name)[1] == "AmbiguousSelector"  # type: ignore[misc]  # bound
+                )
+            await w.looks(controller)
+
+    for name in ("first", "second"):
+        message = w.condition("ScalingActive", name)[2]
+        assert f"{NAMESPACE}/first" in message
+        assert f"{NAMESPACE}/second" in message
+        assert w.events("AmbiguousSelector", name) == [message]
+    assert w.replicas == {"m1": 3}
