@@ -20,6 +20,7 @@ from fedhpa.api.defaults import default_patch
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.fielderror import FieldError, aggregate
+from fedhpa.api.remedies import remedies
 from fedhpa.api.validation import validate_federatedhpa
 from fedhpa.api.warnings import warn_federatedhpa
 from fedhpa.cron.validation import validate_cronfederatedhpa
@@ -128,8 +129,10 @@ Look = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]
 
 
 def _mutate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, None]:
-    decode(FederatedHPA, raw)
-    return Verdict(True, patch=default_patch(raw)), None
+    # What the schema refuses never comes to validation, so what to write instead is said here already; an API
+    # server passes on one warning once, however often it is told.
+    warnings = tuple(remedies(decode(FederatedHPA, raw).spec))
+    return Verdict(True, patch=default_patch(raw), warnings=warnings), None
 
 
 def _validate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, FederatedHPA | None]:

@@ -7,6 +7,7 @@ indices and what to write instead are in the exception's `remedy`. Sources: Go's
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from fedhpa.api.shape import Shape, properties
 
 Model = TypeVar("Model", bound=ApiModel)
 
+_WHOLE = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 _EXPECTED = {
     "int32": "an integer from -2147483648 to 2147483647",
     "int64": "an integer of 64 bits",
@@ -51,7 +53,7 @@ def decode(model: type[Model], raw: Mapping[str, Any]) -> Model:
 def _wrong_type(model: type[ApiModel], location: Sequence[int | str], value: Any, message: str) -> WrongType:
     holder, shape, path, indexed = _locate(model, location)
     go = shape.go if shape is not None else go_name(holder)
-    remedy = f"{indexed or 'the object'}: write {_expected(shape)}"
+    remedy = f"{indexed or 'the object'}: write {_without_quotes(value, go) or _expected(shape)}"
     if go in ("resource.Quantity", "v1.Time") and isinstance(value, str):
         # These read their own text in Go, and say what is wrong with it.
         return WrongType(f"{indexed}: {message.removeprefix('Value error, ')}", remedy)
@@ -59,6 +61,16 @@ def _wrong_type(model: type[ApiModel], location: Sequence[int | str], value: Any
         go = "string"
     where = f"Go struct field {go_name(holder)}.{path}" if path else "Go value"
     return WrongType(f"json: cannot unmarshal {_described(value, go)} into {where} of type {go}", remedy)
+
+
+def _without_quotes(value: Any, go: str) -> str:
+    """What a text says that would fit if it were none; the commonest of all wrong types."""
+    if not isinstance(value, str):
+        return ""
+    fits = (
+        value in ("true", "false") if go == "bool" else go in ("int32", "int64") and _WHOLE.fullmatch(value)
+    )
+    return f"{value} without quotes" if fits else ""
 
 
 def _locate(

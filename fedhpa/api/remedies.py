@@ -1,7 +1,8 @@
 """What to write instead of what a FederatedHPA is refused for, where the refusal does not say it itself.
 
 The messages of refusals are Karmada's to the byte, so these are admission warnings: they reach the person
-together with the refusal.
+together with the refusal, also with one of the schema. Each is about what nothing but a change of the object
+mends: defaults that are not written yet make no difference to it.
 """
 
 from __future__ import annotations

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from importlib import resources
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from fedhpa.api.errors import InvalidObject
 
+# Longer than any name.
+_LONGEST: Final = 64
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.ASCII | re.IGNORECASE)
 
 
@@ -42,6 +45,18 @@ def _folders() -> dict[str, str]:
 @cache
 def _by_lower_case() -> dict[str, str]:
     return {name.lower(): name for name in sorted(_names(), reverse=True)}
+
+
+@cache
+def _by_letters() -> dict[str, str]:
+    """Zones by their letters alone, whole names before places: `newyork` is America/New_York."""
+    names = sorted(_names(), reverse=True)
+    places = {_letters(name.rpartition("/")[2]): name for name in names}
+    return places | {_letters(name): name for name in names}
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text[:_LONGEST].lower() if character.isalnum())
 
 
 @lru_cache(maxsize=1024)
@@ -78,6 +93,9 @@ def _remedy(name: str) -> str:
     same = _by_lower_case().get(name.strip().lower())
     if same is not None:
         return f"names are case-sensitive and without blanks: write {same}"
+    alike = _by_letters().get(_letters(name))
+    if alike is not None:
+        return f"write the whole IANA name, which may be {alike}"
     return "write an IANA name such as Europe/Berlin"
 
 

@@ -133,3 +133,24 @@ async def test_other_objects_on_the_hub_are_warned_about(
     ]
     assert any("minReplicas 5, above the maxReplicas 3" in text for text in crossed)
     assert not any("overwrite" in text for text in crossed)
+
+
+async def test_a_refusal_of_the_schema_comes_with_what_to_write(
+    plane: Plane, hub: PlaneApi, processes: Processes
+) -> None:
+    """Defaults are asked for before the schema speaks, and mistakes are told with them; each is shown once."""
+    wrong = federated_hpa("wrong", SPACE, low=1, high=3)
+    wrong["spec"]["metrics"][0]["type"] = "Memory"
+    quoted = federated_hpa("quoted", SPACE, low=1, high=3)
+    quoted["spec"]["maxReplicas"] = "3"
+
+    async def refused(manifest: dict[str, Any]) -> str:
+        answer = await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
+        assert answer.code != 0
+        return answer.err
+
+    by_schema, by_type = await refused(wrong), await refused(quoted)
+
+    assert 'The FederatedHPA "wrong" is invalid' in by_schema
+    assert by_schema.count("Warning: spec.metrics[0].type: write Resource, which has the field resource") == 1
+    assert by_type.startswith("Warning: spec.maxReplicas: write 3 without quotes\n")

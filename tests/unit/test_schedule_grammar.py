@@ -244,6 +244,8 @@ def test_clock_changes(zone: str, schedule: str, after: str, expected: list[str]
         ("+05:30", "unknown time zone +05:30", "Asia/Kolkata"),
         ("asia/shanghai", "unknown time zone asia/shanghai", "Asia/Shanghai"),
         ("Mars/Phobos", "unknown time zone Mars/Phobos", "IANA"),
+        ("America/NewYork", "unknown time zone America/NewYork", "America/New_York"),
+        ("berlin", "unknown time zone berlin", "Europe/Berlin"),
         ("America", "is a directory", "America/"),
         ("../UTC", "time: invalid location name", "IANA"),
         ("/etc/localtime", "time: invalid location name", "IANA"),

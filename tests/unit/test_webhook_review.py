@@ -336,3 +336,17 @@ def test_unknown_fields_do_not_matter() -> None:
 
     assert response["allowed"]
     assert "warnings" not in response
+
+
+def test_mutation_says_what_to_write_instead_of_what_will_be_refused() -> None:
+    """An API server asks for the defaults first, and a schema's refusal never comes to validation."""
+    wrong = fhpa(minReplicas=0, metrics=[{"type": "cpu", "resource": {"name": "cpu"}}])
+    mutated, validated = asked(MUTATE_FEDERATEDHPA, wrong), asked(VALIDATE_FEDERATEDHPA, wrong)
+
+    assert mutated["allowed"] is True
+    assert mutated["warnings"] == [
+        "spec.minReplicas: 0 needs an Object or External metric, because no pod is left to measure",
+        "spec.metrics[0].type: write Resource, which has the field resource",
+    ]
+    assert validated["warnings"] == mutated["warnings"]
+    assert "warnings" not in asked(MUTATE_FEDERATEDHPA, fhpa(scaleTargetRef={"kind": "Deployment"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,24 @@ def test_the_remedy_names_the_item_and_what_it_takes() -> None:
     assert caught.value.remedy == (
         "spec.metrics[1].pods.target.averageValue: write a quantity such as 500m or 2Gi"
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "remedy"),
+    [
+        ({"maxReplicas": "10"}, "spec.maxReplicas: write 10 without quotes"),
+        ({"dryRun": "true"}, "spec.dryRun: write true without quotes"),
+        ({"maxReplicas": "ten"}, "spec.maxReplicas: write an integer from -2147483648 to 2147483647"),
+        ({"dryRun": "yes"}, "spec.dryRun: write true or false"),
+        ({"mode": 10}, "spec.mode: write a text in quotes"),
+    ],
+)
+def test_what_was_quoted_and_should_not_be_is_told(spec: dict[str, Any], remedy: str) -> None:
+    """The commonest wrong type: a number or a truth in quotes."""
+    with pytest.raises(WrongType) as caught:
+        decode(FederatedHPA, {"spec": spec})
+
+    assert caught.value.remedy == remedy
 
 
 def test_null_is_absent_and_an_absent_scalar_is_zero() -> None:
