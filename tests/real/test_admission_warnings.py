@@ -138,7 +138,7 @@ async def test_other_objects_on_the_hub_are_warned_about(
 async def test_a_refusal_of_the_schema_comes_with_what_to_write(
     plane: Plane, hub: PlaneApi, processes: Processes
 ) -> None:
-    """Defaults are asked for before the schema speaks, and mistakes are told with them; each is shown once."""
+    """Defaults are asked for before the schema speaks; mistakes are told with them, and shown once each."""
     wrong = federated_hpa("wrong", SPACE, low=1, high=3)
     wrong["spec"]["metrics"][0]["type"] = "Memory"
     quoted = federated_hpa("quoted", SPACE, low=1, high=3)
