@@ -18,6 +18,7 @@ from fedhpa.api.validation_affinity import validate_affinity
 DISTRIBUTED: Final = "Distributed"
 FALLBACK: Final = "Fallback"
 
+_KARMADAS: Final = frozenset(("scale_target_ref", "min_replicas", "max_replicas", "metrics", "behavior"))
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _NOT_AGGREGATED: Final = (
     "mode is Distributed: each cluster's HPA reads the metric in its own cluster, "
@@ -25,8 +26,15 @@ _NOT_AGGREGATED: Final = (
 )
 
 
+def has_own_fields(spec: FederatedHPASpec) -> bool:
+    """Whether any of our fields is given; of most objects there is nothing more to ask."""
+    return not spec.model_fields_set <= _KARMADAS
+
+
 def validate_own_fields(spec: FederatedHPASpec) -> Iterator[FieldError]:
     """What is wrong between our fields, or between them and Karmada's."""
+    if not has_own_fields(spec):
+        return
     yield from _aliases(spec)
     partial = spec.partial_metrics
     if partial is not None and partial.policy == FALLBACK and partial.fallback_replicas is None:

@@ -11,7 +11,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity, FederatedHPAAssignment, FederatedHPASpec
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
-from fedhpa.api.validation_own import DISTRIBUTED, FALLBACK
+from fedhpa.api.validation_own import DISTRIBUTED, FALLBACK, has_own_fields
 
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _PREFERENCES: Final = f"{_ASSIGNMENT}.clusterAutoscalingPreference"
@@ -22,6 +22,8 @@ _MAX_COMPARISONS: Final = 1_000_000
 
 def warn_own_fields(spec: FederatedHPASpec) -> Iterator[str]:
     """What of our fields is of no effect, or contradicts another one."""
+    if not has_own_fields(spec):
+        return
     yield from _fallback(spec)
     yield from _assistance(spec)
     assignment = spec.federated_hpa_assignment
