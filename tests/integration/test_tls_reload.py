@@ -119,6 +119,8 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_live_on(
     ):
         base = f"https://127.0.0.1:{server.port}"
         pending = group.create_task(text_of(session, f"{base}/slow"))
+        async with asyncio.timeout(DEADLINE):
+            await slow.entered.wait()
         assert await text_of(session, f"{base}/hello") == "hello"
         assert connections == 2
 
