@@ -15,9 +15,10 @@ import structlog
 from controller.ambiguity import Key
 from controller.contest import Contests
 from controller.flags import Settings
+from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.memory import ObjectMemory
 from controller.observe import HUB_DEADLINE_SECONDS, Observation, Observer
-from controller.publish import record_events, worth_writing, write_status
+from controller.publish import QUIET_SECONDS, record_events, worth_writing, write_status
 from controller.scaling import NotWritten, Superseded, write_assignment, write_scale
 from controller.series import Series
 from fedhpa.api.errors import FedHPAError, InvalidObject
@@ -52,11 +53,13 @@ class Reconciler:
         self._clock = clock
         self._memories: dict[Key, ObjectMemory] = {}
         self._contests = Contests(hub, clock=clock)
+        self._hub_check = HubCheck(hub, clock=clock, shown=series.hub_finding)
         self._contested: dict[Key, tuple[str, ...]] = {}
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a deleted object."""
         self._contested.pop(key, None)
+        self._hub_check.forget(key)
         if self._memories.pop(key, None) is not None:
             self._series.forget(*key)
 
@@ -81,7 +84,12 @@ class Reconciler:
             return False  # deleted meanwhile
         memory.complaint = ""
         now, rules = self._wall(), self._settings.decision
-        snapshot = msgspec.structs.replace(seen.snapshot, contested_by=self._contested.get(key, ()))
+        snapshot = msgspec.structs.replace(
+            seen.snapshot,
+            contested_by=self._contested.get(key, ()),
+            hub_findings=self._hub_check.findings,
+            blocked=seen.snapshot.blocked or self._hub_check.rival(key, raw, now),
+        )
         memory.account(snapshot, now)
         decision = decide(snapshot, memory.history, now, rules)
         if decision.writes and self._has_strangers(key, known):
@@ -109,11 +117,14 @@ class Reconciler:
             )
         self._log(key, memory, decision, written)
         if not self._settings.paused:
-            await self._publish(key, raw, memory, decision)
+            blocked = snapshot.blocked
+            contended = blocked is not None and blocked.reason == ANOTHER_CONTROLLER
+            await self._publish(key, raw, memory, decision, contended=contended)
         # Told of at the next look: nothing waits for it.
         contested = await self._contests.look(raw, seen)
         if self._memories.get(key) is memory:
             self._contested[key] = contested
+        await self._hub_check.look()
         return False
 
     def _has_strangers(self, key: Key, known: Iterable[Key]) -> bool:
@@ -147,10 +158,18 @@ class Reconciler:
             )
 
     async def _publish(
-        self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, decision: Decision
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        memory: ObjectMemory,
+        decision: Decision,
+        *,
+        contended: bool = False,
     ) -> None:
         record_events(self._events, raw, decision.events)
-        if worth_writing(raw.get("status"), decision.status, memory.status_written_at, decision.now):
+        # Two that write one status at each look would never end: where another does, once a minute must do.
+        due = not contended or abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
+        if due and worth_writing(raw.get("status"), decision.status, memory.status_written_at, decision.now):
             await write_status(self._hub, raw, decision.status, HUB_DEADLINE_SECONDS)
             memory.status_written_at = decision.now
             log.debug("status written", namespace=key[0], name=key[1])

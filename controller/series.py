@@ -86,6 +86,17 @@ class Series:
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
         )
 
+        self._hub = Gauge(
+            "fedhpa_controller_hub_finding",
+            "1 while something on the hub is not ours: FieldsPruned, ForeignWebhook, AnotherController.",
+            ("reason",),
+            registry=registry,
+        )
+
+    def hub_finding(self, reason: str, found: bool) -> None:
+        """Whether the hub drops our fields, or somebody else acts on our kinds."""
+        self._hub.labels(reason).set(found)
+
     def paused(self, paused: bool) -> None:
         """Whether the controller was told to write nothing."""
         self._paused.set(paused)

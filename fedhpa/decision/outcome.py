@@ -17,6 +17,8 @@ from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.status import build_status
 from fedhpa.decision.wording import (
     ABLE_TO_SCALE,
+    HUB_COMPATIBLE,
+    HUB_IS_OURS,
     IS_SCALED_TO_ZERO,
     NO_OTHER_AUTOSCALER,
     NOT_SCALED_TO_ZERO,
@@ -98,6 +100,7 @@ def _decision(
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
     _tell_contest(context)
+    _tell_hub(context)
     absences = partial.clocks(context.world, context.snapshot, context.coverage, context.now)
     partial.report(context.draft, context.world, context.coverage, states, absences)
     decision = Decision(
@@ -135,6 +138,20 @@ def _tell_contest(context: Context) -> None:
     if draft.message(SOLE_OWNER) != message:
         draft.warn("AnotherAutoscaler", message)
     draft.condition(SOLE_OWNER, False, "AnotherAutoscaler", message)
+
+
+def _tell_hub(context: Context) -> None:
+    """Says once what is wrong with the hub; and that nothing is any more, where something was."""
+    found, draft = context.snapshot.hub_findings, context.draft
+    if not found:
+        if draft.message(HUB_COMPATIBLE) is not None:
+            draft.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
+        return
+    message = "; ".join(finding.message for finding in found)
+    if draft.message(HUB_COMPATIBLE) != message:
+        for finding in found:
+            draft.warn(finding.reason, finding.message)
+    draft.condition(HUB_COMPATIBLE, False, found[0].reason, message)
 
 
 def _propagation(context: Context) -> str:

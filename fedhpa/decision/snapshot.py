@@ -88,13 +88,21 @@ class Blocked(msgspec.Struct, frozen=True):
     condition: str = "AbleToScale"
 
 
+class Finding(msgspec.Struct, frozen=True):
+    """What is wrong with the hub for all objects: the reason and the message of a condition that is False."""
+
+    reason: str
+    message: str
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One autoscaler's world at one moment.
 
     `target` is None with direct propagation: then the members' scales are the workload's size.
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
     pods, if there is more than one. `contested_by` are other autoscalers of the same
-    workload, in words. `blocked` is None unless nothing could be gathered.
+    workload, in words. `blocked` is None unless nothing could be gathered or
+    somebody else acts. `hub_findings` are about the hub and not about this object.
     """
 
     hpa: ScalingObject
@@ -105,6 +113,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ambiguous_with: tuple[str, ...] = ()
     contested_by: tuple[str, ...] = ()
     blocked: Blocked | None = None
+    hub_findings: tuple[Finding, ...] = ()
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,144 @@
+"""On a hub that is not all ours the controller says so, and does not fight."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.hub_check import CRD_PATH, lacking_fields
+from fedhpa.api.crd import FEDERATED_HPA, custom_resource_definition
+from fedhpa.api.times import format_time
+from tests.integration.controller_world import HPAS, NAMESPACE, Controller, World, world
+from tests.integration.fakeapi import Object, eventually
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+VALIDATING = ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations")
+
+
+def karmadas_crd() -> Object:
+    """A CRD that knows what Karmada's does, and no more."""
+    known: Object = {
+        "spec": {"properties": {"scaleTargetRef": {}, "minReplicas": {}, "maxReplicas": {}, "metrics": {}}},
+        "status": {"properties": {"conditions": {}, "currentReplicas": {}}},
+    }
+    schema = {"openAPIV3Schema": {"properties": known}}
+    return {"spec": {"versions": [{"name": "v1alpha1", "served": True, "schema": schema}]}}
+
+
+def registration(name: str, webhook: str, resource: str = "federatedhpas") -> Object:
+    rules = [{"apiGroups": ["autoscaling.karmada.io"], "resources": [resource], "operations": ["CREATE"]}]
+    return {"metadata": {"name": name}, "webhooks": [{"name": webhook, "rules": rules}]}
+
+
+def finding(controller: Controller, reason: str) -> float | None:
+    return controller.series.get_sample_value("fedhpa_controller_hub_finding", {"reason": reason})
+
+
+def written_by_karmada(w: World, seconds_ago: float = 0.0) -> None:
+    """Karmada's controller manager writes the status of the object, as its managed fields tell."""
+    stored = w.hub.find(HPAS, "web", NAMESPACE)
+    assert stored is not None
+    entry = {
+        "manager": "karmada-controller-manager",
+        "operation": "Update",
+        "subresource": "status",
+        "time": format_time(w.clock.wall() // 1 - seconds_ago),
+    }
+    w.hub.put(HPAS, {**stored, "metadata": {**stored["metadata"], "managedFields": [entry]}})
+
+
+def test_our_own_crd_keeps_all_fields() -> None:
+    """What we generate is never complained about."""
+    definition: Any = custom_resource_definition(FEDERATED_HPA)
+
+    assert lacking_fields(definition) == []
+
+
+async def test_a_schema_that_drops_our_fields_is_told() -> None:
+    """Condition, event and series name the fields; the workload is scaled all the same."""
+    async with world(m1=2) as w:
+        w.hub.answers[CRD_PATH] = karmadas_crd
+        w.load(200)
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("HubCompatible")[:2] == ("False", "FieldsPruned"))
+            await eventually(lambda: w.events("FieldsPruned"))
+            await eventually(lambda: w.replicas == {"m1": 4})
+            shown = finding(controller, "FieldsPruned")
+
+    assert "spec.dryRun" in w.condition("HubCompatible")[2]
+    assert "status.decision" in w.condition("HubCompatible")[2]
+    assert shown == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (registration("validating-config", "federatedhpa.karmada.io"), True),
+        (registration("validating-config", "all.karmada.io", "*"), True),
+        (registration("fedhpa-webhook", "federatedhpa.karmada.io"), False),
+        (registration("validating-config", "cronfederatedhpa.karmada.io", "cronfederatedhpas"), False),
+        (registration("policies", "policy.example.org"), False),
+    ],
+    ids=["karmada's", "all resources", "ours", "other kind", "other name"],
+)
+async def test_another_webhook_is_told(found: Object, told: bool) -> None:
+    """One that Karmada registered for our kind; not ours, and not somebody's policy."""
+    async with world(m1=2) as w:
+        w.hub.put(VALIDATING, found)
+        w.scale()
+        async with w.controller() as controller:
+            await w.looks(controller, 4)
+            shown = finding(controller, "ForeignWebhook")
+
+    assert w.condition("HubCompatible")[:2] == (("False", "ForeignWebhook") if told else ("", ""))
+    assert shown == told
+
+
+async def test_another_controller_is_not_fought() -> None:
+    """While Karmada's controller writes the status nothing is scaled; a while after it stopped, it is."""
+    async with world(m1=2) as w:
+        w.load(400)
+        w.scale()
+        written_by_karmada(w)
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "AnotherController"))
+            shown = finding(controller, "AnotherController")
+            writes = w.status_writes
+            for _ in range(20):
+                written_by_karmada(w)
+                await asyncio.sleep(3)
+            held, written = dict(w.replicas), w.status_writes - writes
+            await eventually(lambda: w.replicas == {"m1": 8}, 600)
+            after = finding(controller, "AnotherController")
+
+    assert held == {"m1": 2}
+    assert written <= 2
+    assert (shown, after) == (1, 0)
+    assert "karmada-controller-manager" in w.events("AnotherController")[0]
+
+
+async def test_a_controller_that_stopped_long_ago_is_no_rival() -> None:
+    """Whoever moves from Karmada's controller to this one finds old managed fields on all objects."""
+    async with world(m1=2) as w:
+        w.load(200)
+        w.scale()
+        written_by_karmada(w, seconds_ago=3600)
+        async with w.controller():
+            await eventually(lambda: w.replicas == {"m1": 4})
+            await eventually(lambda: w.condition("ScalingActive")[0] == "True")
+
+
+async def test_a_hub_that_shows_nothing_is_not_blamed() -> None:
+    """Without the rights to look nothing is said."""
+    async with world(m1=2) as w:
+        w.hub.refused["GET", "/validatingwebhookconfigurations"] = 403
+        w.hub.refused["GET", CRD_PATH] = 403
+        w.scale()
+        async with w.controller() as controller:
+            await w.looks(controller, 4)
+
+    assert w.condition("HubCompatible") == ("", "", "")
