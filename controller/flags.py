@@ -25,14 +25,6 @@ def _controllers(text: str) -> tuple[str, ...]:
     return names
 
 
-def _shards(text: str) -> int:
-    if int(text) > 1:
-        raise NotBuilt("more than one shard is not built in this version")
-    if int(text) < 1:
-        raise ValueError(text)
-    return int(text)
-
-
 CONTROLLERS: Flag[tuple[str, ...]] = Flag(
     "controllers",
     (FEDERATED_HPA,),
@@ -56,8 +48,12 @@ METRICS_VIA = choice(
     choices=("members",),
     not_built=("hub",),
 )
-SHARDS: Flag[int] = Flag(
-    "shards", 1, "Into how many shares the objects are divided, each with a Lease.", _shards, "1", "int"
+SHARDS = integer(
+    "shards",
+    1,
+    "Into how many shares the objects are divided by their namespaces, each with a Lease. A process may hold "
+    "several; one of another number works only when all of this one have ended.",
+    minimum=1,
 )
 CONCURRENT_SYNCS = integer(
     "concurrent-syncs", 5, "How many FederatedHPAs are looked at in the same moment.", minimum=1

@@ -7,6 +7,7 @@ back-off beyond the sync period (Karmada's grows to 17 minutes).
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -18,7 +19,6 @@ from controller.observe import Observer
 from controller.publish import COLLECTION
 from controller.reconcile import Reconciler
 from controller.schedule import DueQueue
-from controller.series import Series
 from fedhpa.api.errors import FedHPAError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
@@ -34,24 +34,28 @@ Object = dict[str, Any]
 
 
 class Loop:
-    """Runs the reconciler over a watched collection."""
+    """Runs the reconciler over those objects of a watched collection that `owns` says.
+
+    `counted` is told how many there are.
+    """
 
     def __init__(
         self,
         hub: ApiClient,
         reconciler: Reconciler,
         observer: Observer,
-        series: Series,
         *,
         workers: int,
+        owns: Callable[[Key], bool] = lambda _: True,
+        counted: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.objects: Reflector[Object] = Reflector(
-            hub, COLLECTION, dict[str, Any], _kept, name="federatedhpas", clock=clock
+            hub, COLLECTION, dict[str, Any], functools.partial(_kept, owns), name="federatedhpas", clock=clock
         )
+        self._counted = counted
         self._reconciler = reconciler
         self._observer = observer
-        self._series = series
         self._workers = workers
         self._queue = DueQueue(clock)
         self._changes: asyncio.Queue[Change[Object]] = asyncio.Queue()
@@ -67,6 +71,9 @@ class Loop:
                     group.create_task(self._work())
         finally:
             unsubscribe()
+            for key in self.objects.store:  # another works on them now: what is shown here is not the present
+                self._reconciler.forget(key)
+            self._counted(0)
 
     async def _follow(self) -> None:
         while True:
@@ -76,7 +83,7 @@ class Loop:
                 self._reconciler.forget(change.key)
             elif change.old is None or _generation(change.old) != _generation(change.new):
                 await self._queue.add(change.key)
-            self._series.objects(len(self.objects.store))
+            self._counted(len(self.objects.store))
 
     async def _work(self) -> None:
         while True:
@@ -108,8 +115,13 @@ class Loop:
             await self._queue.add_turn(key, self._observer.period(raw))
 
 
-def _kept(raw: Object) -> Object | None:
-    return None if raw.get("metadata", {}).get("deletionTimestamp") else raw
+def _kept(owns: Callable[[Key], bool], raw: Object) -> Object | None:
+    metadata = raw.get("metadata") or {}
+    if metadata.get("deletionTimestamp") or not owns(
+        (metadata.get("namespace", ""), metadata.get("name", ""))
+    ):
+        return None
+    return raw
 
 
 def _generation(raw: Mapping[str, Any]) -> object:

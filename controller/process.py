@@ -21,12 +21,13 @@ from controller.loop import Loop
 from controller.observe import Observer
 from controller.reconcile import Reconciler
 from controller.series import Series
+from controller.shards import ALL, Shard, ShardCampaign
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import SERVICE_ACCOUNT, load_config
 from fedhpa.kube.events import EventRecorder
-from fedhpa.kube.leases import LeaderElector, LeaseTiming
+from fedhpa.kube.leases import LeaseTiming
 from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
@@ -40,7 +41,7 @@ from fedhpa.serving.server import side_doors
 PROGRAM: Final = "fedhpa-controller"
 ABOUT: Final = (
     "Scales the workload of each FederatedHPA over all clusters by its usage in all of them. "
-    "Of several processes the holder of the Lease works."
+    "Of several processes those work that hold a shard's Lease."
 )
 # Karmada's name of this controller: who filters events by source keeps finding them.
 COMPONENT: Final = "federatedHPA-controller"
@@ -109,27 +110,45 @@ async def run(values: Values, signals: Signals) -> None:
 async def _campaign(
     values: Values, settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series
 ) -> None:
-    async def work() -> None:
-        await lead(settings, hub, members, series)
+    counts: dict[Shard, int] = {}
+
+    async def work(shard: Shard) -> None:
+        await lead(settings, hub, members, series, shard=shard, counts=counts)
 
     if not values[flag_sets.LEADER_ELECT] or settings.paused:
-        # Paused, not even the Lease is written; a second one that only looks does no harm.
-        await work()
+        # Paused, not even a Lease is written; a second one that only looks does no harm.
+        await work(Shard())
         return
-    elector = LeaderElector(
+    campaign = ShardCampaign(
         hub,
         values[flag_sets.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
-        lease_name(0, values[SHARDS]),
         f"{socket.gethostname()}_{uuid.uuid4()}",
+        values[SHARDS],
         timing=_lease_timing(values),
     )
-    await elector.run(work)
+    await campaign.run(work)
 
 
 async def lead(
-    settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series, *, clock: Clock = SYSTEM
+    settings: Settings,
+    hub: ApiClient,
+    members: MemberRegistry,
+    series: Series,
+    *,
+    shard: Shard = ALL,
+    counts: dict[Shard, int] | None = None,
+    clock: Clock = SYSTEM,
 ) -> None:
-    """A leader's work, from scratch: what another leader did meanwhile is in the objects' status."""
+    """The work on a shard, from scratch: what another leader did meanwhile is in the objects' status.
+
+    `counts` has the numbers of objects of the shards that this process works on.
+    """
+    known = {} if counts is None else counts
+
+    def count(objects: int) -> None:
+        known[shard] = objects
+        series.objects(sum(known.values()))
+
     events = EventRecorder(hub, COMPONENT, wall=clock.wall)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
         readers = Readers.of(lists, clock.monotonic)
@@ -138,11 +157,17 @@ async def lead(
             hub, observer, events, series, settings, wall=clock.wall, clock=clock.monotonic
         )
         loop = Loop(
-            hub, reconciler, observer, series, workers=settings.concurrent_syncs, clock=clock.monotonic
+            hub,
+            reconciler,
+            observer,
+            workers=settings.concurrent_syncs,
+            owns=shard.owns,
+            counted=count,
+            clock=clock.monotonic,
         )
         group.create_task(readers.run())
         group.create_task(events.run())
-        if not settings.paused:
+        if not settings.paused and shard.index == 0:  # one of all processes tells of the members
             group.create_task(follow_cluster_status(hub, members, wall=clock.wall))
         await _until_synced(members)
         group.create_task(loop.run())
@@ -171,11 +196,6 @@ def _report(check: ReadinessCheck, problem: str | None) -> None:
         check.succeed()
     else:
         check.fail(problem)
-
-
-def lease_name(shard: int, shards: int) -> str:
-    """The Lease of a shard; the number of shards is in its name, so that two numbers never mix."""
-    return f"fedhpa-controller-{shard}-of-{shards}"
 
 
 def _own_namespace() -> str:

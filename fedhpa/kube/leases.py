@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +33,8 @@ API_VERSION = "coordination.k8s.io/v1"
 JITTER = 1.2
 # A process that ends must not wait long for a server that is away.
 RELEASE_DEADLINE_SECONDS = 2.0
+# Who would like to have the lease; its holder may give it back for that. Gone with the next holder.
+WANTED_BY = "fedhpa.io/wanted-by"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,11 @@ class LeaseTiming:
 
 
 class LeaderElector:
-    """One candidate for one Lease; `identity` must be unique among the candidates."""
+    """One candidate for one Lease; `identity` must be unique among the candidates.
+
+    `may_take` is asked before a free lease is taken, and `may_lead` once it is, before leading: who refuses
+    then gives it back. `gives_up` is asked with the identity of who wants the lease while leading.
+    """
 
     def __init__(
         self,
@@ -60,6 +66,9 @@ class LeaderElector:
         *,
         timing: LeaseTiming | None = None,
         on_change: Callable[[bool], None] | None = None,
+        may_take: Callable[[], Awaitable[bool]] | None = None,
+        may_lead: Callable[[], Awaitable[bool]] | None = None,
+        gives_up: Callable[[str], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
@@ -72,6 +81,10 @@ class LeaderElector:
         self._identity = identity
         self._timing = timing or LeaseTiming()
         self._on_change = on_change
+        self._may_take = may_take
+        self._may_lead = may_lead
+        self._gives_up = gives_up
+        self._gave_up = False
         self._clock = clock
         self._wall = wall
         self._rng = rng or random.Random()
@@ -95,6 +108,13 @@ class LeaderElector:
         """Who held the lease when it was last seen; "" for nobody."""
         return str(self._seen.get("holderIdentity") or "")
 
+    @property
+    def wanted_by(self) -> str:
+        """Who has asked for the lease that is held; "" for nobody else."""
+        annotations = ((self._lease or {}).get("metadata") or {}).get("annotations") or {}
+        found = str(annotations.get(WANTED_BY) or "")
+        return "" if found == self._identity else found
+
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Campaign, run `lead` while leading, cancel it when the lease is lost, and campaign again.
 
@@ -111,14 +131,33 @@ class LeaderElector:
                 await self._release()
             if ended:
                 return
+            if self._gave_up:  # whoever wanted it looks this often
+                self._gave_up = False
+                await asyncio.sleep(self._timing.retry_period * (1 + JITTER) * 2)
 
     async def _campaign(self) -> None:
-        while not await self._try():  # noqa: ASYNC110  # polls a server, not a variable
+        while not await self._take():  # noqa: ASYNC110  # polls a server, not a variable
             await asyncio.sleep(self._timing.retry_period * (1 + JITTER * self._rng.random()))
         self._leading = True
         self._log.info("leading")
         if self._on_change is not None:
             self._on_change(True)
+
+    async def _take(self) -> bool:
+        """Take the lease if it is free and may be taken; give it back if it may not be led with."""
+        if self._may_take is not None and not await self._may_take():
+            return False
+        if not await self._try():
+            return False
+        try:
+            allowed = self._may_lead is None or await self._may_lead()
+        except BaseException:
+            await self._release()
+            raise
+        if allowed and self._clock() < self._renewed_at + self._timing.renew_deadline:
+            return True
+        await self._release()
+        return False
 
     def _step_down(self) -> None:
         if not self._leading:
@@ -153,6 +192,10 @@ class LeaderElector:
                         await asyncio.sleep(self._timing.retry_period)
             except TimeoutError:
                 self._log.warning("lease could not be renewed in time")
+                return
+            if self.wanted_by and self._gives_up(self.wanted_by):
+                self._log.info("lease given up for another", wanted_by=self.wanted_by)
+                self._gave_up = True
                 return
 
     async def _try(self) -> bool:
@@ -207,7 +250,11 @@ class LeaderElector:
             }
             answer = await self._client.post(self._collection, body, deadline=self._call_deadline)
         else:
-            answer = await self._client.put(self._path, {**lease, "spec": spec}, deadline=self._call_deadline)
+            metadata = dict(lease.get("metadata") or {})
+            if old.get("holderIdentity") != self._identity and metadata.get("annotations"):
+                metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k != WANTED_BY}
+            body = {**lease, "metadata": metadata, "spec": spec}
+            answer = await self._client.put(self._path, body, deadline=self._call_deadline)
         self._lease = answer.json()
         self._observe(self._lease.get("spec") or spec)
         self._renewed_at = began

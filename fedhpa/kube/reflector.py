@@ -109,6 +109,7 @@ class Reflector(Generic[T]):
         self._failures = 0
         self._watching = False
         self._proven = False
+        self._doubtful = False
         self._opened_at = self._unwatched_since = clock()
 
     @property
@@ -131,7 +132,7 @@ class Reflector(Generic[T]):
         """For how long changes may have passed unseen although nothing has failed yet; 0 while watched.
 
         A watch counts once it told something or stayed open for a second: one that is accepted and ended
-        again and again tells nothing.
+        again and again tells nothing. After one that failed, the next has to tell something.
         """
         if self._is_watched():
             return 0.0
@@ -204,6 +205,7 @@ class Reflector(Generic[T]):
         self._version = listing.resource_version
         self._lists += 1
         self._unwatched_since = self._clock()
+        self._doubtful = False
         self._works()
         self.synced.set()
 
@@ -238,7 +240,7 @@ class Reflector(Generic[T]):
                     self._works()
                     if line:
                         self._take(line)
-                        self._proven = True
+                        self._proven, self._doubtful = True, False
         except ApiError as error:
             if error.status == GONE:
                 raise _Expired(str(error)) from error
@@ -252,7 +254,9 @@ class Reflector(Generic[T]):
             self._watching = self._proven = False
 
     def _is_watched(self) -> bool:
-        return self._watching and (self._proven or self._clock() - self._opened_at >= SHORT_WATCH_SECONDS)
+        if not self._watching or self._proven:
+            return self._watching
+        return not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
 
     def _take(self, line: bytes) -> None:
         try:
@@ -335,6 +339,7 @@ class Reflector(Generic[T]):
         else:
             self._log.debug("list or watch failed again", error=str(error))
         self._failures += 1
+        self._doubtful = True
         self._problem = str(error)
         if self._on_problem is not None:
             self._on_problem(self._problem)

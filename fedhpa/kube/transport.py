@@ -32,6 +32,8 @@ INVALID_RESPONSE: Final = "InvalidResponse"
 MAX_BODY = 128 * 2**20
 # etcd refuses objects above 1.5 MB; a watch event holds one.
 MAX_LINE = 16 * 2**20
+# A line that drips in for longer than this tells nothing of the present.
+LINE_SECONDS = 10.0
 # Longer than the usual period between two reconciles (15 s), so that a connection lives from one to the
 # next, and well below the three minutes after which an API server closes an idle one.
 KEEPALIVE_SECONDS = 75.0
@@ -205,12 +207,26 @@ async def read_body(
 async def read_lines(
     response: aiohttp.ClientResponse, idle: float, limit: int = MAX_LINE
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of an endless answer. TimeoutError after `idle` seconds without a byte; ends at its end."""
+    """The lines of an endless answer. TimeoutError after `idle` seconds without a byte; ends at its end.
+
+    ApiError for a line that is too long, or that does not come to its end in some seconds.
+    """
     parts: list[bytes] = []
     size = 0
+    clock = asyncio.get_running_loop().time
+    ends = float("inf")
     while True:
-        async with asyncio.timeout(idle):
-            chunk = await response.content.readany()
+        try:
+            async with asyncio.timeout(min(idle, max(ends - clock(), 0.0))):
+                chunk = await response.content.readany()
+        except TimeoutError:
+            if clock() < ends:
+                raise
+            raise ApiError(
+                f"a line of {response.url.path} took longer than {LINE_SECONDS:g} s",
+                status=0,
+                reason=UNREACHABLE,
+            ) from None
         if not chunk:
             return
         head, *rest = chunk.split(b"\n")
@@ -227,6 +243,13 @@ async def read_lines(
             parts, size = [piece], len(piece)
             if line.strip():
                 yield line
+        ends = (
+            float("inf")
+            if not size
+            else clock() + LINE_SECONDS
+            if rest
+            else min(ends, clock() + LINE_SECONDS)
+        )
 
 
 def describe(error: BaseException) -> str:

@@ -95,7 +95,7 @@ async def break_(f: Federation, row: Row) -> None:
         member.server.store.compact()
         member.server.watches.end()
         # What a watch told a moment before it ended is still the present.
-        await asyncio.sleep(5)
+        await asyncio.sleep(15)
 
 
 async def mend(f: Federation, row: Row) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from controller import process
 from controller.flags import CONTROLLERS, SECTIONS, Settings
+from controller.shards import lease_name
 from fedhpa.serving.flags import parse_flags
 
 WRONG = {
@@ -19,9 +20,8 @@ WRONG = {
     "--propagation=push": '--propagation="push": invalid value: expected one of karmada, direct',
     "--metrics-via=hub": '--metrics-via="hub": invalid value: not built in this version: expected members',
     "--metrics-via=hearsay": '--metrics-via="hearsay": invalid value: expected members',
-    "--shards=2": "invalid value: more than one shard is not built in this version: expected 1",
-    "--shards=0": '--shards="0": invalid value: expected 1',
-    "--shards=few": '--shards="few": invalid value: expected 1',
+    "--shards=0": '--shards="0": invalid value: expected a whole number, at least 1',
+    "--shards=few": '--shards="few": invalid value: expected a whole number, at least 1',
     "--concurrent-syncs=0": '--concurrent-syncs="0": invalid value: expected a whole number, at least 1',
     "--cluster-lost-timeout=soon": '--cluster-lost-timeout="soon": invalid value: expected a duration',
     "--cluster-lost-timeout=-1s": '--cluster-lost-timeout="-1s": invalid value: expected a duration',
@@ -102,4 +102,4 @@ def test_flags_reach_the_settings() -> None:
 
 def test_lease_carries_the_number_of_shards() -> None:
     """Two numbers of shards never share a Lease."""
-    assert process.lease_name(0, 1) == "fedhpa-controller-0-of-1"
+    assert lease_name(0, 1) == "fedhpa-controller-0-of-1"

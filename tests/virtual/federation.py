@@ -23,15 +23,16 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from controller.flags import DIRECT, Settings
-from controller.process import lead, lease_name
+from controller.process import lead
 from controller.series import Series
+from controller.shards import Shard, ShardCampaign, lease_name
 from fedhpa.api.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.decision.snapshot import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import Clock
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.credentials import Credentials, StaticCredentials
-from fedhpa.kube.leases import LeaderElector, LeaseTiming
+from fedhpa.kube.leases import LeaseTiming
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import PROBE_SECONDS
 from fedhpa.members.registry import MemberRegistry
@@ -356,7 +357,12 @@ class Federation:
 
     @asynccontextmanager
     async def controller(
-        self, *, credentials: Credentials | None = None, calm: bool = False, **changes: Any
+        self,
+        *,
+        credentials: Credentials | None = None,
+        calm: bool = False,
+        shards: int = 1,
+        **changes: Any,
     ) -> AsyncIterator[Controller]:
         """A controller of its own identity that campaigns, and works while it leads; killed in the end.
 
@@ -367,7 +373,9 @@ class Federation:
         self.hub.authenticator.tokens[identity] = User(identity, ("system:masters",))
         cable = Cable(self.network)
         config = self.hub.config(credentials or StaticCredentials(f"Bearer {identity}"), cable)
-        controller = Controller(identity, config, self.clock, cable, settings_of(changes), calm=calm)
+        controller = Controller(
+            identity, config, self.clock, cable, settings_of(changes), shards=shards, calm=calm
+        )
         try:
             yield controller
         finally:
@@ -388,6 +396,7 @@ class Controller:
         cable: Cable,
         settings: Settings,
         *,
+        shards: int = 1,
         calm: bool = False,
     ) -> None:
         self.identity = identity
@@ -402,24 +411,30 @@ class Controller:
             clock=clock.monotonic,
             wall=clock.wall,
         )
-        series = Series(self.series)
+        self._counted = series = Counted(self.series)
+        counts = dict[Shard, int]()
+        self.working: set[Shard] = set()
 
-        async def work() -> None:
-            await lead(settings, self._hub, self.members, series, clock=clock)
+        async def work(shard: Shard) -> None:
+            self.working.add(shard)
+            try:
+                await lead(settings, self._hub, self.members, series, shard=shard, counts=counts, clock=clock)
+            finally:
+                self.working.discard(shard)
 
-        self.elector = LeaderElector(
+        self.campaign = ShardCampaign(
             self._hub,
             "kube-system",
-            LEASE,
             identity,
+            shards,
             timing=LeaseTiming(900.0, 600.0, 120.0) if calm else LeaseTiming(),
-            clock=clock.monotonic,
-            wall=clock.wall,
+            clock=clock,
             rng=random.Random(identity),
         )
+        self.elector = self.campaign.electors[0]
         self._tasks = [
             asyncio.create_task(self.members.run(), name=f"{identity} members"),
-            asyncio.create_task(self.elector.run(work), name=f"{identity} elector"),
+            asyncio.create_task(self.campaign.run(work), name=f"{identity} campaign"),
         ]
 
     @property
@@ -427,9 +442,14 @@ class Controller:
         return self.elector.is_leader
 
     @property
+    def held(self) -> list[int]:
+        """The shards whose Lease it has."""
+        return self.campaign.held
+
+    @property
     def looks(self) -> int:
         """How many looks at autoscalers were completed."""
-        return completed_looks(self.series)
+        return self._counted.looks
 
     async def more_looks(self, count: int, within: float = 600.0) -> None:
         """Let time pass until so many more looks were completed."""
@@ -451,6 +471,20 @@ class Controller:
         """End as SIGKILL ends it: its connections are gone, and nothing is given back."""
         self.cable.cut()
         await self.stop()
+
+
+class Counted(Series):
+    """The series, and in a plain number what is asked for every tenth of a second."""
+
+    looks = 0
+
+    def decided(self, *args: Any, **kwargs: Any) -> None:
+        super().decided(*args, **kwargs)
+        self.looks += 1
+
+    def failed(self, seconds: float) -> None:
+        super().failed(seconds)
+        self.looks += 1
 
 
 def completed_looks(series: CollectorRegistry) -> int:
