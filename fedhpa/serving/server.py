@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -82,15 +82,19 @@ class TlsServer:
 
 @asynccontextmanager
 async def side_doors(
-    values: Values, health: Health, registry: CollectorRegistry
+    values: Values, health: Health, registry: CollectorRegistry, more: Sequence[web.RouteDef] = ()
 ) -> AsyncIterator[list[Bound]]:
     """Serve what --metrics-bind-address and --health-probe-bind-address ask for; yields what is bound.
 
-    The same address given twice is one listener with all paths.
+    The same address given twice is one listener with all paths. `more` is served beside the metrics, or
+    beside the health where metrics are off.
     """
     wanted: dict[str, list[web.RouteDef]] = {}
     wanted.setdefault(values[flag_sets.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
     wanted.setdefault(values[flag_sets.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
+    door = next((text for text in wanted if split_address(text) is not None), None)
+    if door is not None:
+        wanted[door].extend(more)
     async with AsyncExitStack() as stack:
         bound = []
         for text, routes in wanted.items():
