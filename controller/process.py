@@ -15,10 +15,12 @@ import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from controller.cluster_status import follow_cluster_status
+from controller.decisions import decisions_route
 from controller.flags import SECTIONS, SHARDS, Settings
 from controller.gather import Readers
 from controller.loop import Loop
 from controller.observe import Observer
+from controller.pausing import tell_paused
 from controller.reconcile import Reconciler
 from controller.series import Series
 from controller.shards import ALL, Shard, ShardCampaign
@@ -84,7 +86,10 @@ async def run(values: Values, signals: Signals) -> None:
         qps=values[flag_sets.KUBE_API_QPS],
         burst=values[flag_sets.KUBE_API_BURST],
     )
-    async with ApiClient(config) as hub, side_doors(values, health, registry):
+    async with (
+        ApiClient(config) as hub,
+        side_doors(values, health, registry, [decisions_route(series.decisions, hub)]),
+    ):
         members = MemberRegistry(
             hub,
             deadline=settings.member_deadline,
@@ -97,6 +102,10 @@ async def run(values: Values, signals: Signals) -> None:
                 group.create_task(follow_config(hub, kubeconfig)),
                 group.create_task(_watch_readiness(health, members, settings.paused)),
             ]
+            if settings.paused:
+                namespace = values[flag_sets.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace()
+                lease = f"fedhpa-controller-0-of-{values[SHARDS]}"
+                following.append(group.create_task(tell_paused(hub, COMPONENT, namespace, lease)))
             leading = group.create_task(_campaign(values, settings, hub, members, series))
             await signals.stop.wait()
             health.drain()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from controller.decisions import DecisionRing
 from fedhpa.decision.model import Decision, MetricResult
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
@@ -81,6 +82,8 @@ class Series:
             of_metric,
             registry=registry,
         )
+        # What every decision is shown by: whoever counts it keeps it.
+        self.decisions = DecisionRing()
         self._metrics_of: dict[tuple[str, str], frozenset[str]] = {}
         self._paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
@@ -116,6 +119,7 @@ class Series:
         self._seconds.labels(action, error).observe(seconds)
         for metric in decision.metrics:
             self._metrics.labels(*_outcome(metric, decision.current_replicas), metric.type).inc()
+        self.decisions.add(namespace, name, decision, written=written)
         if decision.error is None:
             self._desired.labels(namespace, name).set(decision.desired_replicas)
             self._current.labels(namespace, name).set(decision.current_replicas)

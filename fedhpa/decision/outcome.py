@@ -47,6 +47,9 @@ def decided(
             reason = placing.cause if changes else reason if desired == wanted else ""
     if context.spec.dry_run:
         context.draft.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
+        stored = context.stored
+        if desired != current and (stored.current_replicas, stored.desired_replicas) != (current, desired):
+            context.draft.note("DryRun", f"New size would be: {desired}; reason: {reason}")
     elif (desired != current or changes) and write_error is not None:
         _not_scaled(context, desired, reason, write_error)
         error, desired = write_error, context.stored.desired_replicas

@@ -16,7 +16,7 @@ from controller.process import run
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
 from tests.integration import fakeapi
-from tests.integration.controller_world import LEASES, World, world, world_on_sockets
+from tests.integration.controller_world import EVENTS, LEASES, World, world, world_on_sockets
 
 # Several processes with Leases of seconds, on machines that do other things, too.
 eventually = functools.partial(fakeapi.eventually, within=20.0)
@@ -143,14 +143,17 @@ async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
 
 
 async def test_pause_takes_no_lease(tmp_path: Path) -> None:
-    """With --pause not even the Lease is written, at the hub or at any member."""
+    """With --pause not even the Lease is written, at the hub or at any member; one event tells of it."""
     async with world_on_sockets(m1=2) as w:
         w.load(400)
         w.scale()
         async with process(w, tmp_path, "first", "--pause"):
             await eventually(lambda: w.members["m1"].asked("GET", "/v1beta1/namespaces/shop/pods") >= 2)
+            await eventually(lambda: w.hub.writes)
 
-        assert w.hub.writes == []
+        assert w.hub.writes == ["POST /api/v1/namespaces/kube-system/events"]
+        (event,) = w.hub.all(EVENTS)
+        assert (event["reason"], event["involvedObject"]["name"]) == ("Paused", LEASE)
         assert w.members["m1"].writes == []
 
 

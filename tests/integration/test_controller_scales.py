@@ -135,7 +135,13 @@ async def test_dry_run_shows_and_does_not_write() -> None:
         async with w.controller() as controller:
             await eventually(lambda: w.status().get("desiredReplicas") == 8)
             await w.looks(controller)
+            shown = controller.value("fedhpa_controller_dry_run")
+            told = w.events("DryRun")
 
+        assert shown == 1.0
+        assert told == [
+            "New size would be: 8; reason: cpu resource utilization (percentage of request) above target"
+        ]
         assert w.replicas == {"m1": 2, "m2": 2}
         assert [member.writes for member in w.members.values()] == [[], []]
         assert w.status()["decision"]["rescale"] is False

@@ -1,0 +1,117 @@
+"""The last decisions, kept in memory and shown at /decisions to who may see the objects.
+
+Bounded in number and bytes: the oldest go first. A token proves who asks and the hub says what that user may:
+get or list FederatedHPAs of a namespace, or, without `?namespace=`, the path itself. Who cannot be asked
+about is shown nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from controller.publish import API_VERSION, PLURAL
+from fedhpa.api.errors import FedHPAError
+from fedhpa.decision.envelope import compact
+from fedhpa.decision.model import Decision
+from fedhpa.decision.render_json import to_json
+from fedhpa.kube.client import ApiClient
+from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust
+from fedhpa.serving.authorization import Attributes, Authorizer
+from fedhpa.serving.status import status_response
+
+log = structlog.get_logger(__name__)
+
+PATH: Final = "/decisions"
+MAX_COUNT: Final = 1000
+MAX_BYTES: Final = 8 * 1024 * 1024
+# A decision over very many clusters and metrics is kept in the compact form of the status.
+MAX_ONE: Final = 64 * 1024
+USUAL_LIMIT: Final = 100
+# What the status has anyway, or says nothing of this one decision.
+LEFT_OUT: Final = ("name", "status", "history")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    namespace: str
+    name: str
+    body: bytes
+
+
+class DecisionRing:
+    """The newest decisions of all objects."""
+
+    def __init__(self, *, max_count: int = MAX_COUNT, max_bytes: int = MAX_BYTES) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._entries: deque[_Entry] = deque()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, namespace: str, name: str, decision: Decision, *, written: bool) -> None:
+        """Keep a decision; `written` says that a scale was written because of it."""
+        head = {"namespace": namespace, "name": name, "written": written}
+        found = {key: value for key, value in to_json(decision).items() if key not in LEFT_OUT}
+        body = msgspec.json.encode({**head, "decision": found})
+        if len(body) > MAX_ONE:
+            short = {key: value for key, value in compact(decision).items() if key not in LEFT_OUT}
+            body = msgspec.json.encode({**head, "decision": short})
+        self._entries.append(_Entry(namespace, name, body))
+        self.size += len(body)
+        while len(self._entries) > self._max_count or self.size > self._max_bytes:
+            self.size -= len(self._entries.popleft().body)
+
+    def newest(self, namespace: str = "", name: str = "", limit: int = USUAL_LIMIT) -> list[bytes]:
+        """Up to `limit` decisions as JSON, the newest first; "" for all namespaces or names."""
+        found: list[bytes] = []
+        for entry in reversed(self._entries):
+            if len(found) >= limit:
+                break
+            if namespace in ("", entry.namespace) and name in ("", entry.name):
+                found.append(entry.body)
+        return found
+
+
+def decisions_route(ring: DecisionRing, hub: ApiClient) -> web.RouteDef:
+    """GET /decisions?namespace=&name=&limit= for who has a token of the hub and the rights."""
+    # No certificate is asked for on this door: a token is the only proof.
+    authenticator = Authenticator(lambda: PeerAuthenticator(Trust()), TokenReviewer(hub))
+    authorizer = Authorizer(hub)
+
+    async def show(request: web.Request) -> web.Response:
+        user = await authenticator.user(request)
+        if user is None:
+            return status_response(401, "Unauthorized")
+        namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
+        wanted = wanted_right(namespace, name)
+        try:
+            verdict = await authorizer.verdict(user, wanted)
+        except FedHPAError as error:
+            log.warning("access could not be reviewed", error=str(error))
+            return status_response(503, f"access could not be reviewed: {error}")
+        if not verdict.allowed:
+            return wanted.refusal(user, verdict.reason)
+        text = request.query.get("limit", str(USUAL_LIMIT))
+        if not text.isdecimal() or not 1 <= int(text) <= MAX_COUNT:
+            return status_response(400, f"limit={text[:20]}: expected a number from 1 to {MAX_COUNT}")
+        body = b'{"items":[' + b",".join(ring.newest(namespace, name, int(text))) + b"]}"
+        return web.Response(body=body, content_type="application/json")
+
+    return web.get(PATH, show)
+
+
+def wanted_right(namespace: str, name: str) -> Attributes:
+    """What the hub is asked about: the objects that are wanted, or the path for those of all namespaces."""
+    if not namespace:
+        return Attributes("get", PATH)
+    group, _, version = API_VERSION.partition("/")
+    verb = "get" if name else "list"
+    return Attributes(verb, PATH, group, version, PLURAL, namespace=namespace, name=name)

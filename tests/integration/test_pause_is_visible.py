@@ -1,0 +1,44 @@
+"""A paused controller says so wherever somebody may look for the reason that nothing moves."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import aiohttp
+
+from tests.integration.controller_world import world_on_sockets
+from tests.integration.fakeapi import eventually
+from tests.integration.test_controller_leads import process
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_paused_is_seen_from_outside(tmp_path: Path) -> None:
+    """/readyz?verbose names it, the series is 1, and /decisions wants a token as ever."""
+    metrics, health = free_port(), free_port()
+    async with world_on_sockets(m1=2) as w, aiohttp.ClientSession() as session:
+        w.load(400)
+        w.scale()
+        flags = (
+            f"--metrics-bind-address=127.0.0.1:{metrics}",
+            f"--health-probe-bind-address=127.0.0.1:{health}",
+        )
+        async with process(w, tmp_path, "first", "--pause", *flags):
+            await eventually(lambda: w.members["m1"].asked("GET", "/v1beta1/namespaces/shop/pods") >= 2, 20.0)
+            async with session.get(f"http://127.0.0.1:{health}/readyz?verbose") as answer:
+                ready = await answer.text()
+            async with session.get(f"http://127.0.0.1:{metrics}/metrics") as answer:
+                series = await answer.text()
+            async with session.get(f"http://127.0.0.1:{metrics}/decisions") as answer:
+                refused = answer.status
+
+        assert w.replicas == {"m1": 2}
+    assert "[+]paused-by-flag ok" in ready
+    assert "fedhpa_controller_paused 1.0" in series
+    assert refused == 401
