@@ -1,0 +1,94 @@
+"""`fedhpa record`, `explain`, `replay` and `preview` as they are run, against a hub over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.integration.controller_world import World, federated_hpa, world_on_sockets
+from tests.integration.fakeapi import eventually
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+async def fedhpa(w: World, folder: Path, *arguments: str, hub: bool = True) -> Ran:
+    """Run the command, with a kubeconfig of the hub if it is about one."""
+    path, authority = folder / "kubeconfig", folder / "ca.crt"
+    authority.write_text(w.hub.ca_pem)
+    cluster = {"server": w.hub.url, "certificate-authority": str(authority)}
+    content = {
+        "clusters": [
+            {"name": "c", "cluster": {"server": w.hub.url, "certificate-authority": str(authority)}}
+        ],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(content))
+    more = ("--kubeconfig", str(path)) if hub else ()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "fedhpa.cli.main", *arguments, *more),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return Ran(process.returncode, out.decode(), err.decode())
+
+
+async def test_a_decision_is_explained_recorded_and_made_again(tmp_path: Path) -> None:
+    """Standard output is data alone, so that one command feeds the next."""
+    async with world_on_sockets(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale(dryRun=True)
+        async with w.controller():
+            await eventually(lambda: w.status().get("desiredReplicas") == 8)
+        explained = await fedhpa(w, tmp_path, "explain", "fhpa/web")
+        file = tmp_path / "web.json"
+        recorded = await fedhpa(w, tmp_path, "record", "fhpa/web", "-f", str(file))
+        replayed = await fedhpa(w, tmp_path, "replay", str(file), "-o", "json", hub=False)
+
+    assert (explained.code, recorded.code, replayed.code) == (0, 0, 0), recorded.err + replayed.err
+    assert "would scale 4 -> 8 replicas" in explained.out
+    assert "m2: 200m from 2 pods" in explained.out
+    assert recorded.out == ""
+    decision = json.loads(replayed.out)
+    assert (decision["currentReplicas"], decision["desiredReplicas"]) == (4, 8)
+
+
+async def test_a_change_is_previewed(tmp_path: Path) -> None:
+    """Exit 0 for what would be applied, 1 for what would be refused, and nothing is written."""
+    changed, wrong = tmp_path / "changed.yaml", tmp_path / "wrong.yaml"
+    changed.write_text(yaml.safe_dump(federated_hpa(maxReplicas=6)))
+    wrong.write_text(yaml.safe_dump(federated_hpa(minReplicas=9, maxReplicas=6)))
+    async with world_on_sockets(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale(dryRun=True)
+        good = await fedhpa(w, tmp_path, "preview", "-f", str(changed), "--propagation=direct", "-o", "json")
+        bad = await fedhpa(w, tmp_path, "preview", "-f", str(wrong), "--propagation=direct")
+        absent = await fedhpa(w, tmp_path, "record", "fhpa/other")
+
+        assert w.hub.writes == []
+    assert (good.code, bad.code, absent.code) == (0, 1, 2), good.err + bad.err
+    (preview,) = json.loads(good.out)
+    assert (preview["now"]["desiredReplicas"], preview["then"]["desiredReplicas"]) == (8, 6)
+    assert "would be refused: spec.maxReplicas" in bad.out
+    assert absent.err == "fedhpa: FederatedHPA shop/other not found: name its namespace with -n\n"
