@@ -23,7 +23,7 @@ from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.responses import GONE, Listing, decoder
 from fedhpa.kube.store import Change, Key, Store
-from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT
+from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, TOO_SLOW
 
 log = structlog.get_logger(__name__)
 
@@ -110,6 +110,7 @@ class Reflector(Generic[T]):
         self._watching = False
         self._proven = False
         self._doubtful = False
+        self._listing_since: float | None = None
         self._opened_at = self._unwatched_since = clock()
 
     @property
@@ -137,6 +138,11 @@ class Reflector(Generic[T]):
         if self._is_watched():
             return 0.0
         return self._clock() - self._unwatched_since
+
+    @property
+    def listing_seconds(self) -> float:
+        """For how long a list has been under way; 0 for none. Until it is complete, the last one is old."""
+        return 0.0 if self._listing_since is None else self._clock() - self._listing_since
 
     @property
     def resource_version(self) -> str:
@@ -191,13 +197,11 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         generation = self._client.generation
         self._version = ""
+        self._listing_since = self._clock()
         try:
-            listing = await self._fetch(self._item)
-        except ApiError as error:
-            if error.reason != INVALID_RESPONSE:
-                raise
-            # One item that does not fit its type spoils a page: take the items one by one.
-            listing = await self._fetch(msgspec.Raw)
+            listing = await self._fetch_leniently()
+        finally:
+            self._listing_since = None
         if generation != self._client.generation:
             return  # pages of two servers are no list
         self._store.replace(self._keyed(item) for item in listing.items)
@@ -208,6 +212,15 @@ class Reflector(Generic[T]):
         self._doubtful = False
         self._works()
         self.synced.set()
+
+    async def _fetch_leniently(self) -> Listing[Any]:
+        try:
+            return await self._fetch(self._item)
+        except ApiError as error:
+            if error.reason != INVALID_RESPONSE:
+                raise
+            # One item that does not fit its type spoils a page: take the items one by one.
+            return await self._fetch(msgspec.Raw)
 
     async def _fetch(self, item: type[I]) -> Listing[I]:
         return await self._client.list(
@@ -244,6 +257,9 @@ class Reflector(Generic[T]):
         except ApiError as error:
             if error.status == GONE:
                 raise _Expired(str(error)) from error
+            if error.reason in (TOO_LARGE, TOO_SLOW):
+                # From the same version the same line would come: only a new list leads on.
+                self._version = ""
             if error.reason != TIMEOUT or not self._watching:
                 raise
             # Quiet for so long, the connection may be dead: open another from where this one stood.

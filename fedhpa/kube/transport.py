@@ -26,6 +26,7 @@ TIMEOUT: Final = "Timeout"
 UNREACHABLE: Final = "Unreachable"
 # Reasons of an ApiError whose answer came but cannot be used.
 TOO_LARGE: Final = "ResponseTooLarge"
+TOO_SLOW: Final = "ResponseTooSlow"
 INVALID_RESPONSE: Final = "InvalidResponse"
 
 # A PodMetrics list of 100,000 pods is about 60 MB; more than this is not an answer but an attack.
@@ -225,7 +226,7 @@ async def read_lines(
             raise ApiError(
                 f"a line of {response.url.path} took longer than {LINE_SECONDS:g} s",
                 status=0,
-                reason=UNREACHABLE,
+                reason=TOO_SLOW,
             ) from None
         if not chunk:
             return

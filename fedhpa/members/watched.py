@@ -125,6 +125,11 @@ class WatchedCollections(Generic[T]):
             )
         if problem is not None and watched.reflector.problem_seconds > self._stale_after:
             raise MemberUnavailable(member.name, f"its {self._plural} are out of date: {problem}")
+        if watched.reflector.listing_seconds > self._stale_after:
+            # Nothing has failed, but while a list drips in for an hour the last one is not the present.
+            raise MemberUnavailable(
+                member.name, f"its {self._plural} are out of date: a new list takes too long"
+            )
         return watched.reflector
 
     def sweep(self) -> None:

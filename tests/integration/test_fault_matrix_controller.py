@@ -68,6 +68,7 @@ ROWS = [
     Row(Fault.TRUNCATED, METRICS, "MetricsMissing", "truncated"),
     Row(Fault.CUT, METRICS, "MetricsMissing", CUT),
     Row(Fault.HANG, PODS, "Missing", NO_MORE_PODS),
+    Row(Fault.DRIP, PODS, "Missing", NO_MORE_PODS),
     Row(Fault.TOO_MANY_REQUESTS, PODS, "Missing", NO_MORE_PODS),
     Row(Fault.SERVER_ERROR, PODS, "Missing", NO_MORE_PODS),
     Row(Fault.TRUNCATED, PODS, "Missing", NO_MORE_PODS),

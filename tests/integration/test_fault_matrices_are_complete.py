@@ -1,0 +1,47 @@
+"""A fault that the embedded plane learns is one that webhook, adapter and controller are tried with."""
+
+from __future__ import annotations
+
+import pytest
+
+from playground.faults import GONE, TLS, Fault
+from tests.integration import (
+    test_fault_matrix_adapter,
+    test_fault_matrix_controller,
+    test_fault_matrix_webhook,
+)
+
+# Made only where metrics are; a hub has none, and its Cluster is nowhere.
+OF_MEMBERS = {Fault.NAN, Fault.NEGATIVE, Fault.DISAPPEAR}
+OF_PATHS = set(Fault) - OF_MEMBERS - GONE - TLS
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        test_fault_matrix_adapter.HUB_ROWS,
+        test_fault_matrix_controller.HUB_ROWS,
+        test_fault_matrix_webhook.HUB_ROWS,
+    ],
+    ids=["adapter", "controller", "webhook"],
+)
+def test_every_fault_of_the_hub_is_there(rows: list[tuple[Fault, str]]) -> None:
+    """Once each."""
+    assert sorted(set(Fault) - OF_MEMBERS) == sorted(fault for fault, _ in rows)
+
+
+def test_every_fault_of_a_member_is_there() -> None:
+    """For the adapter, but that a member that disappears is a test of its own, and for the controller."""
+    adapter = {row.fault for row in test_fault_matrix_adapter.ROWS}
+    controller = {row.fault for row in test_fault_matrix_controller.ROWS}
+
+    assert adapter == set(Fault) - {Fault.DISAPPEAR}
+    assert controller == set(Fault)
+
+
+@pytest.mark.parametrize("where", ["METRICS", "PODS", "SCALE"])
+def test_every_fault_of_a_path_is_there(where: str) -> None:
+    """For each of the three things that the controller reads of a member."""
+    path = getattr(test_fault_matrix_controller, where)
+
+    assert {row.fault for row in test_fault_matrix_controller.ROWS if row.where == path} == OF_PATHS
