@@ -14,6 +14,8 @@ FEDERATED_HPA: Final = "federatedhpa"
 CRON_FEDERATED_HPA: Final = "cronfederatedhpa"
 KARMADA: Final = "karmada"
 DIRECT: Final = "direct"
+MEMBERS: Final = "members"
+HUB: Final = "hub"
 
 
 def _controllers(text: str) -> tuple[str, ...]:
@@ -43,10 +45,9 @@ PROPAGATION = choice(
 )
 METRICS_VIA = choice(
     "metrics-via",
-    "members",
+    MEMBERS,
     "Where usage is read: from the members themselves, or from the hub's metrics APIs.",
-    choices=("members",),
-    not_built=("hub",),
+    choices=(MEMBERS, HUB),
 )
 SHARDS = integer(
     "shards",
@@ -136,6 +137,7 @@ class Settings:
     member_deadline: float
     paused: bool
     decision: ControllerSettings
+    metrics_via: str = MEMBERS
 
     @classmethod
     def of(cls, values: Values) -> Settings:
@@ -146,6 +148,7 @@ class Settings:
             sync_period=values[SYNC_PERIOD],
             member_deadline=values[flag_sets.MEMBER_DEADLINE],
             paused=values[PAUSE],
+            metrics_via=values[METRICS_VIA],
             decision=ControllerSettings(
                 tolerance=values[TOLERANCE],
                 downscale_stabilization=values[DOWNSCALE_STABILIZATION],

@@ -143,7 +143,11 @@ class Readers:
 def usage_records(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList; ValueError or InvalidObject if it cannot be read or believed."""
     items = decoder(ObjectList[PodMetrics]).decode(body).items or ()
-    records = tuple([usage_record(cluster, item) for item in items])
+    return believable(tuple([usage_record(cluster, item) for item in items]))
+
+
+def believable(records: tuple[UsageRecord, ...]) -> tuple[UsageRecord, ...]:
+    """The same records; InvalidObject if one of them cannot be true."""
     for record in records:
         for container in record.containers:
             # Nothing uses less than nothing: who says so knows nothing, and would scale down.

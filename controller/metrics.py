@@ -18,8 +18,7 @@ from fedhpa.decision.spec import EXTERNAL, OBJECT, PODS, MetricSpec
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import MAX_MESSAGE
 from fedhpa.members import metrics as apis
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.member import Member
+from fedhpa.members.lists import Asked, SharedLists
 from fedhpa.scaling.records import CustomSample, ExternalSample
 
 # So many questions of one object are put to a cluster at once; admission allows 64 metrics.
@@ -37,7 +36,7 @@ class Asking:
     """
 
     lists: SharedLists
-    member: Member
+    member: Asked
     mapper: ResourceMapper
     namespace: str
     selector: Selector

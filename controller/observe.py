@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -13,8 +13,9 @@ import msgspec
 from controller.ambiguity import Key, rivals
 from controller.candidates import Candidates, NoBinding, TargetUnreadable, by_affinity, by_binding
 from controller.capacity import asked, available_replicas, is_needed, known_cluster
-from controller.flags import DIRECT, Settings
+from controller.flags import DIRECT, HUB, Settings
 from controller.gather import Readers, Reading, Wanted, Workload, read_clusters
+from controller.hub_metrics import HubMetrics, Told, read_hub
 from controller.memory import ObjectMemory
 from controller.scaling import MemberWrite
 from controller.schedule import usage_age
@@ -59,6 +60,7 @@ class Observer:
     ) -> None:
         self._hub = hub
         self._mapper = ResourceMapper(hub, clock=clock)
+        self._hub_metrics = HubMetrics(hub, self._mapper, settings.member_deadline, clock)
         self._members = members
         self._readers = readers
         self._settings = settings
@@ -99,7 +101,13 @@ class Observer:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
         wanted = Wanted.of(hpa.spec.metrics, usage_age(self.period(raw)))
         members = self._members()
-        readings = await read_clusters(self._readers, members, workload, candidates.names, wanted)
+        through_hub = self._settings.metrics_via == HUB
+        asked_of_members = replace(wanted, usage=False, questions={}) if through_hub else wanted
+        readings = await read_clusters(self._readers, members, workload, candidates.names, asked_of_members)
+        told = Told(readings)
+        if through_hub:
+            told = await read_hub(self._readers, self._hub_metrics, workload.namespace, readings, wanted)
+            readings = told.readings
         memory.aim_at(workload.path)
         memory.note_absences(readings)
         # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.
@@ -126,6 +134,8 @@ class Observer:
             hpa=hpa,
             clusters=clusters,
             target=None if template is None else Target(template.spec.replicas),
+            hub_custom_metrics=told.custom,
+            hub_external_metrics=told.external,
             ambiguous_with=self._rivals(key, memory, expected, memories),
         )
         return Observation(snapshot, workload.path, template, self._writes(expected))

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from fedhpa.api.errors import FedHPAError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.responses import decoder
-from fedhpa.members.member import Member
 
 T = TypeVar("T")
 
@@ -25,6 +25,21 @@ METRICS_API = "metrics.k8s.io/v1beta1"
 FAILURE_SECONDS = 2.0
 # An answer that nobody asked for again is dropped after this long.
 KEEP_SECONDS = 120.0
+
+
+class Asked(Protocol):
+    """Who is asked: a member, or the hub in its place."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+
+    @property
+    def client(self) -> ApiClient:
+        """How it is reached."""
+
+    def check(self) -> None:
+        """MemberUnavailable if it cannot be asked now."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,7 @@ class _Entry:
     at: float = float("-inf")
 
 
-_Key = tuple[Member, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
+_Key = tuple[Asked, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
 
 
 class SharedLists:
@@ -80,7 +95,7 @@ class SharedLists:
 
     def fresh(
         self,
-        member: Member,
+        member: Asked,
         path: str,
         params: Mapping[str, str] | None,
         decode: Callable[[bytes], T],
@@ -95,7 +110,7 @@ class SharedLists:
 
     async def get(
         self,
-        member: Member,
+        member: Asked,
         path: str,
         params: Mapping[str, str] | None,
         decode: Callable[[bytes], T],
@@ -157,7 +172,7 @@ class SharedLists:
                 del self._entries[key]
 
 
-def _key(member: Member, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]) -> _Key:
+def _key(member: Asked, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]) -> _Key:
     return (member, member.client.generation, path, tuple(sorted(params.items())) if params else (), decode)
 
 
@@ -168,7 +183,7 @@ def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
 
 async def pod_metrics(
     lists: SharedLists,
-    member: Member,
+    member: Asked,
     namespace: str,
     *,
     max_age: float,

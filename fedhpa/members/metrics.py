@@ -15,8 +15,7 @@ from fedhpa.api import wire
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.kube.paths import group_path, segment
 from fedhpa.kube.responses import NOT_FOUND, decoder
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.member import Member
+from fedhpa.members.lists import Asked, SharedLists
 from fedhpa.scaling.records import CustomSample, ExternalSample, custom_sample, external_sample
 
 T = TypeVar("T", wire.MetricValue, wire.ExternalMetricValue)
@@ -80,7 +79,7 @@ def external_path(namespace: str, metric: str) -> str:
     return f"{group_path(EXTERNAL_VERSION)}/namespaces/{segment(namespace)}/{segment(metric)}"
 
 
-async def custom_version(lists: SharedLists, member: Member) -> str:
+async def custom_version(lists: SharedLists, member: Asked) -> str:
     """The apiVersion in which a member serves custom metrics, by its discovery, kept for a while.
 
     MetricsUnavailable if it serves none that is known; MemberUnavailable as for any call.

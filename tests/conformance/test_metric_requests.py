@@ -8,15 +8,19 @@ from typing import Any, TypeVar
 
 import pytest
 
+from controller.gather import Readers, Reading, Wanted
+from controller.hub_metrics import HubMetrics, read_hub
 from controller.metrics import Asking, questions_of, read_metrics
 from fedhpa.api.selectors import parse_selector
-from fedhpa.decision.spec import EXTERNAL, OBJECT, PODS, MetricSpec
+from fedhpa.decision.snapshot import ClusterSnapshot
+from fedhpa.decision.spec import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.transport import target
-from fedhpa.members.lists import Fetched, SharedLists
-from fedhpa.members.member import Member
+from fedhpa.members.lists import Asked, Fetched, SharedLists
+from fedhpa.scaling.records import PodRecord
+from fedhpa.scaling.requests import PodRequests
 from tests.conformance.tables import table
 
 T = TypeVar("T")
@@ -78,7 +82,7 @@ class Recorder(SharedLists):
 
     async def get(
         self,
-        member: Member,
+        member: Asked,
         path: str,
         params: Mapping[str, str] | None,
         decode: Callable[[bytes], T],
@@ -122,6 +126,41 @@ def requests_of(spec: MetricSpec, version: str) -> list[str]:
 def test_request_is_the_one_that_kubernetes_sends(row: dict[str, Any]) -> None:
     """Path, encoding, names and order of the parameters are the same."""
     assert requests_of(ASKED[row["case"]], row["custom_metrics_version"]) == [row["uri"]]
+
+
+def hub_requests_of(spec: MetricSpec, version: str) -> list[str]:
+    async def ask() -> list[str]:
+        lists = Recorder(version)
+        client = ApiClient(ApiConfig(server="http://hub"))
+        hub = HubMetrics(client, Kinds(client), 3.0)
+        pod = PodRecord("m1", "ns1", "web-0", {"app": "web"}, PodRequests())
+        snapshot = ClusterSnapshot(name="m1", pods=(pod,))
+        readings = {"m1": Reading(snapshot, selector=parse_selector(POD_SELECTOR))}
+        await read_hub(Readers(lists), hub, "ns1", readings, Wanted.of([spec], 0.0))
+        return lists.sent
+
+    return asyncio.run(ask())
+
+
+HUB_ASKED: Mapping[str, MetricSpec] = {
+    **ASKED,
+    "resource: pods of selector": MetricSpec(RESOURCE, name="cpu"),
+    "resource: one container": MetricSpec(CONTAINER_RESOURCE, name="cpu", container="app"),
+}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=f"{row['case']}/{row['custom_metrics_version']}/{row['client_content_type']}")
+        for row in table("k8s_requests")["requests"]
+        if row["uri"].startswith((*METRICS, "/apis/metrics.k8s.io/"))
+        and row["case"] not in CLIENT_ALONE | {"nodemetrics list"}
+    ],
+)
+def test_request_through_the_hub_is_the_one_that_kubernetes_sends(row: dict[str, Any]) -> None:
+    """With --metrics-via=hub the hub sees what Kubernetes' own controller would send, for usage too."""
+    assert hub_requests_of(HUB_ASKED[row["case"]], row["custom_metrics_version"]) == [row["uri"]]
 
 
 def test_every_recorded_request_for_a_metric_is_compared() -> None:

@@ -18,8 +18,7 @@ WRONG = {
         "invalid value: cronfederatedhpa is not built in this version: expected federatedhpa"
     ),
     "--propagation=push": '--propagation="push": invalid value: expected one of karmada, direct',
-    "--metrics-via=hub": '--metrics-via="hub": invalid value: not built in this version: expected members',
-    "--metrics-via=hearsay": '--metrics-via="hearsay": invalid value: expected members',
+    "--metrics-via=hearsay": '--metrics-via="hearsay": invalid value: expected one of members, hub',
     "--shards=0": '--shards="0": invalid value: expected a whole number, at least 1',
     "--shards=few": '--shards="few": invalid value: expected a whole number, at least 1',
     "--concurrent-syncs=0": '--concurrent-syncs="0": invalid value: expected a whole number, at least 1',

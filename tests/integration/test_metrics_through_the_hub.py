@@ -1,0 +1,157 @@
+"""--metrics-via=hub: usage and metrics come from the hub's metrics APIs, pods from the members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.flags import HUB
+from tests.integration.controller_world import METRICS_PATH, World, world
+from tests.integration.fakeapi import Object, eventually
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+USAGE_PATH = f"{METRICS_PATH}/v1beta1/namespaces/shop/pods"
+CUSTOM = "/apis/custom.metrics.k8s.io"
+EXTERNAL_PATH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
+ANNOTATION = "resource.karmada.io/query-from-cluster"
+BOTH: dict[str, Any] = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
+
+
+def serve_usage(w: World, millis: int, *clusters: str, annotated: bool = True) -> None:
+    """The hub's adapter: each pod of the clusters uses so much."""
+
+    def answer() -> Object:
+        items = []
+        for cluster in clusters:
+            for pod in w.members[cluster].all(("v1", "pods")):
+                metadata: Object = {"name": pod["metadata"]["name"], "namespace": "shop"}
+                if annotated:
+                    metadata["annotations"] = {ANNOTATION: cluster}
+                container = {"name": "app", "usage": {"cpu": f"{millis}m", "memory": "1Mi"}}
+                times = {"timestamp": "2026-01-01T00:00:00Z", "window": "15s"}
+                items.append({"metadata": metadata, **times, "containers": [container]})
+        return {"kind": "PodMetricsList", "metadata": {}, "items": items}
+
+    w.hub.answers[USAGE_PATH] = answer
+
+
+def serve(w: World, path: str, body: Callable[[], Any]) -> None:
+    w.hub.answers[path] = body
+
+
+def complete(w: World) -> bool:
+    return w.condition("MetricsComplete")[0] == "True"
+
+
+async def test_usage_is_each_clusters_by_its_annotation() -> None:
+    """Same-named pods of two clusters are two pods; the members' own metrics are never asked for."""
+    async with world(m1=2, m2=2) as w:
+        serve_usage(w, 100, "m1", "m2")
+        w.scale(**BOTH)
+        async with w.controller(metrics_via=HUB):
+            await eventually(lambda: sum(w.replicas.values()) == 8)
+            asked = w.hub.queries(USAGE_PATH)
+
+        assert {tuple(query.items()) for query in asked} == {(("labelSelector", "app=web"),)}
+        assert [member.queries(USAGE_PATH) for member in w.members.values()] == [[], []]
+
+
+async def test_unannotated_usage_counts_where_names_are_unique() -> None:
+    """A name that one cluster alone has is its pod's, whoever forgot to say so."""
+    async with world(m1=2) as w:
+        serve_usage(w, 100, "m1", annotated=False)
+        w.scale()
+        async with w.controller(metrics_via=HUB):
+            await eventually(lambda: w.replicas == {"m1": 4})
+
+        assert complete(w)
+
+
+async def test_unannotated_usage_of_same_named_pods_is_not_guessed() -> None:
+    """Both clusters are without metrics, and the reason names the annotation; nothing is scaled."""
+    async with world(m1=2, m2=2) as w:
+        serve_usage(w, 100, "m1", "m2", annotated=False)
+        w.scale(**BOTH)
+        async with w.controller(metrics_via=HUB) as controller:
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+            await w.looks(controller)
+            _, _, message = w.condition("MetricsComplete")
+
+        assert ANNOTATION in message
+        assert "it is in m1, m2" in message
+        assert w.replicas == {"m1": 2, "m2": 2}
+
+
+async def test_a_cluster_that_the_hub_is_silent_about_is_missing() -> None:
+    """Of a cluster without any usage in the hub's answer nothing is taken for idle: no scale-down."""
+    async with world(m1=4, m2=4) as w:
+        serve_usage(w, 1, "m1")
+        w.scale(**BOTH)
+        async with w.controller(metrics_via=HUB) as controller:
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+            await w.looks(controller)
+            _, _, message = w.condition("MetricsComplete")
+
+        assert message == "m2: the hub's metrics API has usage of none of its pods"
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+async def test_the_hubs_failure_is_everybodys_reason() -> None:
+    """A hub without a metrics API scales nothing and says why, once a deadline for all."""
+    async with world(m1=2, m2=2) as w:
+        w.hub.faults.status[USAGE_PATH] = 503
+        w.scale(**BOTH)
+        async with w.controller(metrics_via=HUB) as controller:
+            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+            await w.looks(controller)
+            _, _, message = w.condition("MetricsComplete")
+
+        assert message.count("the server is currently unable to handle the request") == 2
+        assert w.replicas == {"m1": 2, "m2": 2}
+
+
+async def test_external_metrics_come_from_the_hub() -> None:
+    """One value for all clusters, asked for once a look."""
+    metric = {"name": "depth", "selector": {"matchLabels": {"queue": "q"}}}
+    target = {"type": "AverageValue", "averageValue": "10"}
+    async with world(m1=2, m2=2) as w:
+        item = {"metricName": "depth", "metricLabels": {"queue": "q"}, "value": "60"}
+        serve(w, EXTERNAL_PATH, lambda: {"items": [item]})
+        w.scale(metrics=[{"type": "External", "external": {"metric": metric, "target": target}}], **BOTH)
+        async with w.controller(metrics_via=HUB):
+            await eventually(lambda: sum(w.replicas.values()) == 6)
+            asked = w.hub.queries("/depth")
+
+        assert {tuple(query.items()) for query in asked} == {(("labelSelector", "queue=q"),)}
+        assert [member.queries("/depth") for member in w.members.values()] == [[], []]
+
+
+@pytest.mark.parametrize(("clusters", "scaled"), [(("m1",), True), (("m1", "m2"), False)])
+async def test_pods_metrics_count_where_names_are_unique(clusters: tuple[str, ...], scaled: bool) -> None:
+    """Values of custom metrics name no cluster: of same-named pods none is believed."""
+    target = {"type": "AverageValue", "averageValue": "10"}
+    spec: dict[str, Any] = {
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": target}}]
+    }
+    async with world(**dict.fromkeys(clusters, 2)) as w:
+        serve(w, CUSTOM, lambda: {"versions": [{"version": "v1beta2"}]})
+        items = [
+            {
+                "describedObject": {"kind": "Pod", "namespace": "shop", "name": f"web-{number}"},
+                "metric": {"name": "qps"},
+                "timestamp": "2026-01-01T00:00:00Z",
+                "value": "20",
+            }
+            for number in range(2)
+        ]
+        serve(w, f"{CUSTOM}/v1beta2/namespaces/shop/pods/*/qps", lambda: {"items": items})
+        w.scale(**spec)
+        async with w.controller(metrics_via=HUB) as controller:
+            await w.looks(controller, 4)
+            message = w.condition("MetricsComplete")[2]
+
+        assert (sum(w.replicas.values()) == 4 * len(clusters)) == scaled
+        assert ("custom metrics name no cluster" in message) != scaled
