@@ -29,9 +29,7 @@ async def fedhpa(w: World, folder: Path, *arguments: str, hub: bool = True) -> R
     authority.write_text(w.hub.ca_pem)
     cluster = {"server": w.hub.url, "certificate-authority": str(authority)}
     content = {
-        "clusters": [
-            {"name": "c", "cluster": {"server": w.hub.url, "certificate-authority": str(authority)}}
-        ],
+        "clusters": [{"name": "c", "cluster": cluster}],
         "users": [{"name": "u", "user": {"token": "t"}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
         "current-context": "x",

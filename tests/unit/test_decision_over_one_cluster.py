@@ -273,13 +273,22 @@ def test_conditions_keep_their_place_and_time() -> None:
 
 
 def test_dry_run_decides_and_writes_nothing() -> None:
-    """A dry run shows the size it would set, and neither scales nor remembers a scale."""
+    """A dry run shows the size it would set, tells of it, and neither scales nor remembers a scale."""
     answer = answered(scenario([cluster("member1", [80, 80])], spec={"dryRun": True, "behavior": {}}))
 
-    assert (answer["desiredReplicas"], answer["rescale"], answer["events"]) == (4, False, [])
+    assert (answer["desiredReplicas"], answer["rescale"]) == (4, False)
+    assert [event["reason"] for event in answer["events"]] == ["DryRun"]
     assert answer["steps"][-1]["step"] == "dryRun"
     assert answer["history"]["scaleUps"] == []
     assert "lastScaleTime" not in answer["status"]
+
+
+def test_dry_run_tells_of_a_size_once() -> None:
+    """What the stored status shows already is no news."""
+    given = scenario([cluster("member1", [80, 80])], spec={"dryRun": True})
+    given["federatedHPA"]["status"] = {"currentReplicas": 2, "desiredReplicas": 4}
+
+    assert answered(given)["events"] == []
 
 
 def test_tolerance_of_the_object_replaces_the_flag() -> None:
