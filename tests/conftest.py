@@ -1,7 +1,7 @@
 """What holds for the whole suite: how tests are spread over workers, and what none of them should pay for.
 
-Tests are given to xdist's workers one by one, but all of tests/real to one: they share planes that take
-half a minute to start. xdist's own groups (`--dist loadgroup`) would do, but xdist 3.8 writes them where
+Tests are given to xdist's workers one by one, but those to one that share what is dear: the planes of
+tests/real, which take half a minute to start, and the wheel. xdist's own groups (`--dist loadgroup`) would do, but xdist 3.8 writes them where
 pytest 9.2 no longer reads.
 """
 
@@ -17,12 +17,15 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 
-class RealTestsTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Every test is a scope of its own; those of tests/real are one scope, which, being the largest, starts
-    first."""
+# Each is one worker's.
+TOGETHER = ("tests/real/", "tests/integration/test_wheel_runs_elsewhere.py")
+
+
+class SomeTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Every test is a scope of its own, but for TOGETHER: a scope each, which, being larger, start first."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/real" if nodeid.startswith("tests/real/") else nodeid
+        return next((path for path in TOGETHER if nodeid.startswith(path)), nodeid)
 
 
 # These start first, so that no worker is left with one of them at the end.
@@ -43,7 +46,7 @@ def _turn(item: pytest.Item) -> int:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """xdist's hook, called in its controller."""
-    return RealTestsTogether(config, log)
+    return SomeTogether(config, log)
 
 
 # An unexpected error is logged with its traceback, into which structlog's default draws all local variables:
