@@ -1,8 +1,8 @@
 """What holds for the whole suite: how tests are spread over workers, and what none of them should pay for.
 
 Tests are given to xdist's workers one by one, but those to one that share what is dear: the planes of
-tests/real, which take half a minute to start, and the wheel. xdist's own groups (`--dist loadgroup`) would do, but xdist 3.8 writes them where
-pytest 9.2 no longer reads.
+tests/real, which take half a minute to start, and the wheel. xdist's own groups (`--dist loadgroup`) would
+do, but xdist 3.8 writes them where pytest 9.2 no longer reads.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import structlog
 from _pytest.terminal import TerminalReporter
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
-
 
 # Each is one worker's.
 TOGETHER = ("tests/real/", "tests/integration/test_wheel_runs_elsewhere.py")
