@@ -23,6 +23,8 @@ T = TypeVar("T")
 METRICS_API = "metrics.k8s.io/v1beta1"
 # A failure is shared, too: a thousand autoscalers of a namespace must not each wait for the same deadline.
 FAILURE_SECONDS = 2.0
+# Who asks what did not answer the last time waits so long; the request goes on, for whoever asks next.
+AFTER_FAILURE_SECONDS = 0.5
 # An answer that nobody asked for again is dropped after this long.
 KEEP_SECONDS = 120.0
 
@@ -122,8 +124,9 @@ class SharedLists:
 
         Whoever asks while it is being fetched waits for the same fetch; a waiter that is cancelled
         does not end it. `decode` is part of the identity, so pass the same function each time.
-        MemberUnavailable if the member does not answer; MetricsUnavailable if it answers with an error
-        or with what cannot be decoded.
+        A member that hangs costs a deadline once: after that nobody waits for more than a moment until it
+        answers again. MemberUnavailable if the member does not answer; MetricsUnavailable if it answers
+        with an error or with what cannot be decoded.
         """
         if self._group is None:
             raise RuntimeError("SharedLists is used outside its `async with`")
@@ -134,8 +137,11 @@ class SharedLists:
             member.check()
             entry.task = self._group.create_task(self._fetch(key, entry, deadline))
         if entry.task is not None:
-            # The task ends by deadline, and never raises: the shield is against this waiter alone.
-            await asyncio.shield(entry.task)
+            # The task ends by deadline, and never raises: what ends here is this waiter alone.
+            task, silent = entry.task, isinstance(entry.error, MemberUnavailable)
+            await asyncio.wait([task], timeout=AFTER_FAILURE_SECONDS if silent else None)
+            if task.done():
+                task.result()  # cancelled with the lists
         if entry.error is not None:
             raise entry.error.with_traceback(None)
         return cast("Fetched[T]", entry.answer)

@@ -8,7 +8,7 @@ import pytest
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.api.wire import PodMetrics
-from fedhpa.members.lists import SharedLists, decode_pod_metrics, pod_metrics
+from fedhpa.members.lists import AFTER_FAILURE_SECONDS, SharedLists, decode_pod_metrics, pod_metrics
 from fedhpa.members.member import Member
 from tests.integration.fakeapi import Object, eventually
 from tests.integration.membership import federation, loop_time
@@ -127,6 +127,28 @@ async def test_hanging_metrics_cost_one_deadline_for_all() -> None:
 
         assert loop_time() - began < 1.5
         assert lists.fetches == 1
+
+
+async def test_what_hangs_costs_its_deadline_once() -> None:
+    """After that it is tried in the background; back, it is believed with the first answer."""
+    async with federation("member1", deadline=3) as world, SharedLists(clock=loop_time) as lists:
+        api, member = world.members["member1"], world["member1"]
+        api.faults.hang.add("/apis/metrics.k8s.io")
+        waited: list[float] = []
+        for _ in range(8):
+            began = loop_time()
+            with pytest.raises(MemberUnavailable, match="no answer within 3 s"):
+                await names(lists, member)
+            waited.append(loop_time() - began)
+            await asyncio.sleep(15)
+        tried = lists.fetches
+        api.faults.clear()
+        api.put(METRICS, usage("a"))
+
+        assert waited[0] == pytest.approx(3, abs=0.1)
+        assert max(waited[1:]) <= AFTER_FAILURE_SECONDS + 0.1
+        assert tried >= 6
+        assert await names(lists, member) == ["a"]
 
 
 @pytest.mark.parametrize("body", [b'{"items":[{"metadata":', b"[]", b'{"items":[{"containers":3}]}', b"\xff"])
