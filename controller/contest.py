@@ -48,6 +48,9 @@ class _Autoscaler(msgspec.Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
+_UNKNOWN: Final[tuple[float, tuple[_Autoscaler, ...]]] = (float("-inf"), ())
+
+
 class Contests:
     """What is known of HorizontalPodAutoscalers, by cluster and namespace; never raises for a server."""
 
@@ -67,21 +70,28 @@ class Contests:
         clients = {name: write.client for name, write in seen.members.items()}
         if seen.template is not None:
             clients[ON_HUB] = self._hub
-        names = sorted(clients)
-        found = await asyncio.gather(*(self._autoscalers(name, clients[name], namespace) for name in names))
+        now = self._clock()
+        # A thousand objects ask at every look, and mostly all is known: only what is old is worth a task.
+        old = [name for name in clients if self._of(name, namespace)[0] <= now]
+        if old:
+            await asyncio.gather(*(self._refresh(name, clients[name], namespace) for name in old))
         return tuple(
             f"HorizontalPodAutoscaler {namespace}/{one.metadata.name} in {name}"
-            for name, autoscalers in zip(names, found, strict=True)
-            for one in autoscalers
+            for name in sorted(clients)
+            for one in self._of(name, namespace)[1]
             if one.spec.scaleTargetRef.identity == wanted
         )
 
-    async def _autoscalers(self, place: str, client: ApiClient, namespace: str) -> tuple[_Autoscaler, ...]:
+    def _of(self, place: str, namespace: str) -> tuple[float, tuple[_Autoscaler, ...]]:
+        """Until when what is known counts, and what it is."""
+        return self._known.get((place, namespace), _UNKNOWN)
+
+    async def _refresh(self, place: str, client: ApiClient, namespace: str) -> None:
         key = (place, namespace)
         async with self._turns.setdefault(key, asyncio.Lock()):
-            until, known = self._known.get(key, (float("-inf"), ()))
+            until, known = self._of(place, namespace)
             if self._clock() < until:
-                return known
+                return
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     path = resource_path("autoscaling/v2", "horizontalpodautoscalers", namespace)
@@ -91,7 +101,6 @@ class Contests:
                 log.debug("autoscalers not listed", cluster=place, namespace=namespace, error=str(error))
             self._drop_old()
             self._known[key] = (self._clock() + KEEP_SECONDS, known)
-            return known
 
     def _drop_old(self) -> None:
         old = self._clock() - 10 * KEEP_SECONDS
