@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.nightly import NIGHTLY, examples
+from tests.nightly import NIGHT, examples
 from webhook.advice import Advisor
 from webhook.application import Admission
 from webhook.review import judge
@@ -23,7 +23,7 @@ WARM_UP = examples(500, 10_000)
 # Of a leak of 100 bytes a request, the least there is, this is a half.
 MOST_GROWTH = REQUESTS * 50
 
-pytestmark = [pytest.mark.nightly, *([pytest.mark.timeout(3600)] if NIGHTLY else [])]
+pytestmark = NIGHT
 
 
 @pytest.fixture

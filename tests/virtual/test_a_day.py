@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly import examples
+from tests.nightly import NIGHT, examples
 from tests.virtual.federation import Federation, Rescale, federation
 
-pytestmark = [pytest.mark.nightly, pytest.mark.looptime(noop_cycles=0)]
+pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 
 # By day, hours of twenty minutes: four windows.
 HOUR = float(examples(1200, 3600))

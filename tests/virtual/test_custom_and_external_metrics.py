@@ -9,13 +9,13 @@ import pytest
 
 from playground.faults import Fault
 from playground.metrics import REQUESTS, MetricsApis
-from tests.nightly import examples
+from tests.nightly import NIGHT, examples
 from tests.virtual.federation import Federation, federation, until
 
-pytestmark = [pytest.mark.nightly, pytest.mark.looptime(noop_cycles=0)]
+pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 
 # Four windows of five minutes, and hours at night.
-LONG = examples(1200, 12 * 3600)
+LONG = examples(1200, 4 * 3600)
 
 BY_REQUESTS = {
     "type": "Pods",
