@@ -62,6 +62,7 @@ def compact(decision: Decision) -> Mapping[str, JSON]:
         **({"propagation": decision.propagation} if decision.propagation else {}),
         **({"controller": decision.settings} if decision.settings else {}),
         **({"absences": encode_absences(decision.absences)} if decision.absences else {}),
+        **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
         "history": encode_history(bounded(decision.history)),
     }
 

@@ -105,7 +105,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `conditions`, `status`, `events` and `history` assume that the scale write, if `rescale` asks for one,
     succeeds. `assignment` is empty unless the members' scales are to be written (direct propagation).
     `moves` says that it is to be written although the size stays: replicas go from one cluster to another.
-    `absences` are the clocks of losses as they go on from here. `propagation` ("" if unknown) and `settings`
+    `absences` are the clocks of losses as they go on from here. `tolerance` is how far usage may be above
+    and below a target before anything moves. `propagation` ("" if unknown) and `settings`
     (those that are not the default) are what the controller was told, for who decides again.
     """
 
@@ -126,6 +127,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False
     absences: Mapping[str, Absence] = {}
     propagation: str = ""
+    tolerance: tuple[float, float] | None = None
     settings: Mapping[str, JSON] = {}
 
     @property

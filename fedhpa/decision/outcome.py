@@ -12,6 +12,7 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import remember_scale
 from fedhpa.decision.placing import Placing
+from fedhpa.decision.propose import tolerances
 from fedhpa.decision.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.status import build_status
@@ -102,6 +103,7 @@ def _decision(
     have_scale: bool = True,
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
+    allowed = tolerances(context)
     _tell_contest(context)
     _tell_hub(context)
     absences = partial.clocks(context.world, context.snapshot, context.coverage, context.now)
@@ -124,6 +126,7 @@ def _decision(
         moves=moves,
         absences=absences,
         propagation=_propagation(context),
+        tolerance=(allowed.scale_up, allowed.scale_down),
         settings=encode_settings(context.settings, changed_only=True),
     )
     return build_status(decision, context.snapshot, context.world, have_scale=have_scale)

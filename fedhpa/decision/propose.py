@@ -45,7 +45,7 @@ def highest_proposal(context: Context, current: int) -> tuple[int, str]:
 
 def _measure_all(context: Context, current: int) -> list[Measured]:
     settings = context.settings
-    scale = Scale(current, _tolerances(context), context.world.calibration)
+    scale = Scale(current, tolerances(context), context.world.calibration)
     readiness = Readiness(context.now, settings.cpu_initialization_period, settings.initial_readiness_delay)
     measured = [
         measure(context.world, scale, readiness, index, metric)
@@ -75,7 +75,8 @@ def _refuse(context: Context, event: str, text: str, reason: str, message: str) 
     raise NoDecision(text)
 
 
-def _tolerances(context: Context) -> Tolerances:
+def tolerances(context: Context) -> Tolerances:
+    """How far from a target usage may be, going up and down: the object's word, else the controller's."""
     up = down = context.settings.tolerance
     behavior = context.spec.behavior
     if behavior is not None:

@@ -104,9 +104,12 @@ def _what_would_move(decision: Decision) -> str:
     )
     if gaps:
         return f"metrics of the {gaps} pods that have none that counts yet, or other usage of the rest"
+    if decision.tolerance is None:
+        return f"usage further from some target (now at most {max(ratios):.4g} of it)"
+    up, down = decision.tolerance
     return (
-        f"usage above the tolerance of some target (now at most {max(ratios):.4g} of it), "
-        "or below that of all targets"
+        f"usage above {1 + up:.4g} of some target, or below {1 - down:.4g} of all "
+        f"(now at most {max(ratios):.4g})"
     )
 
 

@@ -73,6 +73,7 @@ class _Compact(msgspec.Struct):
     metrics: list[_Metric] = []
     steps: list[_Step] = []
     absences: dict[str, JSON] = {}
+    tolerance: tuple[float, float] | None = None
     history: dict[str, JSON] = {}
 
 
@@ -125,6 +126,7 @@ def stored_decision(status: Mapping[str, JSON] | None) -> Decision | None:
         assignment=(),
         moves=record.moved,
         absences=decode_absences(record.absences),
+        tolerance=record.tolerance,
     )
 
 

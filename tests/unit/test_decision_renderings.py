@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from fedhpa.decision import (
     history_of,
     to_text,
 )
+from fedhpa.decision.stored import stored_decision
 from tests.scenarios import answered, cluster, decided, scenario
 
 KEYS = [
@@ -161,3 +163,21 @@ def test_the_envelope_is_bounded_and_keeps_what_counts() -> None:
         assert (max(kept_later), min(kept_later)) == (max(later), min(later))
     assert sum(event.change for event in kept.scale_ups) == 5000
     assert len(kept.scale_ups) <= 120
+
+
+@pytest.mark.parametrize(
+    ("behavior", "told"),
+    [
+        ({}, "usage above 1.1 of some target, or below 0.9 of all (now at most 1)"),
+        (
+            {"behavior": {"scaleUp": {"tolerance": "0.5"}, "scaleDown": {"tolerance": "0.25"}}},
+            "usage above 1.5 of some target, or below 0.75 of all (now at most 1)",
+        ),
+    ],
+)
+def test_text_says_at_which_usage_it_would_move(behavior: dict[str, Any], told: str) -> None:
+    """The object's tolerance goes before the controller's, in each direction."""
+    decision = decided(scenario([cluster("member1", [50, 50])], spec=behavior))
+
+    assert told in to_text(decision)
+    assert told in to_text(stored_decision(decision.status) or decision)
