@@ -17,8 +17,8 @@ from fedhpa.decision.wording import METRICS_COMPLETE
 from fedhpa.decision.world import World
 
 # A condition is read by people, and with a thousand clusters it would be larger than the object.
-_MAX_TOLD: Final = 32
-_MAX_REASON: Final = 256
+_MAX_TOLD: Final = 16
+_MAX_REASON: Final = 160
 
 
 def coverage_of(world: World, spec: ScalingSpec, failed: Mapping[str, str]) -> Coverage:

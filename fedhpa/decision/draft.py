@@ -13,6 +13,8 @@ JSON = object
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
+# A condition is read by people; the CRD would take eight times as much.
+MAX_MESSAGE: Final = 4096
 
 
 class Draft:
@@ -50,7 +52,7 @@ class Draft:
         text = "True" if status else "False"
         moved = known is None or known.status != text
         since = api_time(self.now) if known is None or moved else known.last_transition_time
-        self._conditions[type] = Condition(type, text, reason, message, since)
+        self._conditions[type] = Condition(type, text, reason, shortened(message), since)
 
     def warn(self, reason: str, message: str) -> None:
         """Adds a Warning event."""
@@ -64,6 +66,11 @@ class Draft:
         """Adds a step; returns where it led."""
         self.steps.append(Step(step, before, after, reason))
         return after
+
+
+def shortened(message: str, most: int = MAX_MESSAGE) -> str:
+    """A message as the status carries it: members word errors, and an API server refuses what is too long."""
+    return message if len(message) <= most else message[: most - 3] + "..."
 
 
 def api_time(seconds: float) -> str:

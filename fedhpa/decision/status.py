@@ -7,11 +7,12 @@ section 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from fedhpa.api.times import parse_time
-from fedhpa.decision.draft import api_time, condition_json
+from fedhpa.decision.draft import api_time, condition_json, shortened
 from fedhpa.decision.envelope import compact
 from fedhpa.decision.model import Decision
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
@@ -19,6 +20,9 @@ from fedhpa.decision.spec import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, 
 from fedhpa.decision.world import Member, World
 
 JSON = object
+
+# Of a thousand clusters each.
+_MAX_REASON: Final = 512
 
 
 def build_status(decision: Decision, snapshot: Snapshot, world: World, *, have_scale: bool) -> Decision:
@@ -69,7 +73,7 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapp
             entry["lastSeen"] = seen
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
-            entry["message"] = message
+            entry["message"] = shortened(message, _MAX_REASON)
         entries.append(entry)
     return entries
 
