@@ -32,10 +32,12 @@ CLUSTERS: Collection = ("cluster.karmada.io/v1alpha1", "clusters")
 
 
 async def eventually(holds: Callable[[], object], within: float = 5.0) -> None:
-    """Wait until `holds` is true; fail after `within` seconds."""
+    """Wait until `holds` is true, looking less often the longer it takes; fail after `within` seconds."""
+    pause = 0.005
     async with asyncio.timeout(within):
-        while not holds():  # noqa: ASYNC110  # other people's state has no event
-            await asyncio.sleep(0.005)
+        while not holds():  # other people's state has no event
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.05, 0.1)
 
 
 @dataclass

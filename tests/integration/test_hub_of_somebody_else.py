@@ -104,7 +104,7 @@ async def test_another_controller_is_not_fought() -> None:
         w.load(400)
         w.scale()
         written_by_karmada(w)
-        async with w.controller() as controller:
+        async with w.controller(sync_period=1.0) as controller:
             await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "AnotherController"))
             shown = finding(controller, "AnotherController")
             writes = w.status_writes
