@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,6 +41,8 @@ HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
 STARTED: Final = b"2020-01-01T00:00:00Z"
 # Half of the request, which is the target: nothing is scaled, and every metric is computed.
 USAGE_MILLI: Final = 125
+# 2027-01-15T08:00:00Z, when the worlds begin.
+EPOCH: Final = 1_800_000_000.0
 # The lists of a small fleet are made once for all members; those of a large one would fill the memory.
 KEPT_PODS: Final = 10
 _NO_HEADERS: Final = CIMultiDictProxy(CIMultiDict[str]())
@@ -169,7 +170,11 @@ class MemberApi(MemberClient):
 
     def __init__(self, member: Member, content: Content) -> None:
         super().__init__(
-            member.client.config, refusal=member._refusal, suspect=member._wake.set, deadline=3.0
+            member.client.config,
+            refusal=member._refusal,
+            suspect=member._wake.set,
+            deadline=3.0,
+            clock=asyncio.get_running_loop().time,
         )
         self._content = content
         self._watches: dict[str, asyncio.Queue[bytes]] = {}
@@ -291,6 +296,11 @@ class World:
     ahead: list[float] = field(default_factory=lambda: [0.0])
     _version: int = 1
 
+    @property
+    def keys(self) -> list[Key]:
+        """The autoscalers that there are."""
+        return [key for key in self.fleet.keys if Hub.path(key) in self.hub.objects]
+
     def api(self, name: str) -> MemberApi:
         """A member's wire."""
         client = self.members[name].client
@@ -302,19 +312,19 @@ class World:
         self.ahead[0] += seconds
         self.content.turn += 1
 
-    def changes(self, share: float) -> list[tuple[MemberApi, str, bytes]]:
-        """Events for so many of all pods; every second one makes a pod unready or ready again."""
+    def changes(self, share: float, *, ready: bool = True) -> list[tuple[MemberApi, str, bytes]]:
+        """Events for so many of all pods: half of them are ready or not, the others the other way round."""
         self._version += 1
         each = max(int(1 / share), 1) if share else 0
         lines: list[tuple[MemberApi, str, bytes]] = []
         for name in self.members if share else ():
             api = self.api(name)
-            for index, (namespace, workload) in enumerate(self.fleet.keys):
+            for index, (namespace, workload) in enumerate(self.keys):
                 for number in range(self.fleet.pods):
                     if (index * self.fleet.pods + number) % each:
                         continue
                     pod = self.content.pod(
-                        namespace, workload, number, version=self._version, ready=number % 2 == 0
+                        namespace, workload, number, version=self._version, ready=(number % 2 == 0) == ready
                     )
                     path = f"/api/v1/namespaces/{namespace}/pods"
                     lines.append((api, path, b'{"type":"MODIFIED","object":%s}' % pod))
@@ -358,13 +368,13 @@ async def world(
     reconciler: type[Reconciler] = Reconciler,
 ) -> AsyncIterator[World]:
     """A world of a fleet, of which the controller has the objects that `keep` says."""
-    ahead = [0.0]
+    ahead, loop_time = [0.0], asyncio.get_running_loop().time
 
     def clock() -> float:
-        return time.monotonic() + ahead[0]
+        return loop_time() + ahead[0]
 
     def wall() -> float:
-        return time.time() + ahead[0]
+        return EPOCH + clock()
 
     content, hub = Content(fleet), Hub(key for key in fleet.keys if keep(key))
     settings = Settings(DIRECT, 5, 15.0, 3.0, False, ControllerSettings())
@@ -392,7 +402,7 @@ async def _member(name: str, content: Content) -> Member:
         return
 
     cluster = Cluster(metadata=ObjectMeta(name=name))
-    member = Member(cluster, reread=reread)
+    member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time)
     member.client = MemberApi(member, content)
     await member.observe(cluster, Access("http://memory", "token", None, None, ()))
     return member
