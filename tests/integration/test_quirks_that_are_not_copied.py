@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from controller.flags import KARMADA
+from tests.integration import fakeapi
 from tests.integration.controller_world import (
     BINDINGS,
     DEPLOYMENTS,
@@ -18,7 +19,7 @@ from tests.integration.controller_world import (
     reconciliations,
     world,
 )
-from tests.integration.fakeapi import eventually
+from tests.integration.fakeapi import Object, eventually
 from tests.integration.test_controller_candidates import LABEL, binding
 from tests.integration.test_controller_metric_types import (
     by_external,
@@ -74,6 +75,7 @@ async def test_a_member_without_a_selector_does_not_skew_the_calibration() -> No
         async with w.controller(propagation=KARMADA):
             # Four pods at twice the target speak for eight: sixteen.
             await eventually(lambda: w.hub.replicas() == 16)
+            await eventually(lambda: w.state("m2"))
 
     assert w.state("m2") == "Missing"
 
@@ -91,8 +93,15 @@ async def test_a_workload_at_zero_everywhere_is_disabled_and_no_failure() -> Non
     assert w.hub.asked("PUT", SCALE_PATH) == 0
 
 
-async def test_a_template_leaves_zero_and_says_so_once() -> None:
-    """The replicas are written even where the scale came without them."""
+async def test_a_template_leaves_zero_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scale at zero is served without the field, and the replicas are written all the same."""
+    whole = fakeapi._scale
+
+    def without_zero(obj: Object) -> Object:
+        scale = whole(obj)
+        return scale if scale["spec"]["replicas"] else {**scale, "spec": {}}
+
+    monkeypatch.setattr(fakeapi, "_scale", without_zero)
     async with world(m1=0) as w:
         w.hub.deploy(0)
         serve_external(w.members["m1"], 40)
@@ -103,7 +112,9 @@ async def test_a_template_leaves_zero_and_says_so_once() -> None:
             await eventually(lambda: w.hub.replicas() == 4)
             await w.looks(controller)
 
-    assert w.events("SuccessfulRescale")[0].startswith("New size: 4;")
+    (event,) = w.events("SuccessfulRescale")
+    assert event.startswith("New size: 4;")
+    assert w.hub.asked("PUT", SCALE_PATH) == 1
 
 
 async def test_pods_of_one_name_in_two_members_are_two_pods() -> None:
