@@ -17,7 +17,7 @@ import msgspec
 
 from controller.ambiguity import Key
 from controller.contest import Contests
-from controller.flags import DIRECT, KARMADA, PROPAGATION, SECTIONS, Settings
+from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.gather import Readers
 from controller.memory import ObjectMemory
 from controller.observe import Observer
@@ -126,15 +126,22 @@ class Outside:
                 await self._observer.observe(key, raw, memories, now)
 
 
-def settings_for(raw: Mapping[str, Any], propagation: str = "") -> Settings:
-    """The settings that the object's last decision was made with; `propagation` outweighs what it says."""
+def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str = "") -> Settings:
+    """The settings that the object's last decision was made with.
+
+    `propagation` outweighs what it says; `metrics_via` it does not say. ConfigError for what is neither.
+    """
     status = raw.get("status")
     stored = status.get("decision") if isinstance(status, Mapping) else None
     known = stored if isinstance(stored, Mapping) else {}
     told = propagation or str(known.get("propagation") or KARMADA)
     if told not in (KARMADA, DIRECT):
         raise ConfigError(f"--propagation={told}: expected {KARMADA} or {DIRECT}")
-    settings = Settings.of(parse_flags(SECTIONS, [f"--{PROPAGATION.name}={told}"], {}))
+    flags = [
+        f"--{PROPAGATION.name}={told}",
+        *([f"--{METRICS_VIA.name}={metrics_via}"] if metrics_via else []),
+    ]
+    settings = Settings.of(parse_flags(SECTIONS, flags, {}))
     return dataclasses.replace(settings, decision=decode_settings(known.get("controller")))
 
 

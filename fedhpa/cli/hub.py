@@ -28,6 +28,10 @@ Propagation = Annotated[
     ),
 ]
 
+MetricsVia = Annotated[
+    str, typer.Option("--metrics-via", help="The controller's (members or hub); default members.")
+]
+
 
 def parse_target(text: str) -> str:
     """The name in `fhpa/NAME` or NAME. ConfigError for another kind."""

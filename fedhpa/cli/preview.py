@@ -17,6 +17,7 @@ from fedhpa.cli.hub import (
     API_VERSION,
     Context,
     Kubeconfig,
+    MetricsVia,
     Namespace,
     Propagation,
     find_object,
@@ -75,11 +76,13 @@ def preview(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     propagation: Propagation = "",
+    metrics_via: MetricsVia = "",
     output: Annotated[Output, typer.Option("-o", "--output", help="text or json.")] = Output.TEXT,
 ) -> None:
     """Show what applying changed objects would decide now; nothing is written anywhere."""
     objects = read_objects(file)
-    found = asyncio.run(_previews(objects, namespace, kubeconfig, context, propagation))
+    flags = (propagation, metrics_via)
+    found = asyncio.run(_previews(objects, namespace, kubeconfig, context, flags))
     if output is Output.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))
     else:
@@ -144,14 +147,19 @@ def _judged(path: str, kind: str, raw: Mapping[str, Any]) -> Verdict:
 
 
 async def _previews(
-    objects: list[dict[str, Any]], namespace: str, kubeconfig: str, context: str, propagation: str
+    objects: list[dict[str, Any]], namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> list[Preview]:
     async with hub_client(kubeconfig, context) as (hub, usual):
-        return [await preview_of(hub, one, namespace or usual, propagation) for one in objects]
+        return [await preview_of(hub, one, namespace or usual, *flags) for one in objects]
 
 
 async def preview_of(
-    hub: ApiClient, changed: Mapping[str, Any], namespace: str, propagation: str = "", **clock: Any
+    hub: ApiClient,
+    changed: Mapping[str, Any],
+    namespace: str,
+    propagation: str = "",
+    metrics_via: str = "",
+    **clock: Any,
 ) -> Preview:
     """The preview of one object; `namespace` is its own where it names none. `clock` is for tests."""
     from controller.outside import outside, settings_for
@@ -167,7 +175,7 @@ async def preview_of(
         return found._replace(note=NOT_BUILT)
     stored = await find_object(hub, namespace, name)
     after = _applied(changed, stored)
-    async with outside(hub, settings_for(stored or after, propagation), **clock) as world:
+    async with outside(hub, settings_for(stored or after, propagation, metrics_via), **clock) as world:
         try:
             now = None if stored is None else await world.look(stored)
             then = await world.look(after)

@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.hub import Context, Kubeconfig, Namespace, Propagation, hub_client, parse_target, read_object
+from fedhpa.cli.hub import (
+    Context,
+    Kubeconfig,
+    MetricsVia,
+    Namespace,
+    Propagation,
+    hub_client,
+    parse_target,
+    read_object,
+)
 
 
 class Output(StrEnum):
@@ -33,13 +42,15 @@ def record(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     propagation: Propagation = "",
+    metrics_via: MetricsVia = "",
     file: Annotated[
         Path | None, typer.Option("-f", "--file", help="Where to write; default standard output.")
     ] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="json (one line) or yaml.")] = Output.JSON,
 ) -> None:
     """Write what a decision on a FederatedHPA is made from now: fedhpa record fhpa/web | fedhpa replay -"""
-    scenario = asyncio.run(_gather(parse_target(target), namespace, kubeconfig, context, propagation))
+    flags = (propagation, metrics_via)
+    scenario = asyncio.run(_gather(parse_target(target), namespace, kubeconfig, context, flags))
     text = _text(scenario, output)
     if file is None:
         sys.stdout.write(text)
@@ -59,11 +70,11 @@ def _text(scenario: dict[str, Any], output: Output) -> str:
 
 
 async def _gather(
-    name: str, namespace: str, kubeconfig: str, context: str, propagation: str
+    name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> dict[str, Any]:
     from controller.outside import outside, settings_for
 
     async with hub_client(kubeconfig, context) as (hub, usual):
         raw = await read_object(hub, namespace or usual, name, named=bool(namespace))
-        async with outside(hub, settings_for(raw, propagation)) as world:
+        async with outside(hub, settings_for(raw, *flags)) as world:
             return (await world.look(raw)).scenario()
