@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.flags import DIRECT, KARMADA
+from controller.flags import DIRECT, HUB, KARMADA
 from controller.outside import outside, settings_for
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.replay import answer
@@ -22,6 +22,7 @@ from tests.integration.test_controller_metric_types import (
     serve_external,
     serve_pods,
 )
+from tests.integration.test_metrics_through_the_hub import serve_usage
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -29,11 +30,12 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 SAME = ("currentReplicas", "desiredReplicas", "rescale", "reason", "error", "metrics")
 
 
-async def recorded(w: World, name: str = "web") -> Object:
+async def recorded(w: World, name: str = "web", metrics_via: str = "") -> Object:
     """The scenario of an autoscaler, gathered from outside."""
     raw = w.hub.find(HPAS, name, NAMESPACE)
     assert raw is not None
-    async with ApiClient(w.hub.config()) as hub, outside(hub, settings_for(raw), clock=w.clock) as there:
+    settings = settings_for(raw, metrics_via=metrics_via)
+    async with ApiClient(w.hub.config()) as hub, outside(hub, settings, clock=w.clock) as there:
         look = await there.look(raw)
         return look.scenario()
 
@@ -101,6 +103,18 @@ async def test_answers_to_single_questions_are_recorded() -> None:
     decision = replayed(scenario)
     same(decision, told(w))
     assert list(decision["coverage"]["missing"]) == ["m2"]
+
+
+async def test_usage_that_the_hub_serves_is_recorded() -> None:
+    """With the controller's --metrics-via the recording asks the hub, too."""
+    async with world(m1=2, m2=2) as w:
+        serve_usage(w, 60, "m1", "m2")
+        w.scale(dryRun=True, clusterAffinity={"clusterNames": ["m1", "m2"]})
+        await settled(w, metrics_via=HUB)
+        scenario = await recorded(w, metrics_via=HUB)
+
+    same(replayed(scenario), told(w))
+    assert replayed(scenario)["metrics"][0]["current"]["averageUtilization"] == 60
 
 
 async def test_a_missing_cluster_is_recorded_as_missing() -> None:
