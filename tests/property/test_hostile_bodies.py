@@ -23,7 +23,7 @@ CODES = {200, 400, 403, 413}
 
 
 @given(data=st.data())
-@settings(max_examples=examples(600, 100_000), deadline=None)
+@settings(max_examples=examples(2_000, 100_000), deadline=None)
 def test_every_broken_request_gets_a_verdict(data: st.DataObject) -> None:
     """No body raises; the answer is an AdmissionReview that says why it refuses, quickly."""
     path = data.draw(st.sampled_from(PATHS))
