@@ -91,6 +91,7 @@ class HubCheck:
         self._shown = shown
         self._until = float("-inf")
         self._rivals: dict[Key, float] = {}
+        self._known: set[Key] = set()
         self.findings: tuple[Finding, ...] = ()
 
     async def look(self) -> None:
@@ -111,9 +112,13 @@ class HubCheck:
     def rival(self, key: Key, raw: Mapping[str, Any], now: float) -> Blocked | None:
         """Why nothing is written for the object read as `raw`: another controller acts; None if none does.
 
-        Our own writes may hide the evidence, so it counts for as long as one is called active.
+        Our own writes may hide the evidence, so it counts for as long as one is called active. Then they say
+        what was found, which whoever sees the object for the first time goes on from.
         """
         written = _written_by_karmada(raw)
+        if key not in self._known:
+            self._known.add(key)
+            written = max(filter(None, (written, _found_before(raw))), default=None)
         if written is not None and 0 <= now - written < ACTIVE_SECONDS:
             self._rivals[key] = max(written, self._rivals.get(key, written))
         last = self._rivals.get(key)
@@ -131,6 +136,7 @@ class HubCheck:
     def forget(self, key: Key) -> None:
         """Drop what is known of a deleted object."""
         self._rivals.pop(key, None)
+        self._known.discard(key)
 
     async def _schema(self) -> Finding | None:
         try:
@@ -189,6 +195,24 @@ def _keeps(schema: Mapping[str, Any], field: str) -> bool:
     return bool(schema.get("x-kubernetes-preserve-unknown-fields")) or field in (
         schema.get("properties") or {}
     )
+
+
+def _found_before(raw: Mapping[str, Any]) -> float | None:
+    """When a decision was last stored that another controller held back (POSIX seconds); None if none is."""
+    status = raw.get("status")
+    if not isinstance(status, Mapping):
+        return None
+    conditions = status.get("conditions")
+    held = any(
+        isinstance(condition, Mapping) and condition.get("reason") == ANOTHER_CONTROLLER
+        for condition in (conditions if isinstance(conditions, list) else ())
+    )
+    decision = status.get("decision")
+    time = decision.get("time") if isinstance(decision, Mapping) else None
+    try:
+        return parse_time(time) if held and isinstance(time, str) else None
+    except InvalidObject:
+        return None
 
 
 def _written_by_karmada(raw: Mapping[str, Any]) -> float | None:

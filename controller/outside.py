@@ -19,6 +19,7 @@ from controller.ambiguity import Key
 from controller.contest import Contests
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.gather import Readers
+from controller.hub_check import HubCheck
 from controller.memory import ObjectMemory
 from controller.observe import Observer
 from controller.publish import API_VERSION, PLURAL
@@ -82,6 +83,7 @@ class Outside:
         self._members = members
         self._clock = clock
         self._contests = Contests(hub, clock=clock.monotonic)
+        self._hub_check = HubCheck(hub, clock=clock.monotonic)
         self._observer = Observer(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
 
     async def look(self, raw: Mapping[str, Any]) -> Look:
@@ -100,7 +102,11 @@ class Outside:
         seen = await self._observer.observe(key, raw, memories, now)
         memories[key].account(seen.snapshot, now)
         contested = await self._contests.look(raw, seen)
-        snapshot = msgspec.structs.replace(seen.snapshot, contested_by=contested)
+        snapshot = msgspec.structs.replace(
+            seen.snapshot,
+            contested_by=contested,
+            blocked=seen.snapshot.blocked or self._hub_check.rival(key, raw, now),
+        )
         return Look(raw, snapshot, memories[key].history, now, self.settings)
 
     async def _others(self, key: Key) -> dict[Key, Mapping[str, Any]]:

@@ -121,6 +121,25 @@ async def test_another_controller_is_not_fought() -> None:
     assert "karmada-controller-manager" in w.events("AnotherController")[0]
 
 
+async def test_a_new_leader_knows_of_the_other_controller() -> None:
+    """It starts after a status of ours has hidden the other's, and scales nothing for as long as before."""
+    async with world(m1=2) as w:
+        w.load(400)
+        w.scale()
+        written_by_karmada(w)
+        async with w.controller(sync_period=1.0):
+            await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "AnotherController"))
+        stored = w.hub.find(HPAS, "web", NAMESPACE)
+        assert stored is not None
+        w.hub.put(HPAS, {**stored, "metadata": {**stored["metadata"], "managedFields": []}})
+        async with w.controller(sync_period=1.0) as controller:
+            await w.looks(controller, 5)
+            held = dict(w.replicas)
+            await eventually(lambda: w.replicas == {"m1": 8}, 600)
+
+    assert held == {"m1": 2}
+
+
 async def test_a_controller_that_stopped_long_ago_is_no_rival() -> None:
     """Whoever moves from Karmada's controller to this one finds old managed fields on all objects."""
     async with world(m1=2) as w:

@@ -22,6 +22,7 @@ from tests.integration.test_controller_metric_types import (
     serve_external,
     serve_pods,
 )
+from tests.integration.test_hub_of_somebody_else import written_by_karmada
 from tests.integration.test_metrics_through_the_hub import serve_usage
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -181,3 +182,18 @@ async def test_nothing_is_written() -> None:
 
         assert w.hub.writes == []
         assert w.members["m1"].writes == []
+
+
+async def test_a_recording_says_that_another_controller_acts() -> None:
+    """What holds the controller back holds the replayed decision back, for the same reason."""
+    async with world(m1=2) as w:
+        w.load(400)
+        w.scale()
+        written_by_karmada(w)
+        async with w.controller(sync_period=1.0):
+            await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "AnotherController"))
+        scenario = await recorded(w)
+
+    assert scenario["blocked"]["reason"] == "AnotherController"
+    assert replayed(scenario)["rescale"] is False
+    assert replayed(scenario)["error"] == told(w)["error"]
