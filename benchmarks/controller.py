@@ -21,7 +21,7 @@ from fedhpa.decision.spec import decode_object
 
 FLEET: Final = Fleet()
 # A world in which nothing happens for an hour, looked at every 15 s.
-QUIET: Final = Fleet(objects=5, namespaces=1)
+QUIET: Final = Fleet(objects=2, namespaces=1)
 PERIOD_SECONDS: Final = 15.0
 HOUR_SECONDS: Final = 3600.0
 CHANGED: Final = 0.02
