@@ -49,12 +49,14 @@ class _Timed(Reconciler):
         self.began: dict[Key, float] = {}
         self.lags: list[tuple[float, float]] = []
 
-    async def reconcile(self, key: Key, raw: Mapping[str, Any], known: Any = ()) -> bool:
+    async def reconcile(
+        self, key: Key, raw: Mapping[str, Any], known: Any = (), *, late: float = 0.0
+    ) -> bool:
         now = asyncio.get_running_loop().time()
         if key in self.began:
             self.lags.append((now, now - self.began[key] - PERIOD_SECONDS))
         self.began[key] = now
-        return await super().reconcile(key, raw, known)
+        return await super().reconcile(key, raw, known, late=late)
 
 
 class _OwnCore(asyncio.SelectorEventLoop):

@@ -101,7 +101,9 @@ class Loop:
         again = False
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                again = await self._reconciler.reconcile(key, raw, self.objects.store)
+                again = await self._reconciler.reconcile(
+                    key, raw, self.objects.store, late=self._queue.late(key)
+                )
         except FedHPAError as error:
             log.warning("status not written", namespace=key[0], name=key[1], error=str(error))
         except TimeoutError:

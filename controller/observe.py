@@ -76,10 +76,17 @@ class Observer:
         return min(max(float(own), LEAST_PERIOD_SECONDS), MOST_PERIOD_SECONDS)
 
     async def observe(
-        self, key: Key, raw: Mapping[str, Any], memories: Mapping[Key, ObjectMemory], now: float
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        memories: Mapping[Key, ObjectMemory],
+        now: float,
+        *,
+        late: float = 0.0,
     ) -> Observation:
         """The world of the object read as `raw` at `now`; `memories` holds its own and all others'.
 
+        Who looks `late` seconds after it was due takes usage that is so much older.
         Trouble with the hub or the members is part of the snapshot. InvalidObject if the object cannot be
         read at all.
         """
@@ -99,7 +106,7 @@ class Observer:
             return _blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
-        wanted = Wanted.of(hpa.spec.metrics, usage_age(self.period(raw)))
+        wanted = Wanted.of(hpa.spec.metrics, usage_age(self.period(raw), late))
         members = self._members()
         through_hub = self._settings.metrics_via == HUB
         asked_of_members = replace(wanted, usage=False, questions={}) if through_hub else wanted

@@ -63,8 +63,11 @@ class Reconciler:
         if self._memories.pop(key, None) is not None:
             self._series.forget(*key)
 
-    async def reconcile(self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = ()) -> bool:
-        """Look at the object read as `raw` and act. True if it should be looked at again at once.
+    async def reconcile(
+        self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = (), *, late: float = 0.0
+    ) -> bool:
+        """Look at the object read as `raw`, `late` seconds after it was due, and act. True if it should be
+        looked at again at once.
 
         `known` are all objects there are: as long as one of the same namespace was never looked at, its pods
         may be this one's, and nothing is scaled. Raises ApiError only if the hub did not take the status; a
@@ -73,7 +76,7 @@ class Reconciler:
         began = self._clock()
         memory = self._memory(key, raw)
         try:
-            seen = await self._observer.observe(key, raw, self._memories, self._wall())
+            seen = await self._observer.observe(key, raw, self._memories, self._wall(), late=late)
         except InvalidObject as error:
             self._series.failed(self._clock() - began)
             self._complain(key, raw, memory, str(error))

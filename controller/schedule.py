@@ -20,15 +20,17 @@ Key = tuple[str, str]
 USAGE_AGE: Final = 0.5
 # A long period is no reason to decide on old usage; this is half the default period.
 MOST_USAGE_AGE_SECONDS: Final = 7.5
+# What is late may use what was listed when it was due: else whoever falls behind lists more and falls further.
+MOST_GRACE_SECONDS: Final = 15.0
 # The turns of a namespace's objects lie within this much of what usage may be old, so that they share a list.
 TOGETHER: Final = 0.9
 # A turn that is nearer than this is the one that is being taken.
 SAME_TURN_SECONDS: Final = 0.001
 
 
-def usage_age(period: float) -> float:
-    """How many seconds old usage may be for objects of a sync period."""
-    return min(period * USAGE_AGE, MOST_USAGE_AGE_SECONDS)
+def usage_age(period: float, late: float = 0.0) -> float:
+    """How many seconds old usage may be, by an object's sync period and how late it is looked at."""
+    return min(period * USAGE_AGE, MOST_USAGE_AGE_SECONDS) + min(late, MOST_GRACE_SECONDS)
 
 
 def until_turn(key: Key, period: float, now: float) -> float:
@@ -51,7 +53,7 @@ class DueQueue:
         self._clock = clock
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
-        self._held: set[Key] = set()
+        self._held: dict[Key, float] = {}
         self._again: dict[Key, float] = {}
         self._changed = asyncio.Condition()
 
@@ -79,14 +81,17 @@ class DueQueue:
             while True:
                 key, wait = self._earliest()
                 if key is not None:
-                    del self._due[key]
-                    self._held.add(key)
+                    self._held[key] = max(self._clock() - self._due.pop(key), 0.0)
                     return key
                 await self._wait_change(wait)
 
+    def late(self, key: Key) -> float:
+        """How many seconds after it was due a held key was taken; 0 for one that is not held."""
+        return self._held.get(key, 0.0)
+
     async def give_back(self, key: Key) -> None:
         """End the hold of a key; a time wished for meanwhile becomes its pending one."""
-        self._held.discard(key)
+        self._held.pop(key, None)
         due = self._again.pop(key, None)
         if due is not None:
             await self._add_at(key, due)

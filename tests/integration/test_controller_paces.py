@@ -21,11 +21,15 @@ class Looks:
 
     def __init__(self, seconds: float, error: FedHPAError | None = None) -> None:
         self.began: dict[str, list[float]] = {}
+        self.late: list[float] = []
         self.most = self._now = 0
         self._seconds = seconds
         self._error = error
 
-    async def __call__(self, key: tuple[str, str], raw: Mapping[str, Any], known: object = ()) -> bool:
+    async def __call__(
+        self, key: tuple[str, str], raw: Mapping[str, Any], known: object = (), *, late: float = 0.0
+    ) -> bool:
+        self.late.append(late)
         self.began.setdefault(key[1], []).append(asyncio.get_running_loop().time())
         self._now += 1
         self.most = max(self.most, self._now)
@@ -45,7 +49,7 @@ class Looks:
 async def test_no_more_looks_at_once_than_asked_for(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """--concurrent-syncs is the number of looks at the same moment, and it is used."""
     looks = Looks(1.0)
-    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments: looks(*arguments))
+    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more))
     async with world(m1=1) as w:
         for number in range(9):
             w.scale(f"web-{number}")
@@ -56,13 +60,26 @@ async def test_no_more_looks_at_once_than_asked_for(workers: int, monkeypatch: p
     assert len(looks.began) == 9
 
 
+async def test_who_looks_late_is_told_how_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine objects that are due at once and take a second each are up to eight seconds late."""
+    looks = Looks(1.0)
+    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more))
+    async with world(m1=1) as w:
+        for number in range(9):
+            w.scale(f"web-{number}")
+        async with w.controller(concurrent_syncs=1, sync_period=300.0):
+            await asyncio.sleep(9.5)
+
+    assert [round(late) for late in looks.late] == list(range(9))
+
+
 @pytest.mark.parametrize("error", [None, FedHPAError("the hub is not well")])
 async def test_each_object_keeps_its_period(
     error: FedHPAError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the first look every one follows a period after the one before, also when each fails."""
     looks = Looks(0.1, error)
-    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments: looks(*arguments))
+    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more))
     async with world(m1=1) as w:
         w.scale("usual")
         w.scale("often", syncPeriodSeconds=4)

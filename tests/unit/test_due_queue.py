@@ -132,6 +132,26 @@ def test_a_turn_stays_the_same(key: tuple[str, str], late: float) -> None:
     assert following == pytest.approx(turn + 15.0)
 
 
+async def test_a_key_is_as_late_as_it_was_taken() -> None:
+    """A held key says how long it was due; one that is not held was never late."""
+    clock = Clock()
+    queue = DueQueue(clock)
+    await queue.add(A, 1.0)
+    clock.now = 4.0
+    await taken(queue)
+    clock.now = 9.0
+    held = queue.late(A)
+    await queue.give_back(A)
+
+    assert (held, queue.late(A), queue.late(B)) == (3.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("late", "age"), [(0.0, 7.5), (3.0, 10.5), (1e6, 22.5)])
+def test_what_is_late_may_use_what_was_listed_when_it_was_due(late: float, age: float) -> None:
+    """Falling behind makes nothing be listed anew, within bounds."""
+    assert usage_age(15.0, late) == age
+
+
 async def test_a_turn_is_waited_for() -> None:
     """A key that was given its turn is due then, and not before."""
     clock = Clock()
