@@ -111,8 +111,7 @@ def report(
         count = len(coverage.expected)
         noun = "cluster" if count == 1 else "clusters"
         draft.condition(METRICS_COMPLETE, True, "AllClustersAnswered", f"{count} expected {noun} answered")
-    # The cause before what follows from it.
-    draft.events[:0] = [
+    told = [
         Event(
             WARNING, "ClusterMissing", f"cluster {cluster.name} is missing: {coverage.missing[cluster.name]}"
         )
@@ -126,7 +125,9 @@ def report(
         if states.get(name) not in LOST_STATES:
             began = absences.get(name)
             ago = "" if began is None else f" {draft.now - began.since:.0f} s ago"
-            draft.warn("ClusterLost", f"cluster {name} went missing{ago} and is no longer expected: {reason}")
+            text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
+            told.append(Event(WARNING, "ClusterLost", text))
+    draft.events[:0] = told  # the cause before what follows from it
 
 
 def describe(missing: Mapping[str, str]) -> str:

@@ -1,0 +1,76 @@
+"""What happens, a file a paragraph: scenarios, and beside each the decision worked out by hand.
+
+The files are in data/scenarios; `usual.yaml` has what they begin with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedhpa.cli.replay import answer
+
+_FOLDER = Path(__file__).parent / "data" / "scenarios"
+_USUAL = _FOLDER / "usual.yaml"
+_FILES = sorted(file for file in _FOLDER.glob("*.yaml") if file != _USUAL)
+
+
+def cases() -> list[Any]:
+    """Every scenario of every file, named by both."""
+    found = []
+    for file in _FILES:
+        # Anchors hold within one document.
+        content = yaml.safe_load(f"{_USUAL.read_text(encoding='utf-8')}{file.read_text(encoding='utf-8')}")
+        for case in content["cases"]:
+            found.append(pytest.param(case, id=f"{file.stem}: {case['name']}"))
+    return found
+
+
+def short(decision: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision with its lists as people write them."""
+    conditions, clusters = decision["conditions"], decision["status"].get("clusters") or ()
+    return {
+        **decision,
+        "conditions": {entry["type"]: f"{entry['status']}/{entry['reason']}" for entry in conditions},
+        "events": [event["reason"] for event in decision["events"]],
+        "steps": [f"{step['step']} {step['from']} -> {step['to']}" for step in decision["steps"]],
+        "assignment": {share["cluster"]: share["replicas"] for share in decision["assignment"]},
+        "states": {cluster["name"]: cluster["state"] for cluster in clusters},
+    }
+
+
+def part(found: Any, asked: Any, *, whole: bool = False) -> Any:
+    """What is found of what is asked for: of objects their fields, of lists as long each item."""
+    if isinstance(asked, dict) and isinstance(found, dict) and asked and not whole:
+        exact = ("states", "missing", "assignment", "lost")
+        return {key: part(found.get(key), value, whole=key in exact) for key, value in asked.items()}
+    if isinstance(asked, list) and isinstance(found, list) and len(asked) == len(found):
+        return [part(item, wanted) for item, wanted in zip(found, asked, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("case", cases())
+def test_what_is_decided(case: dict[str, Any]) -> None:
+    """`fedhpa replay` decides what the file says."""
+    given = json.dumps({"name": case["name"], **case["given"]}).encode()
+
+    line, readable = answer(given)
+
+    assert readable, line
+    assert part(short(json.loads(line)), case["expected"]) == case["expected"]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_what_is_decided_can_be_read(case: dict[str, Any]) -> None:
+    """The same in words names the size that was decided."""
+    given = json.dumps({"name": case["name"], **case["given"]}).encode()
+
+    text, readable = answer(given, as_text=True)
+
+    assert readable, text
+    assert str(json.loads(answer(given)[0])["desiredReplicas"]).encode() in text
