@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import yaml
@@ -12,7 +13,7 @@ from multidict import CIMultiDict
 
 from fedhpa.api.selectors import FieldSelector
 from fedhpa.serving.status import status_response
-from metrics_adapter.gather import Gathered
+from metrics_adapter.gather import Gathered, MembersSource
 from metrics_adapter.items import Item, MemberItems, merge
 from metrics_adapter.kinds import API_VERSION, GROUP, MetricsKind
 from metrics_adapter.negotiation import JSON, YAML, Form, warnings_header
@@ -58,9 +59,14 @@ def filtered(items: Sequence[Item], fields: FieldSelector) -> Sequence[Item]:
     return [item for item in items if fields.matches(name=item.name, namespace=item.namespace)]
 
 
-def respond(body: bytes, form: Form, gathered: Gathered) -> web.Response:
+def warning_headers(gathered: Gathered[Any]) -> CIMultiDict[str]:
+    """A warning for each member that did not answer."""
+    return CIMultiDict[str](("Warning", value) for value in warnings_header(gathered.warnings()))
+
+
+def respond(body: bytes, form: Form, gathered: Gathered[Any]) -> web.Response:
     """200 with the body, which is JSON or a Table, and a warning for each member that did not answer."""
-    headers = CIMultiDict[str](("Warning", value) for value in warnings_header(gathered.warnings()))
+    headers = warning_headers(gathered)
     if form is Form.YAML:
         text = yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, sort_keys=True)
         return web.Response(text=text, content_type=YAML, headers=headers)
@@ -72,15 +78,15 @@ def table_body(kind: MetricsKind, items: Sequence[Item], query: Mapping[str, str
     return table(items, kind.kind, API_VERSION, query.get("includeObject", ""), single=single)
 
 
-def unavailable(gathered: Gathered) -> web.Response:
+def unavailable(gathered: Gathered[Any]) -> web.Response:
     """503: members are expected and none answered."""
     reasons = "; ".join(f"{cluster}: {reason}" for cluster, reason in sorted(gathered.missing.items()))
     return status_response(503, f"no member cluster answered: {reasons}")
 
 
-def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered) -> web.Response:
+def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[Any]) -> web.Response:
     """404: no member that answered has it; members that did not answer are named in warnings."""
-    headers = CIMultiDict[str](("Warning", value) for value in warnings_header(gathered.warnings()))
+    headers = warning_headers(gathered)
     if not gathered.missing:
         details = {"name": name, "kind": kind.plural}
         return status_response(404, f'{kind.plural} "{name}" not found', details=details, headers=headers)
@@ -98,6 +104,25 @@ def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Respon
         f" {clusters}; choose one with ?cluster=NAME"
     )
     return status_response(409, message, details={"name": name, "group": GROUP, "kind": kind.plural})
+
+
+def cluster_of(request: web.Request, source: MembersSource) -> tuple[str | None, web.Response | None]:
+    """The one cluster that `?cluster=` chooses, or 404 where it is not known."""
+    cluster = request.query.get("cluster")
+    if cluster is None or source.knows(cluster):
+        return cluster, None
+    message = f'clusters.cluster.karmada.io "{cluster}" not found'
+    details = {"name": cluster, "group": "cluster.karmada.io", "kind": "clusters"}
+    return None, status_response(404, message, details=details)
+
+
+def not_acceptable() -> web.Response:
+    """406: none of the forms that the caller takes can be given."""
+    message = (
+        "only the following media types are accepted: application/json,"
+        " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"
+    )
+    return status_response(406, message)
 
 
 def _same(left: Sequence[MemberItems], right: Sequence[MemberItems]) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import structlog
 
@@ -13,20 +14,25 @@ from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
+from fedhpa.members.metrics import NotServed
 from metrics_adapter.items import MemberItems, decode_list, decode_one
 from metrics_adapter.kinds import API_VERSION, MetricsKind
 
 log = structlog.get_logger(__name__)
 
 NOT_FOUND = 404
-NO_ITEMS: Sequence[MemberItems] = ()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """What the expected members said: answers sorted by cluster, and reasons by cluster."""
+class Gathered(Generic[T]):
+    """What the expected members said: answers sorted by cluster, and reasons by cluster.
 
-    answers: Sequence[MemberItems]
+    A member that does not serve the API is in neither: nothing is expected of it.
+    """
+
+    answers: Sequence[T]
     missing: Mapping[str, str]
 
     @property
@@ -43,7 +49,7 @@ class MembersSource:
     """Metrics as the members' own metrics APIs give them, each answer at most `max_age` seconds old.
 
     `members` gives those that are expected to answer, by name; `outcome(cluster, answered)` is told how
-    each of them did.
+    each of them did for metrics.k8s.io.
     """
 
     def __init__(
@@ -55,10 +61,10 @@ class MembersSource:
         outcome: Callable[[str, bool], None] = lambda _cluster, _answered: None,
     ) -> None:
         self._members = members
-        self._lists = lists
+        self.lists = lists
         self._max_age = max_age
         self._outcome = outcome
-        self._failing: set[str] = set()
+        self._failing: set[tuple[str, str]] = set()
 
     def knows(self, cluster: str) -> bool:
         """Whether a cluster of that name is registered."""
@@ -66,7 +72,7 @@ class MembersSource:
 
     async def list(
         self, kind: MetricsKind, namespace: str, selector: Selector, cluster: str | None
-    ) -> Gathered:
+    ) -> Gathered[MemberItems]:
         """The items of a namespace ("" for all) that the label selector selects, of one or all clusters."""
         path = kind.path(namespace)
 
@@ -79,55 +85,64 @@ class MembersSource:
             # This member's metrics do not repeat their pods' labels, so only it can select.
             return await self._fetch(member, path, {"labelSelector": str(selector)})
 
-        return await self._gather(ask, cluster)
+        return await self.gather(API_VERSION, ask, lambda name: cluster in (None, name))
 
-    async def get(self, kind: MetricsKind, namespace: str, name: str, cluster: str | None) -> Gathered:
+    async def get(
+        self, kind: MetricsKind, namespace: str, name: str, cluster: str | None
+    ) -> Gathered[MemberItems]:
         """The items of that name; a member that has none answers with no items."""
         path = kind.path(namespace, name)
 
         async def ask(member: Member) -> MemberItems:
             try:
-                fetched = await self._lists.get(
-                    member, path, None, _decoder(decode_one, member.name), max_age=self._max_age
-                )
+                return await self.fetch(member, path, None, _decoder(decode_one, member.name))
             except FedHPAError as error:
-                if _has_none(error):
+                if knows_none(error):
                     return MemberItems(member.name, ())
                 raise
-            return fetched.value
 
-        return await self._gather(ask, cluster)
+        return await self.gather(API_VERSION, ask, lambda name: cluster in (None, name))
 
     async def _fetch(self, member: Member, path: str, params: Mapping[str, str] | None) -> MemberItems:
-        decode = _decoder(decode_list, member.name)
-        return (await self._lists.get(member, path, params, decode, max_age=self._max_age)).value
+        return await self.fetch(member, path, params, _decoder(decode_list, member.name))
 
-    async def _gather(self, ask: Callable[[Member], Awaitable[MemberItems]], cluster: str | None) -> Gathered:
-        members = [member for name, member in sorted(self._members().items()) if cluster in (None, name)]
+    async def fetch(
+        self, member: Member, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], T]
+    ) -> T:
+        """A member's answer, shared by all who ask for it with the same `decode` within the maximum age."""
+        return (await self.lists.get(member, path, params, decode, max_age=self._max_age)).value
+
+    async def gather(
+        self, api: str, ask: Callable[[Member], Awaitable[T]], wanted: Callable[[str], bool]
+    ) -> Gathered[T]:
+        """Ask all members whose name is wanted at once; `api` is what reasons and log lines call it."""
+        members = [member for name, member in sorted(self._members().items()) if wanted(name)]
+        answers: dict[str, T] = {}
         missing: dict[str, str] = {}
 
-        async def attempt(member: Member) -> MemberItems | None:
+        async def attempt(member: Member) -> None:
             try:
-                answer = await ask(member)
+                answers[member.name] = await ask(member)
+            except NotServed:
+                return
             except FedHPAError as error:
-                missing[member.name] = _reason(error)
-                self._note(member.name, missing[member.name])
-                return None
-            self._note(member.name, None)
-            return answer
+                missing[member.name] = _reason(error, api)
+            self._note(api, member.name, missing.get(member.name))
 
-        outcomes = await asyncio.gather(*(attempt(member) for member in members))
-        return Gathered([answer for answer in outcomes if answer is not None], missing)
+        await asyncio.gather(*(attempt(member) for member in members))
+        return Gathered([answers[name] for name in sorted(answers)], missing)
 
-    def _note(self, cluster: str, reason: str | None) -> None:
+    def _note(self, api: str, cluster: str, reason: str | None) -> None:
         """Tell how a member did; the log has each change."""
-        self._outcome(cluster, reason is None)
-        if reason is not None and cluster not in self._failing:
-            log.warning("metrics missing", cluster=cluster, reason=reason)
-            self._failing.add(cluster)
-        elif reason is None and cluster in self._failing:
-            log.info("metrics are back", cluster=cluster)
-            self._failing.discard(cluster)
+        if api == API_VERSION:
+            self._outcome(cluster, reason is None)
+        known = (api, cluster) in self._failing
+        if reason is not None and not known:
+            log.warning("metrics missing", cluster=cluster, api=api, reason=reason)
+            self._failing.add((api, cluster))
+        elif reason is None and known:
+            log.info("metrics are back", cluster=cluster, api=api)
+            self._failing.discard((api, cluster))
 
 
 @lru_cache(maxsize=4096)
@@ -136,7 +151,8 @@ def _decoder(decode: Callable[[bytes, str], MemberItems], cluster: str) -> Calla
     return lambda body: decode(body, cluster)
 
 
-def _has_none(error: FedHPAError) -> bool:
+def knows_none(error: FedHPAError) -> bool:
+    """Whether a member's 404 is about what was asked for, not about the API."""
     cause = error.__cause__
     # A 404 without a Status, or with the generic one, says that the API is not there, not the object.
     return (
@@ -147,12 +163,12 @@ def _has_none(error: FedHPAError) -> bool:
     )
 
 
-def _reason(error: FedHPAError) -> str:
+def _reason(error: FedHPAError, api: str) -> str:
     if isinstance(error, MemberUnavailable):
         return error.reason
     cause = error.__cause__
     if isinstance(cause, ApiError) and cause.status == NOT_FOUND:
-        return f"it does not serve {API_VERSION} (HTTP 404)"
+        return f"it does not serve {api} (HTTP 404)"
     if isinstance(cause, ApiError):
-        return f"{API_VERSION}: {cause} (HTTP {cause.status})"
+        return f"{api}: {cause} (HTTP {cause.status})"
     return str(cause or error)

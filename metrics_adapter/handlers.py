@@ -62,13 +62,13 @@ class MetricsApi:
         query = request.query
         form = choose_form(request.headers.get("Accept", ""))
         if form is None:
-            return _not_acceptable()
+            return answers.not_acceptable()
         if query.get("watch", "").lower() in TRUE_WORDS:
             return _no_watch(kind)
         selector = parse_selector(query.get("labelSelector", ""))
         field_text = query.get("fieldSelector", "")
         fields = parse_field_selector(field_text)
-        cluster, refusal = self._cluster(request)
+        cluster, refusal = answers.cluster_of(request, self._source)
         if refusal is not None:
             return refusal
         namespace = request.match_info.get("namespace", "")
@@ -100,8 +100,8 @@ class MetricsApi:
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
         form = choose_form(request.headers.get("Accept", ""))
         if form is None:
-            return _not_acceptable()
-        cluster, refusal = self._cluster(request)
+            return answers.not_acceptable()
+        cluster, refusal = answers.cluster_of(request, self._source)
         if refusal is not None:
             return refusal
         namespace, name = request.match_info.get("namespace", ""), request.match_info["name"]
@@ -119,14 +119,6 @@ class MetricsApi:
         else:
             body = answers.item_json(kind, items[0])
         return answers.respond(body, form, gathered)
-
-    def _cluster(self, request: web.Request) -> tuple[str | None, web.Response | None]:
-        cluster = request.query.get("cluster")
-        if cluster is None or self._source.knows(cluster):
-            return cluster, None
-        message = f'clusters.cluster.karmada.io "{cluster}" not found'
-        details = {"name": cluster, "group": "cluster.karmada.io", "kind": "clusters"}
-        return None, status_response(404, message, details=details)
 
 
 def discovery_routes() -> list[web.RouteDef]:
@@ -159,14 +151,6 @@ def _constant(document: dict[str, Any]) -> Handler:
         return web.Response(body=body, content_type=JSON)
 
     return handle
-
-
-def _not_acceptable() -> web.Response:
-    message = (
-        "only the following media types are accepted: application/json,"
-        " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"
-    )
-    return status_response(406, message)
 
 
 def _no_watch(kind: MetricsKind) -> web.Response:

@@ -12,6 +12,7 @@ import msgspec
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.wire import RawQuantity
 from metrics_adapter.items import Item
+from metrics_adapter.values import add
 
 Usage = dict[str, RawQuantity]
 
@@ -65,15 +66,10 @@ def _total(metrics: _Measured) -> dict[str, Quantity]:
     total: dict[str, Quantity] = {}
     for usage in usages:
         for name, value in (usage or {}).items():
-            total[name] = _sum(total.get(name), Quantity.parse(value))  # checked when it came: `usage`
+            amount = Quantity.parse(value)  # checked when it came: `usage`
+            known = total.get(name)
+            total[name] = amount if known is None else add(known, amount)
     return total
-
-
-def _sum(left: Quantity | None, right: Quantity) -> Quantity:
-    # As Kubernetes' Quantity.Add: a zero takes the other's format.
-    if left is None or left.nano == 0:
-        return right
-    return Quantity(left.nano + right.nano, left.format)
 
 
 def _object(

@@ -31,6 +31,10 @@ VERSION_SECONDS: Final = 60.0
 NO_CUSTOM_API: Final = f"no custom metrics API ({CUSTOM}) registered"
 
 
+class NotServed(MetricsUnavailable):
+    """The member has no such API at all: it is none of those who could know the metric."""
+
+
 class _Custom(wire.MetricValue, frozen=True, gc=False, kw_only=True):
     value: wire.RawQuantity  # required: what is not there is not zero
 
@@ -82,18 +86,18 @@ def external_path(namespace: str, metric: str) -> str:
 async def custom_version(lists: SharedLists, member: Asked) -> str:
     """The apiVersion in which a member serves custom metrics, by its discovery, kept for a while.
 
-    MetricsUnavailable if it serves none that is known; MemberUnavailable as for any call.
+    NotServed if it serves none that is known; MetricsUnavailable and MemberUnavailable as for any call.
     """
     try:
         served = await lists.get(member, f"/apis/{CUSTOM}", None, _versions, max_age=VERSION_SECONDS)
     except MetricsUnavailable as error:
         if isinstance(error.__cause__, ApiError) and error.__cause__.status == NOT_FOUND:
-            raise MetricsUnavailable(NO_CUSTOM_API) from None
+            raise NotServed(NO_CUSTOM_API) from None
         raise
     for version in CUSTOM_VERSIONS:
         if version in served.value:
             return f"{CUSTOM}/{version}"
-    raise MetricsUnavailable(f"{CUSTOM} is served in no version that is known ({', '.join(CUSTOM_VERSIONS)})")
+    raise NotServed(f"{CUSTOM} is served in no version that is known ({', '.join(CUSTOM_VERSIONS)})")
 
 
 def _versions(body: bytes) -> frozenset[str]:
@@ -108,6 +112,20 @@ def custom_samples(body: bytes) -> tuple[CustomSample, ...]:
 def external_samples(body: bytes) -> tuple[ExternalSample, ...]:
     """The items of an ExternalMetricValueList; ValueError or InvalidObject if one is unusable."""
     return _believable(decoder(_ExternalList).decode(body).items or (), external_sample)
+
+
+def custom_values(body: bytes) -> tuple[wire.MetricValue, ...]:
+    """As `custom_samples`, but the items as they came, for who passes them on."""
+    items = decoder(_CustomList).decode(body).items or ()
+    _believable(items, custom_sample)
+    return tuple(items)
+
+
+def external_values(body: bytes) -> tuple[wire.ExternalMetricValue, ...]:
+    """As `external_samples`, but the items as they came, for who passes them on."""
+    items = decoder(_ExternalList).decode(body).items or ()
+    _believable(items, external_sample)
+    return tuple(items)
 
 
 def _believable(items: Sequence[T], read: Callable[[T], R]) -> tuple[R, ...]:

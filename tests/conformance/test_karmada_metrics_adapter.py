@@ -1,4 +1,4 @@
-"""metrics.k8s.io as Karmada's adapter answered it, request by request; what differs is listed here."""
+"""The metrics APIs as Karmada's adapter answered it, request by request; what differs is listed here."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ from tests.integration.fakeapi import FakeApi
 
 DATA = Path(__file__).parent / "data" / "karmada_metrics_adapter.json"
 WORLDS = {world["world"]: world for world in json.loads(DATA.read_text())["worlds"]}
+VALUE_PATHS = ("/apis/custom.metrics.k8s.io/v1beta1/", "/apis/custom.metrics.k8s.io/v1beta2/")
 CASES = [
     pytest.param(world["world"], case, id=f"{world['world']}: {case['name']}")
     for world in WORLDS.values()
     for case in world["requests"]
+    if world["world"] == "resource"
+    or "/metrics.k8s.io" in case["path"]
+    or case["path"].startswith(VALUE_PATHS)
 ]
 PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/ns1/pods"
 
@@ -56,6 +60,22 @@ STATUS_INSTEAD = {
     # The recorded members know no such path, and a member that answers 404 to a list has no metrics API.
     "list pods empty namespace": (503, NOBODY),
     "discovery /api": (404, "the server could not find the requested resource"),
+    "bad metric label selector": (400, "unable to parse requirement: found '=', expected: identifier"),
+}
+# Values: pods stay one a cluster, and what has other labels is another series.
+EVERY_POD = ["web-a 500m", "web-b 2", "web-b 250m", "web-c 1500m"]
+SERIES = ["svc 10", "svc 2500m"]
+VALUES_INSTEAD = {
+    "pods wildcard v1beta2": EVERY_POD,
+    "pods wildcard v1beta1": EVERY_POD,
+    "pods wildcard encoded star": EVERY_POD,
+    "pods wildcard label selectors": EVERY_POD,
+    "pods wildcard v1beta1 label selectors": EVERY_POD,
+    "watch param": EVERY_POD,
+    "pod by name in two clusters: values are added": ["web-b 2", "web-b 250m"],
+    "pod by name with metric selector": ["web-b 2", "web-b 250m"],
+    "object service: sum, metadata of the first to arrive": SERIES,
+    "object service v1beta1": SERIES,
 }
 ALL_NODES = ["m1//n1", "m2//n2", "m1//shared", "m2//shared"]
 NAMES_INSTEAD = {
@@ -79,6 +99,10 @@ class RecordedMember(FakeApi):
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         answer = self._responses.get(request.path, self._responses.get("*", 404))
+        for group in self._responses.get("/apis", {}).get("groups", ()):
+            # Karmada's adapter reads the list of groups; every server has each group's document, too.
+            if request.path == f"/apis/{group['name']}":
+                answer = {"kind": "APIGroup", "apiVersion": "v1", **group}
         if isinstance(answer, int):
             body = {"kind": "Status", "status": "Failure", "code": answer, "message": "recorded"}
             reason = "NotFound" if answer == 404 else "InternalError"
@@ -129,6 +153,10 @@ async def test_a_recorded_request_is_answered_alike(world: str, case: Mapping[st
         assert body["kind"] == "Status"
     elif name in NAMES_INSTEAD:
         assert [identity(item) for item in body["items"]] == NAMES_INSTEAD[name]
+    elif name in VALUES_INSTEAD:
+        assert [f"{item['describedObject']['name']} {item['value']}" for item in body["items"]] == (
+            VALUES_INSTEAD[name]
+        )
     else:
         assert response.status == expected["status"]
         assert response.headers["Content-Type"].split("; charset")[0] == expected["contentType"]
@@ -136,7 +164,9 @@ async def test_a_recorded_request_is_answered_alike(world: str, case: Mapping[st
             assert without_empties(body) == without_empties(recorded_body(expected["body"]))
 
 
-@pytest.mark.parametrize("listed", sorted({*STATUS_INSTEAD, *NAMES_INSTEAD, *OTHER_DOCUMENTS}))
+@pytest.mark.parametrize(
+    "listed", sorted({*STATUS_INSTEAD, *NAMES_INSTEAD, *VALUES_INSTEAD, *OTHER_DOCUMENTS})
+)
 def test_listed_differences_exist(listed: str) -> None:
     """A difference that no case has would be a typing error."""
     assert listed in {case["name"] for world in WORLDS.values() for case in world["requests"]}

@@ -1,0 +1,259 @@
+"""custom.metrics.k8s.io of many members is one API: pods one a cluster, other objects added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.values_world import CUSTOM, NOON, adapter, get, items, serving, shown, value
+
+PODS = f"{CUSTOM}/v1beta2/namespaces/shop/pods/*/hits"
+SERVICE = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
+STAR, WEB = "namespaces/shop/pods/*/hits", "namespaces/shop/services/web/hits"
+
+
+def of_pods(*found: Any, version: str = "v1beta2") -> dict[str, Any]:
+    return serving(version, **{STAR: items(*found)})
+
+
+def of_service(*found: Any) -> dict[str, Any]:
+    return serving("v1beta2", **{WEB: items(*found)})
+
+
+def service(amount: Any, **fields: Any) -> dict[str, Any]:
+    return value("web", amount, kind="Service", **fields)
+
+
+async def test_pods_of_one_name_stay_one_a_cluster() -> None:
+    """By selector and by name; `?cluster=` chooses one."""
+    first, second = value("web-0", "1"), value("web-0", "2")
+    by_name = "namespaces/shop/pods/web-0/hits"
+    worlds = {
+        "m1": serving("v1beta2", **{STAR: items(first), by_name: items(first)}),
+        "m2": serving("v1beta2", **{STAR: items(second), by_name: items(second)}),
+    }
+    async with adapter(worlds) as (client, _):
+        selected = await get(client, PODS)
+        named = await get(client, f"{CUSTOM}/v1beta2/{by_name}")
+        chosen = await get(client, f"{PODS}?cluster=m2")
+        unknown = await get(client, f"{PODS}?cluster=m3")
+
+    assert (selected[0], selected[2]) == (200, [])
+    assert ["web-0 1", "web-0 2"] == shown(selected[1]) == shown(named[1])
+    assert shown(chosen[1]) == ["web-0 2"]
+    assert (unknown[0], unknown[1]["message"]) == (404, 'clusters.cluster.karmada.io "m3" not found')
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"),
+    [
+        ("", "1000000000000000300500u"),
+        ("Sum", "1000000000000000300500u"),
+        ("Max", "1000000000000000300m"),
+        ("Min", "500u"),
+        ("Average", "500000000000000150250u"),
+    ],
+)
+async def test_values_of_other_objects_are_merged_exactly(aggregation: str, expected: str) -> None:
+    """No digit is lost, the timestamp is the oldest and the window the longest."""
+    worlds = {
+        "m1": of_service(service("1000000000000000300m", timestamp="2026-03-11T12:00:30.9Z")),
+        "m2": of_service(service("500u", timestamp="2026-03-11T13:00:10+01:00", windowSeconds=60)),
+    }
+    query = f"?aggregation={aggregation}" if aggregation else ""
+    async with adapter(worlds) as (client, _):
+        status, body, _ = await get(client, SERVICE + query)
+
+    assert status == 200
+    assert [{**service(expected, timestamp="2026-03-11T12:00:10Z"), "windowSeconds": 60}] == body["items"]
+
+
+async def test_values_with_other_labels_are_other_values() -> None:
+    """Labels are compared by meaning, whatever their order."""
+    worlds = {
+        "m1": of_service(service("1", labels={"a": "x", "b": "y"}), service("10", labels={"a": "z"})),
+        "m2": of_service(service("2", labels={"b": "y", "a": "x"}), service("20")),
+    }
+    async with adapter(worlds) as (client, _):
+        _, body, _ = await get(client, SERVICE)
+
+    assert shown(body) == ["web 20", "web 3", "web 10"]
+
+
+async def test_a_member_is_asked_in_its_best_version_and_answered_in_the_asked_one() -> None:
+    """The members' query is canonical; each version spells values its own way."""
+    old = {
+        "describedObject": {"kind": "Pod", "namespace": "shop", "name": "b", "apiVersion": "/v1"},
+        "metricName": "hits",
+        "timestamp": NOON,
+        "window": 30,
+        "value": "0.5",
+        "selector": {"matchLabels": {"q": "x"}},
+    }
+    worlds = {
+        "m1": serving("v1beta1", "v1beta2", **{STAR: items(value("a", "1", windowSeconds=60))}),
+        "m2": of_pods(old, version="v1beta1"),
+    }
+    query = "?metricLabelSelector=q%3D%3Dx&labelSelector=b,a%20in%20(z,y)"
+    async with adapter(worlds) as (client, members):
+        _, newer, _ = await get(client, PODS + query)
+        _, older, _ = await get(client, PODS.replace("v1beta2", "v1beta1"))
+        asked = [member.queries("/hits")[0] for member in members.values()]
+
+    assert [
+        newer["apiVersion"],
+        older["apiVersion"],
+    ] == ["custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"]
+    assert [
+        value("a", "1", windowSeconds=60),
+        {
+            "describedObject": old["describedObject"],
+            "metric": {"name": "hits", "selector": old["selector"]},
+            "timestamp": NOON,
+            "windowSeconds": 30,
+            "value": "500m",
+        },
+    ] == newer["items"]
+    assert {**old, "value": "500m"} == older["items"][1]
+    assert asked == [{"labelSelector": "a in (y,z),b", "metricLabelSelector": "q=x"}] * 2
+
+
+RUBBISH: dict[str, Any] = {
+    "no number": value("a", "NaN"),
+    "negative": value("a", "-1"),
+    "infinite": '{"items": [{"value": 1e999}]}',
+    "null": value("a", None),
+    "no time": value("a", "1", timestamp="yesterday"),
+    "labels that are no strings": value("a", "1", labels={"a": 1}),
+    "an operator of nobody": {
+        **value("a", "1"),
+        "metric": {"name": "hits", "selector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
+    },
+    "a window before it began": value("a", "1", windowSeconds=-1),
+    "a window that Go cannot hold": value("a", "1", windowSeconds=2**63),
+    "another namespace": {
+        **value("a", "1"),
+        "describedObject": {"kind": "Pod", "namespace": "bank", "name": "a"},
+    },
+    "no JSON": "{",
+    "no list": '{"kind": "MetricValueList"}',
+}
+
+
+@pytest.mark.parametrize("name", RUBBISH)
+async def test_a_member_that_sends_rubbish_did_not_answer(name: str) -> None:
+    """It is named, and the others' values are given; alone it is 503."""
+    bad = RUBBISH[name]
+    answer = bad if isinstance(bad, str) else items(value("fine", "7"), bad)
+    worlds = {"m1": of_pods(value("a", "1")), "m2": serving("v1beta2", **{STAR: answer})}
+    async with adapter(worlds) as (client, _):
+        both = await get(client, PODS)
+        alone = await get(client, f"{PODS}?cluster=m2")
+
+    assert (both[0], shown(both[1]), both[2]) == (200, ["a 1"], ["m2"])
+    assert (alone[0], alone[1]["reason"]) == (503, "ServiceUnavailable")
+
+
+async def test_a_second_value_of_one_object_is_rubbish() -> None:
+    """Which one would count would be chance."""
+    worlds = {"m1": of_service(service("1"), service("2")), "m2": of_service(service("5"))}
+    async with adapter(worlds) as (client, _):
+        _, body, missing = await get(client, SERVICE)
+
+    assert (shown(body), missing) == (["web 5"], ["m1"])
+
+
+async def test_a_member_answers_for_the_object_it_was_asked_for() -> None:
+    """Anything else is no answer."""
+    worlds = {"m1": of_service(value("other", "9", kind="Service")), "m2": of_service(service("5"))}
+    async with adapter(worlds) as (client, _):
+        _, body, missing = await get(client, SERVICE)
+
+    assert (shown(body), missing) == (["web 5"], ["m1"])
+
+
+async def test_who_serves_no_such_metric_is_not_missing() -> None:
+    """Neither a member without the API nor one that does not know the metric; who fails is named."""
+    worlds = {
+        "m1": of_service(service("5")),
+        "m2": {},
+        "m3": serving("v1beta2"),
+        "m4": {"*": 500},
+        "m5": None,
+    }
+    async with adapter(worlds) as (client, _):
+        status, body, missing = await get(client, SERVICE)
+
+    assert (status, shown(body), missing) == (200, ["web 5"], ["m4", "m5"])
+
+
+@pytest.mark.parametrize(
+    ("worlds", "status"),
+    [
+        ({}, 404),
+        ({"m1": {}}, 404),
+        ({"m1": serving("v1beta2")}, 404),
+        ({"m1": of_pods()}, 404),
+        ({"m1": serving("v1beta2"), "m2": {"*": 500}}, 404),
+        ({"m1": {}, "m2": {"*": 500}}, 503),
+        ({"m1": {"*": 403}}, 503),
+        ({"m1": None}, 503),
+    ],
+)
+async def test_nothing_found_is_not_nobody_answered(worlds: dict[str, Any], status: int) -> None:
+    """404 as Kubernetes' adapters say it where somebody knows that there is none, 503 where nobody could."""
+    async with adapter(worlds) as (client, _):
+        answer = await get(client, PODS)
+
+    assert status == answer[0]
+    assert status == 503 or answer[1]["message"] == "the server could not find the metric hits for pods"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("v1beta2/namespaces/shop/pods/*/hits?labelSelector=a===b", "unable to parse requirement: found '='"),
+        ("v1beta2/namespaces/shop/pods/*/hits?metricLabelSelector=a===b", "unable to parse requirement"),
+        ("v1beta2/namespaces/shop/pods/*/hits?aggregation=sum", "aggregation 'sum' is not one of Sum"),
+        ("v1beta2/namespaces/shop/pods/*/hits?fieldSelector=a=b", '"a" is not a known field selector'),
+        ("v1beta2/namespaces/shop/pods/web/hits?fieldSelector=metadata.name!=web", "doesn't match requested"),
+        ("v1beta2/namespaces/shop/hits", "invalid request path"),
+        ("v1beta2/namespaces/shop/pods/hits", "invalid request path"),
+        ("v1beta2/namespaces/shop/pods/web/hits/more", "invalid request path"),
+        ("v1beta2/namespaces/shop/pods//hits", "invalid request path"),
+        ("v1beta2/namespaces/shop/pods/%2E%2E/hits", "invalid request path"),
+        ("v1beta1/nodes/n1", "invalid request path"),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused(path: str, expected: str) -> None:
+    """400, and no member is asked."""
+    async with adapter({"m1": of_pods(value("a", "1"))}) as (client, members):
+        status, body, _ = await get(client, f"{CUSTOM}/{path}")
+
+    assert status == 400
+    assert expected in body["message"]
+    assert members["m1"].seen == []
+
+
+async def test_callers_share_an_answer_for_its_age() -> None:
+    """The members are asked once for each selector, and once for their versions."""
+    async with adapter({"m1": of_pods(value("a", "1"))}, max_age=30.0) as (client, members):
+        for _ in range(3):
+            await get(client, PODS)
+        await get(client, f"{PODS}?labelSelector=a=b")
+        asked = len(members["m1"].seen)
+
+    assert asked == 3
+
+
+async def test_values_are_given_as_yaml_too() -> None:
+    """A Table has no columns for them: who asks for one first gets JSON, as from Karmada."""
+    async with adapter({"m1": of_pods(value("a", "1"))}) as (client, _):
+        text = await client.get(PODS, headers={"Accept": "application/yaml"})
+        table = await client.get(PODS, headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
+        none = await client.get(PODS, headers={"Accept": "application/vnd.kubernetes.protobuf"})
+        yaml_text = await text.text()
+
+    assert "kind: MetricValueList" in yaml_text
+    assert (table.content_type, table.status, none.status) == ("application/json", 200, 406)
