@@ -20,7 +20,7 @@ Key = tuple[str, str]
 USAGE_AGE: Final = 0.5
 # A long period is no reason to decide on old usage; this is half the default period.
 MOST_USAGE_AGE_SECONDS: Final = 7.5
-# What is late may use what was listed when it was due: else whoever falls behind lists more and falls further.
+# What is late may use what was listed when it was due; else who falls behind lists more and falls further.
 MOST_GRACE_SECONDS: Final = 15.0
 # The turns of a namespace's objects lie within this much of what usage may be old, so that they share a list.
 TOGETHER: Final = 0.9
