@@ -116,6 +116,12 @@ def cluster_of(request: web.Request, source: MembersSource) -> tuple[str | None,
     return None, status_response(404, message, details=details)
 
 
+def no_watch(group: str, resource: str) -> web.Response:
+    """405: metrics cannot be watched."""
+    message = f'watch is not supported on resources of kind "{resource}.{group}"'
+    return status_response(405, message, details={"group": group, "kind": resource})
+
+
 def not_acceptable() -> web.Response:
     """406: none of the forms that the caller takes can be given."""
     message = (

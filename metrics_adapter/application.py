@@ -9,6 +9,7 @@ from fedhpa.serving.health import Health
 from fedhpa.serving.server import access_log, metrics_route
 from fedhpa.serving.status import status_errors
 from metrics_adapter.custom import CustomApi
+from metrics_adapter.external import ExternalApi
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.handlers import MetricsApi, discovery_routes
 from metrics_adapter.telemetry import Telemetry
@@ -37,4 +38,5 @@ def build_application(
     application.add_routes(discovery_routes())
     application.add_routes(MetricsApi(source).routes())
     application.add_routes(CustomApi(source).routes())
+    application.add_routes(ExternalApi(source).routes())
     return application

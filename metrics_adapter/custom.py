@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -22,6 +21,7 @@ from fedhpa.serving.status import status_response
 from metrics_adapter import answers
 from metrics_adapter.gather import Gathered, MembersSource
 from metrics_adapter.negotiation import Form, choose_form
+from metrics_adapter.paths import path_parts
 from metrics_adapter.values import AGGREGATIONS, Value, decode_values, merged, side_by_side, values_json
 
 ALL = "*"
@@ -69,15 +69,9 @@ class Wanted:
 
 
 def read_path(raw_path: str) -> Wanted | None:
-    """What a path, still percent-encoded, asks for; None if it has not the shape of any.
-
-    It must be read as access is reviewed: namespace, resource, name.
-    """
-    try:
-        parts = [unquote(part) for part in raw_path.split("/")[4:]]
-        for part in parts:
-            segment(part)  # neither empty nor a step up
-    except ValueError:
+    """What a path, still percent-encoded, asks for; None if it has not the shape of any."""
+    parts = path_parts(raw_path)
+    if parts is None:
         return None
     if parts[:1] == ["namespaces"]:
         if len(parts) == OF_NAMESPACE and parts[2] == "metrics":

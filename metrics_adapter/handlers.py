@@ -9,13 +9,13 @@ import msgspec
 from aiohttp import web
 
 from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
-from fedhpa.serving.status import status_response
 from metrics_adapter import answers, discovery, openapi
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.items import Item, merge
 from metrics_adapter.kinds import API_VERSION, GROUP, KINDS, MetricsKind
 from metrics_adapter.negotiation import (
     JSON,
+    TRUE_WORDS,
     Form,
     choose_form,
     discovery_content_type,
@@ -23,8 +23,6 @@ from metrics_adapter.negotiation import (
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-TRUE_WORDS = ("1", "t", "true")
 
 
 class MetricsApi:
@@ -64,7 +62,7 @@ class MetricsApi:
         if form is None:
             return answers.not_acceptable()
         if query.get("watch", "").lower() in TRUE_WORDS:
-            return _no_watch(kind)
+            return answers.no_watch(GROUP, kind.plural)
         selector = parse_selector(query.get("labelSelector", ""))
         field_text = query.get("fieldSelector", "")
         fields = parse_field_selector(field_text)
@@ -151,8 +149,3 @@ def _constant(document: dict[str, Any]) -> Handler:
         return web.Response(body=body, content_type=JSON)
 
     return handle
-
-
-def _no_watch(kind: MetricsKind) -> web.Response:
-    message = f'watch is not supported on resources of kind "{kind.plural}.{GROUP}"'
-    return status_response(405, message, details={"group": GROUP, "kind": kind.plural})

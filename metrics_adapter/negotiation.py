@@ -14,6 +14,8 @@ JSON = "application/json"
 YAML = "application/yaml"
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
 DISCOVERY_VERSIONS = ("v2", "v2beta1")
+# As Go's servers read a boolean parameter.
+TRUE_WORDS = ("1", "t", "true")
 DISCOVERY_LIST = "APIGroupDiscoveryList"
 
 

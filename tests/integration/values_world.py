@@ -37,8 +37,11 @@ class StubMember(FakeApi):
     def __init__(self, responses: Mapping[str, Any]) -> None:
         super().__init__(tls=False)
         self.responses = dict(responses)
+        self.no_api = False
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if self.no_api:
+            return web.Response(status=404, text="404 page not found")
         answer = self.responses.get(request.path, self.responses.get("*", 404))
         if isinstance(answer, int):
             body = {"kind": "Status", "status": "Failure", "reason": "NotFound" if answer == 404 else ""}
