@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from controller.series import Series
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.decision.decide import decide
 from fedhpa.decision.model import Decision, Event
+from fedhpa.decision.snapshot import Snapshot
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder
 
@@ -86,33 +88,12 @@ class Reconciler:
         if self._memories.get(key) is not memory:
             return False  # deleted meanwhile
         memory.complaint = ""
-        now, rules = self._wall(), self._settings.decision
-        snapshot = msgspec.structs.replace(
-            seen.snapshot,
-            contested_by=self._contested.get(key, ()),
-            hub_findings=self._hub_check.findings,
-            blocked=seen.snapshot.blocked or self._hub_check.rival(key, raw, now),
-        )
-        memory.account(snapshot, now)
-        decision = decide(snapshot, memory.history, now, rules)
-        if decision.writes and self._has_strangers(key, known):
+        now = self._wall()
+        seen = replace(seen, snapshot=self._completed(key, raw, seen.snapshot, now))
+        outcome = await self._act(key, memory, seen, known, now)
+        if outcome is None:
             return True
-        written = decision.writes
-        if decision.writes:
-            try:
-                await self._write_scale(seen, decision)
-            except Superseded as error:
-                log.info("decision superseded", namespace=key[0], name=key[1], detail=str(error))
-                return True
-            except FedHPAError as error:
-                written = False
-                if isinstance(error, NotWritten):
-                    memory.refused |= dict.fromkeys(error.clusters, now)
-                decision = decide(snapshot, memory.history, now, rules, write_error=str(error))
-        memory.observe(snapshot, decision)
-        if written and seen.template is None:
-            memory.wrote(decision.assignment)
-        memory.history = decision.history
+        (decision, written), snapshot = outcome, seen.snapshot
         if self._memories.get(key) is memory:  # or its series would stay for ever
             self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
             self._series.settings(
@@ -129,6 +110,45 @@ class Reconciler:
             self._contested[key] = contested
         await self._hub_check.look()
         return False
+
+    def _completed(self, key: Key, raw: Mapping[str, Any], snapshot: Snapshot, now: float) -> Snapshot:
+        """The snapshot with what is looked at less often: who else acts on the workload or the object."""
+        return msgspec.structs.replace(
+            snapshot,
+            contested_by=self._contested.get(key, ()),
+            hub_findings=self._hub_check.findings,
+            blocked=snapshot.blocked or self._hub_check.rival(key, raw, now),
+        )
+
+    async def _act(
+        self, key: Key, memory: ObjectMemory, seen: Observation, known: Iterable[Key], now: float
+    ) -> tuple[Decision, bool] | None:
+        """Decide at `now` and write the scale: the decision and whether it was written.
+
+        None if it must be made anew: somebody else's write came first, or it is not known whose the pods are.
+        """
+        snapshot, rules = seen.snapshot, self._settings.decision
+        memory.account(snapshot, now)
+        decision = decide(snapshot, memory.history, now, rules)
+        written = decision.writes
+        if written and self._has_strangers(key, known):
+            return None
+        if written:
+            try:
+                await self._write_scale(seen, decision)
+            except Superseded as error:
+                log.info("decision superseded", namespace=key[0], name=key[1], detail=str(error))
+                return None
+            except FedHPAError as error:
+                written = False
+                if isinstance(error, NotWritten):
+                    memory.refused |= dict.fromkeys(error.clusters, now)
+                decision = decide(snapshot, memory.history, now, rules, write_error=str(error))
+        memory.observe(snapshot, decision)
+        if written and seen.template is None:
+            memory.wrote(decision.assignment)
+        memory.history = decision.history
+        return decision, written
 
     def _has_strangers(self, key: Key, known: Iterable[Key]) -> bool:
         """Whether an object of the same namespace was never looked at."""
