@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from controller.rooms import total
 from fedhpa.api.affinity import KnownCluster
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
@@ -11,7 +12,6 @@ from fedhpa.assignment.direct import BY_CAPACITY
 from fedhpa.decision.placement import Placement
 from fedhpa.members.cluster import Cluster
 from fedhpa.scaling.records import PodRecord
-from fedhpa.scaling.requests import PodRequests
 
 # A node takes only so many pods, whatever they ask for.
 ONE_POD = {"pods": 1000}
@@ -26,19 +26,9 @@ def asked(pods: Iterable[PodRecord]) -> Mapping[str, int]:
     """What one more replica asks for, in milli-units: of each resource the most that a pod asks for."""
     most = dict(ONE_POD)
     for requests in {id(pod.requests): pod.requests for pod in pods}.values():
-        for resource, milli in _sum(requests).items():
+        for resource, milli in total(requests).items():
             most[resource] = max(most.get(resource, 0), milli)
     return most
-
-
-def _sum(requests: PodRequests) -> Mapping[str, int]:
-    if requests.pod_level is not None:
-        return requests.pod_level
-    total: dict[str, int] = {}
-    for _, amounts in requests.containers:
-        for resource, milli in amounts.items():
-            total[resource] = total.get(resource, 0) + milli
-    return total
 
 
 def available_replicas(cluster: Cluster, asked: Mapping[str, int]) -> int | None:
@@ -51,11 +41,11 @@ def available_replicas(cluster: Cluster, asked: Mapping[str, int]) -> int | None
         if milli <= 0:
             continue
         try:
-            total = _milli(summary.allocatable, resource)
+            offered = _milli(summary.allocatable, resource)
             used = (_milli(amounts, resource) or 0 for amounts in (summary.allocated, summary.allocating))
-            if total is None:
+            if offered is None:
                 return None
-            fits.append(max(total - sum(used), 0) // milli)
+            fits.append(max(offered - sum(used), 0) // milli)
         except InvalidQuantity:
             return None
     return min(fits, default=None)

@@ -19,6 +19,7 @@ from controller.metrics import (
     read_metrics,
     reason,
 )
+from controller.rooms import Rooms
 from controller.selection import Labels, PodSelections, Selections
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
@@ -105,6 +106,7 @@ class Readers:
     pods: PodCache[PodRecord] = field(default_factory=lambda: PodCache(pod_record))
     clock: Callable[[], float] = time.monotonic
     scales: ScaleCache = field(default_factory=ScaleCache)
+    rooms: Rooms = field(default_factory=Rooms)
     _decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = field(default_factory=dict)
     _mappers: dict[str, tuple[Member, ResourceMapper]] = field(default_factory=dict)
 
@@ -114,13 +116,14 @@ class Readers:
     @classmethod
     def of(cls, lists: SharedLists, clock: Callable[[], float] = time.monotonic) -> Readers:
         """Readers of their own caches, all by one clock."""
-        return cls(lists, PodCache(pod_record, clock=clock), clock, ScaleCache(clock=clock))
+        return cls(lists, PodCache(pod_record, clock=clock), clock, ScaleCache(clock=clock), Rooms(clock))
 
     async def run(self) -> None:
         """Follow what was asked for until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.pods.run())
             group.create_task(self.scales.run())
+            group.create_task(self.rooms.run())
 
     def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
         """The one decoder of a cluster's PodMetrics: shared lists go by its identity."""

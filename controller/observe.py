@@ -124,7 +124,7 @@ class Observer:
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
         self._claim(key, memory, _selectors(expected))
-        rooms = self._rooms(hpa, expected) if template is None else {}
+        rooms = await self._rooms(hpa, expected) if template is None else {}
         held = _held(memory, expected, now) if template is None else frozenset()
         clusters = tuple(
             msgspec.structs.replace(
@@ -175,15 +175,19 @@ class Observer:
         # Paused is dryRun for everybody: computed and shown, not written, and not remembered as done.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
-    def _rooms(self, hpa: ScalingObject, readings: Mapping[str, Reading]) -> dict[str, int | None]:
+    async def _rooms(self, hpa: ScalingObject, readings: Mapping[str, Reading]) -> dict[str, int | None]:
         """How many more replicas each cluster could run, where the decision will look at it."""
         pods = [pod for reading in readings.values() for pod in reading.snapshot.pods]
         if not is_needed(hpa.spec.assignment, pods):
             return {}
         wanted, members = asked(pods), self._members()
-        return {
-            name: available_replicas(members[name].cluster, wanted) for name in readings if name in members
-        }
+        here = {name: members[name] for name in readings if name in members}
+        rooms = {name: available_replicas(member.cluster, wanted) for name, member in here.items()}
+        untold = {name: here[name] for name, room in rooms.items() if room is None and here[name].state.ready}
+        if untold:
+            listed = await self._readers.rooms.look(untold)
+            rooms.update((name, free.fits(wanted)) for name, free in listed.items())
+        return rooms
 
     def _writes(self, readings: Mapping[str, Reading]) -> dict[str, MemberWrite]:
         members, note = self._members(), self._readers.scales.note
