@@ -8,6 +8,7 @@ from fedhpa.serving.authorization import Guard, audit_log
 from fedhpa.serving.health import Health
 from fedhpa.serving.server import access_log, metrics_route
 from fedhpa.serving.status import status_errors
+from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.custom import CustomApi
 from metrics_adapter.external import ExternalApi
 from metrics_adapter.gather import MembersSource
@@ -16,10 +17,17 @@ from metrics_adapter.telemetry import Telemetry
 
 
 def build_application(
-    source: MembersSource, guard: Guard, health: Health, telemetry: Telemetry, *, audit: bool = False
+    source: MembersSource,
+    guard: Guard,
+    health: Health,
+    telemetry: Telemetry,
+    *,
+    catalogue: Catalogue | None = None,
+    audit: bool = False,
 ) -> web.Application:
     """The application of the secure port. Nothing is served before `guard` let the request pass.
 
+    Discovery lists the metrics of `catalogue`, which its owner keeps fresh; without it, none.
     With `audit` each request is logged with its user.
     """
     # Bodies are never read: all that is served are GETs.
@@ -35,7 +43,7 @@ def build_application(
     )
     application.add_routes(health.routes())
     application.add_routes([metrics_route(telemetry.registry)])
-    application.add_routes(discovery_routes())
+    application.add_routes(discovery_routes(catalogue or Catalogue(source)))
     application.add_routes(MetricsApi(source).routes())
     application.add_routes(CustomApi(source).routes())
     application.add_routes(ExternalApi(source).routes())

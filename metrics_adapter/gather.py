@@ -60,7 +60,7 @@ class MembersSource:
         max_age: float,
         outcome: Callable[[str, bool], None] = lambda _cluster, _answered: None,
     ) -> None:
-        self._members = members
+        self.members = members
         self.lists = lists
         self._max_age = max_age
         self._outcome = outcome
@@ -68,7 +68,7 @@ class MembersSource:
 
     def knows(self, cluster: str) -> bool:
         """Whether a cluster of that name is registered."""
-        return cluster in self._members()
+        return cluster in self.members()
 
     async def list(
         self, kind: MetricsKind, namespace: str, selector: Selector, cluster: str | None
@@ -116,7 +116,7 @@ class MembersSource:
         self, api: str, ask: Callable[[Member], Awaitable[T]], wanted: Callable[[str], bool]
     ) -> Gathered[T]:
         """Ask all members whose name is wanted at once; `api` is what reasons and log lines call it."""
-        members = [member for name, member in sorted(self._members().items()) if wanted(name)]
+        members = [member for name, member in sorted(self.members().items()) if wanted(name)]
         answers: dict[str, T] = {}
         missing: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""The paths of metrics.k8s.io/v1beta1 and of its discovery."""
+"""The paths of metrics.k8s.io/v1beta1 and of discovery."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aiohttp import web
 
 from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
 from metrics_adapter import answers, discovery, openapi
+from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.items import Item, merge
 from metrics_adapter.kinds import API_VERSION, GROUP, KINDS, MetricsKind
@@ -119,27 +120,45 @@ class MetricsApi:
         return answers.respond(body, form, gathered)
 
 
-def discovery_routes() -> list[web.RouteDef]:
+def discovery_routes(catalogue: Catalogue) -> list[web.RouteDef]:
     """Discovery, OpenAPI and version."""
-    constant = {
-        f"/apis/{GROUP}": discovery.api_group(),
-        f"/apis/{API_VERSION}": discovery.api_resource_list(),
+    constant = {f"/apis/{group}": discovery.api_group(group) for group in discovery.SERVED} | {
         "/openapi/v2": openapi.openapi_v2(),
         "/openapi/v3": openapi.openapi_v3_index(),
-        f"/openapi/v3/{openapi.V3_PATH}": openapi.openapi_v3(),
+        **{f"/openapi/v3/{path}": openapi.openapi_v3(path) for path in openapi.V3_PATHS},
         "/version": discovery.version_info(),
     }
-    paths = sorted([*constant, "/apis", "/healthz", "/livez", "/metrics", "/readyz"])
+    lists = {
+        f"/apis/{group}/{version}": (group, version)
+        for group, versions in discovery.SERVED.items()
+        for version in versions
+    }
+    paths = sorted([*constant, *lists, "/apis", "/healthz", "/livez", "/metrics", "/readyz"])
     constant["/"] = {"paths": paths}
-    return [web.get("/apis", _groups), *(web.get(path, _constant(body)) for path, body in constant.items())]
+    return [
+        web.get("/apis", _groups(catalogue)),
+        *(web.get(path, _resources(*of, catalogue)) for path, of in lists.items()),
+        *(web.get(path, _constant(body)) for path, body in constant.items()),
+    ]
 
 
-async def _groups(request: web.Request) -> web.Response:
-    version = discovery_version(request.headers.get("Accept", ""))
-    if version is None:
-        return web.Response(body=msgspec.json.encode(discovery.api_group_list()), content_type=JSON)
-    body = msgspec.json.encode(discovery.aggregated_discovery(version))
-    return web.Response(body=body, headers={"Content-Type": discovery_content_type(version)})
+def _groups(catalogue: Catalogue) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        version = discovery_version(request.headers.get("Accept", ""))
+        if version is None:
+            return web.Response(body=msgspec.json.encode(discovery.api_group_list()), content_type=JSON)
+        body = msgspec.json.encode(discovery.aggregated_discovery(version, catalogue))
+        return web.Response(body=body, headers={"Content-Type": discovery_content_type(version)})
+
+    return handle
+
+
+def _resources(group: str, version: str, catalogue: Catalogue) -> Handler:
+    async def handle(_: web.Request) -> web.Response:
+        body = msgspec.json.encode(discovery.api_resource_list(group, version, catalogue))
+        return web.Response(body=body, content_type=JSON)
+
+    return handle
 
 
 def _constant(document: dict[str, Any]) -> Handler:

@@ -1,13 +1,15 @@
-"""OpenAPI v2 and v3 of metrics.k8s.io: what the hub merges for `kubectl explain` and validation."""
+"""OpenAPI v2 and v3: what the hub merges for `kubectl explain` and validation."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from metrics_adapter.kinds import API_VERSION, GROUP, KINDS, VERSION, MetricsKind
+from metrics_adapter.openapi_values import VALUE_APIS
 
 PACKAGE = "io.k8s.metrics.pkg.apis.metrics.v1beta1"
-V3_PATH = f"apis/{API_VERSION}"
+USAGE_PATH = f"apis/{API_VERSION}"
+V3_PATHS = (*(f"apis/{api.api_version}" for api in VALUE_APIS), USAGE_PATH)
 
 QUANTITY = {"type": "string", "description": "A Kubernetes quantity."}
 USAGE = {
@@ -24,32 +26,33 @@ MEASURED = {
     "timestamp": {"type": "string", "format": "date-time", "description": "The end of the window."},
     "window": {"type": "string", "description": "The length of the window, a Go duration."},
 }
+INFO = {"title": "fedhpa-metrics-adapter", "version": VERSION}
+V2_PREFIX, V3_PREFIX = "#/definitions/", "#/components/schemas/"
 LIST_PARAMETERS = ("labelSelector", "fieldSelector", "cluster")
 
 
 def openapi_v2() -> dict[str, Any]:
-    """The Swagger document."""
-    return {
-        "swagger": "2.0",
-        "info": {"title": "fedhpa-metrics-adapter", "version": VERSION},
-        "paths": _paths(_response_v2, _parameter_v2),
-        "definitions": _schemas("#/definitions/"),
-    }
+    """The Swagger document of all that is served."""
+    paths, definitions = _paths(_response_v2, _parameter_v2), _schemas(V2_PREFIX)
+    for api in VALUE_APIS:
+        paths |= api.paths(_parameter_v2, lambda schema: {"description": "OK", "schema": schema}, V2_PREFIX)
+        definitions |= api.schemas(V2_PREFIX)
+    return {"swagger": "2.0", "info": INFO, "paths": paths, "definitions": definitions}
 
 
 def openapi_v3_index() -> dict[str, Any]:
     """Where the v3 documents are."""
-    return {"paths": {V3_PATH: {"serverRelativeURL": f"/openapi/v3/{V3_PATH}"}}}
+    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in V3_PATHS}}
 
 
-def openapi_v3() -> dict[str, Any]:
-    """The v3 document of metrics.k8s.io/v1beta1."""
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "fedhpa-metrics-adapter", "version": VERSION},
-        "paths": _paths(_response_v3, _parameter_v3),
-        "components": {"schemas": _schemas("#/components/schemas/")},
-    }
+def openapi_v3(path: str) -> dict[str, Any]:
+    """The v3 document of the version at one of V3_PATHS."""
+    if path == USAGE_PATH:
+        paths, schemas = _paths(_response_v3, _parameter_v3), _schemas(V3_PREFIX)
+    else:
+        (api,) = (api for api in VALUE_APIS if path == f"apis/{api.api_version}")
+        paths, schemas = api.paths(_parameter_v3, _content_v3, V3_PREFIX), api.schemas(V3_PREFIX)
+    return {"openapi": "3.0.0", "info": INFO, "paths": paths, "components": {"schemas": schemas}}
 
 
 def _schemas(prefix: str) -> dict[str, Any]:
@@ -129,11 +132,14 @@ def _kind(name: str) -> dict[str, str]:
 
 
 def _response_v2(name: str) -> dict[str, Any]:
-    return {"description": "OK", "schema": {"$ref": f"#/definitions/{PACKAGE}.{name}"}}
+    return {"description": "OK", "schema": {"$ref": f"{V2_PREFIX}{PACKAGE}.{name}"}}
 
 
 def _response_v3(name: str) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{PACKAGE}.{name}"}
+    return _content_v3({"$ref": f"{V3_PREFIX}{PACKAGE}.{name}"})
+
+
+def _content_v3(schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": "OK", "content": {"application/json": {"schema": schema}}}
 
 

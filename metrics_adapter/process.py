@@ -28,6 +28,7 @@ from fedhpa.serving.server import TlsServer, side_doors
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter.application import build_application
+from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.settings import ABOUT, FLAGS, METRICS_MAX_AGE, PROGRAM
 from metrics_adapter.telemetry import Telemetry
@@ -86,8 +87,14 @@ class Adapter:
             max_age=values[METRICS_MAX_AGE],
             outcome=self.telemetry.members_up.outcome,
         )
+        self._catalogue = Catalogue(source)
         application = build_application(
-            source, guard, self.health, self.telemetry, audit=bool(values[flag_sets.AUDIT_LOG_PATH])
+            source,
+            guard,
+            self.health,
+            self.telemetry,
+            catalogue=self._catalogue,
+            audit=bool(values[flag_sets.AUDIT_LOG_PATH]),
         )
         self.server = TlsServer.of(application, self.tls, values)
 
@@ -103,6 +110,7 @@ class Adapter:
                 self._follow_trust,
                 self._watch_hub,
                 self._watch_members,
+                self._catalogue.run,
             ),
             side_doors(self._values, self.health, self.telemetry.registry),
             self.server,

@@ -23,21 +23,17 @@ from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trus
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
 from metrics_adapter.application import build_application
+from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.telemetry import Telemetry
 from tests.integration.fakeapi import FakeApi
 
 DATA = Path(__file__).parent / "data" / "karmada_metrics_adapter.json"
 WORLDS = {world["world"]: world for world in json.loads(DATA.read_text())["worlds"]}
-VALUE_PATHS = ("/apis/custom.metrics.k8s.io/v1beta1/", "/apis/custom.metrics.k8s.io/v1beta2/")
 CASES = [
     pytest.param(world["world"], case, id=f"{world['world']}: {case['name']}")
     for world in WORLDS.values()
     for case in world["requests"]
-    if world["world"] == "resource"
-    or "/metrics.k8s.io" in case["path"]
-    or case["path"].startswith(VALUE_PATHS)
-    or case["name"].startswith("external metric")
 ]
 PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/ns1/pods"
 
@@ -92,7 +88,21 @@ NAMES_INSTEAD = {
     "list nodes none": ALL_NODES,
 }
 # Karmada lists groups that it serves as stubs, and paths of Go's generic server.
-OTHER_DOCUMENTS = {"discovery legacy /apis", "root"}
+OTHER_DOCUMENTS = {
+    "discovery legacy /apis",
+    "root",
+    # Here they have all groups with all versions.
+    "discovery aggregated",
+    "discovery group",
+}
+# Without repetitions, sorted; external metrics are none in this world.
+METRICS_INSTEAD = [
+    "jobs.batch/promhttp_metric_handler_requests",
+    "namespaces/ns_metric",
+    "nodes/node_metric",
+    "pods/http_requests",
+    "pods/only_m1",
+]
 
 
 class RecordedMember(FakeApi):
@@ -139,7 +149,11 @@ async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Requ
         peers = PeerAuthenticator(Trust())
         nobody = ApiClient(ApiConfig(server="http://hub.invalid"))
         guard = Guard(Authenticator(lambda: peers), Authorizer(nobody), ["*"])
-        application = build_application(source, guard, Health(), Telemetry(lambda: members))
+        catalogue = Catalogue(source)
+        await catalogue.refresh()
+        application = build_application(
+            source, guard, Health(), Telemetry(lambda: members), catalogue=catalogue
+        )
         yield await stack.enter_async_context(TestClient(TestServer(application)))
 
 
@@ -158,6 +172,8 @@ async def test_a_recorded_request_is_answered_alike(world: str, case: Mapping[st
         assert body["kind"] == "Status"
     elif name in NAMES_INSTEAD:
         assert [identity(item) for item in body["items"]] == NAMES_INSTEAD[name]
+    elif name in ("discovery v1beta1", "discovery v1beta2"):
+        assert [resource["name"] for resource in body["resources"]] == METRICS_INSTEAD
     elif name in VALUES_INSTEAD:
         assert [f"{item['describedObject']['name']} {item['value']}" for item in body["items"]] == (
             VALUES_INSTEAD[name]

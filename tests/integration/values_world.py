@@ -20,6 +20,7 @@ from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trus
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
 from metrics_adapter.application import build_application
+from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.telemetry import Telemetry
 from tests.integration.fakeapi import FakeApi, Object
@@ -76,10 +77,10 @@ def items(*found: Object) -> Object:
 
 
 @asynccontextmanager
-async def adapter(
+async def members_source(
     responses: Mapping[str, Mapping[str, Any] | None], *, max_age: float = 0.0
-) -> AsyncIterator[tuple[Client, dict[str, StubMember]]]:
-    """The adapter's application over stub members by name; None is one whose credentials are not known."""
+) -> AsyncIterator[tuple[MembersSource, dict[str, StubMember]]]:
+    """Stub members by name; None is one whose credentials are not known."""
 
     async def nothing() -> None:
         """No Secret to read again."""
@@ -96,13 +97,29 @@ async def adapter(
             await member.observe(member.cluster, way)
             stack.push_async_callback(member.client.close)
         lists = await stack.enter_async_context(SharedLists())
-        source = MembersSource(lambda: members, lists, max_age=max_age)
-        peers = PeerAuthenticator(Trust())
-        guard = Guard(
-            Authenticator(lambda: peers), Authorizer(ApiClient(ApiConfig(server="http://hub.invalid"))), ["*"]
-        )
-        application = build_application(source, guard, Health(), Telemetry(lambda: members))
-        yield await stack.enter_async_context(TestClient(TestServer(application))), stubs
+        yield MembersSource(lambda: members, lists, max_age=max_age), stubs
+
+
+@asynccontextmanager
+async def client_of(source: MembersSource, catalogue: Catalogue | None = None) -> AsyncIterator[Client]:
+    """A caller of the adapter's application; who calls is not looked at."""
+    peers = PeerAuthenticator(Trust())
+    hub = ApiClient(ApiConfig(server="http://hub.invalid"))
+    guard = Guard(Authenticator(lambda: peers), Authorizer(hub), ["*"])
+    application = build_application(
+        source, guard, Health(), Telemetry(lambda: source.members()), catalogue=catalogue
+    )
+    async with TestClient(TestServer(application)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def adapter(
+    responses: Mapping[str, Mapping[str, Any] | None], *, max_age: float = 0.0
+) -> AsyncIterator[tuple[Client, dict[str, StubMember]]]:
+    """The adapter's application over stub members."""
+    async with members_source(responses, max_age=max_age) as (source, stubs), client_of(source) as client:
+        yield client, stubs
 
 
 async def get(client: Client, path: str, **headers: str) -> tuple[int, Any, list[str]]:

@@ -12,10 +12,10 @@ from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.selectors import parse_selector
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flags import parse_flags
-from metrics_adapter import discovery, openapi
+from metrics_adapter import openapi
 from metrics_adapter.answers import Bodies, item_json, list_json
 from metrics_adapter.items import CLUSTER_ANNOTATION, MemberItems, decode_list, decode_one, merge
-from metrics_adapter.kinds import KINDS, NODES, PODS
+from metrics_adapter.kinds import KINDS, PODS
 from metrics_adapter.negotiation import Form, choose_form, discovery_version, warnings_header
 from metrics_adapter.settings import FLAGS
 from metrics_adapter.tables import table
@@ -255,26 +255,32 @@ def references(value: Any) -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize("document", [openapi.openapi_v2(), openapi.openapi_v3()])
-def test_openapi_references_exist(document: dict[str, Any]) -> None:
-    """Each $ref leads to a schema of the same document, and each schema has its kind."""
-    schemas = document.get("definitions") or document["components"]["schemas"]
+LISTED = {"ExternalMetricValueList", "MetricValueList"}
+USED = {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
 
-    assert {reference.rpartition("/")[2] for reference in references(document)} <= set(schemas)
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (openapi.openapi_v2(), USED | LISTED),
+        *((openapi.openapi_v3(path), LISTED) for path in openapi.V3_PATHS if path != openapi.USAGE_PATH),
+        (openapi.openapi_v3(openapi.USAGE_PATH), USED),
+    ],
+)
+def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) -> None:
+    """Each $ref leads to a schema of the same document, each schema has its kind, each operation its id."""
+    schemas = document.get("definitions") or document["components"]["schemas"]
     kinds = {
         kind["kind"]
         for schema in schemas.values()
         for kind in schema.get("x-kubernetes-group-version-kind", [])
     }
-    assert kinds == {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
+    ids = [path["get"]["operationId"] for path in document["paths"].values()]
 
-
-def test_discovery_names_both_resources() -> None:
-    """Pods with a namespace, nodes without."""
-    resources = {entry["name"]: entry["namespaced"] for entry in discovery.api_resource_list()["resources"]}
-
-    assert resources == {"nodes": False, "pods": True}
-    assert NODES.path() == "/apis/metrics.k8s.io/v1beta1/nodes"
+    assert {reference.rpartition("/")[2] for reference in references(document)} <= set(schemas)
+    assert kinds <= expected
+    assert kinds
+    assert len(set(ids)) == len(ids)
 
 
 def test_an_answer_without_items_has_no_labels() -> None:
