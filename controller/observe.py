@@ -23,7 +23,7 @@ from controller.unbuilt import unbuilt_field
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
-from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, Target
+from fedhpa.decision.snapshot import Blocked, ClusterSnapshot, Failure, Snapshot, Target
 from fedhpa.decision.spec import ScalingObject, decode_object
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
@@ -107,26 +107,49 @@ class Observer:
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
         wanted = Wanted.of(hpa.spec.metrics, usage_age(self.period(raw), late))
-        members = self._members()
-        through_hub = self._settings.metrics_via == HUB
-        asked_of_members = replace(wanted, usage=False, questions={}) if through_hub else wanted
-        readings = await read_clusters(self._readers, members, workload, candidates.names, asked_of_members)
-        told = Told(readings)
-        if through_hub:
-            told = await read_hub(self._readers, self._hub_metrics, workload.namespace, readings, wanted)
-            readings = told.readings
+        told = await self._ask(workload, candidates, wanted)
         memory.aim_at(workload.path)
-        memory.note_absences(readings)
+        memory.note_absences(told.readings)
         # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.
         expected = {
             name: reading
-            for name, reading in readings.items()
+            for name, reading in told.readings.items()
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
         self._claim(key, memory, _selectors(expected))
-        rooms = await self._rooms(hpa, expected) if template is None else {}
-        held = _held(memory, expected, now) if template is None else frozenset()
-        clusters = tuple(
+        snapshot = Snapshot(
+            hpa=hpa,
+            clusters=await self._clusters(hpa, memory, expected, now, direct=template is None),
+            target=None if template is None else Target(template.spec.replicas),
+            hub_custom_metrics=told.custom,
+            hub_external_metrics=told.external,
+            ambiguous_with=self._rivals(key, memory, expected, memories),
+        )
+        return Observation(snapshot, workload.path, template, self._writes(expected))
+
+    async def _ask(self, workload: Workload, candidates: Candidates, wanted: Wanted) -> Told:
+        """What the members say, and of metrics the hub, where they are read through it."""
+        through_hub = self._settings.metrics_via == HUB
+        asked = replace(wanted, usage=False, questions={}) if through_hub else wanted
+        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, asked)
+        if not through_hub:
+            return Told(readings)
+        return await read_hub(self._readers, self._hub_metrics, workload.namespace, readings, wanted)
+
+    async def _clusters(
+        self,
+        hpa: ScalingObject,
+        memory: ObjectMemory,
+        readings: Mapping[str, Reading],
+        now: float,
+        *,
+        direct: bool,
+    ) -> tuple[ClusterSnapshot, ...]:
+        """The clusters by name, with what is remembered of them; with `direct`, with their room, too."""
+        members = self._members()
+        rooms = await self._rooms(hpa, readings) if direct else {}
+        held = _held(memory, readings, now) if direct else frozenset()
+        return tuple(
             msgspec.structs.replace(
                 reading.snapshot,
                 absence=memory.absences.get(name),
@@ -135,17 +158,8 @@ class Observer:
                 available_replicas=rooms.get(name),
                 held=name in held,
             )
-            for name, reading in sorted(expected.items())
+            for name, reading in sorted(readings.items())
         )
-        snapshot = Snapshot(
-            hpa=hpa,
-            clusters=clusters,
-            target=None if template is None else Target(template.spec.replicas),
-            hub_custom_metrics=told.custom,
-            hub_external_metrics=told.external,
-            ambiguous_with=self._rivals(key, memory, expected, memories),
-        )
-        return Observation(snapshot, workload.path, template, self._writes(expected))
 
     def _claim(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
         """Take over which pods are the object's; who shares its namespace must look at them anew."""
