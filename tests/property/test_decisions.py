@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.scenarios import answered, cluster, scenario
+from tests.scenarios import CPU, answered, cluster, external, scenario
 
 loads = st.lists(st.integers(0, 400), min_size=1, max_size=6)
 clusters = st.lists(loads, min_size=1, max_size=4)
@@ -96,3 +96,125 @@ def test_direct_assignments_add_up(usages: list[list[int]], away: list[bool], la
     if answer["desiredReplicas"] >= answer["currentReplicas"]:
         assert sum(shares.values()) == answer["desiredReplicas"]
         assert all(shares[name] >= size for name, size in before.items())
+
+
+# Usage, what is added to it later, and what is known of the pod.
+pods = st.tuples(
+    st.integers(0, 400),
+    st.integers(0, 400),
+    st.sampled_from(("measured", "measured", "measured", "unmeasured", "pending", "failed")),
+)
+QUEUE = {
+    "type": "External",
+    "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+}
+
+
+def mixed(name: str, given: list[tuple[int, str]], **changes: Any) -> dict[str, Any]:
+    """A cluster whose pods are in all kinds of states."""
+    found = cluster(name, [usage for usage, _ in given])
+    for index, (_, state) in enumerate(given):
+        if state in ("pending", "failed"):
+            found["pods"][index]["status"] = {"phase": state.capitalize()}
+    measured = [state in ("measured", "failed") for _, state in given]
+    found["podMetrics"] = [item for item, shown in zip(found["podMetrics"], measured, strict=True) if shown]
+    return {**found, **changes}
+
+
+@given(st.lists(st.lists(pods, min_size=1, max_size=6), min_size=1, max_size=3), st.integers(0, 90))
+def test_more_load_on_any_pod_never_means_fewer_replicas(
+    clusters: list[list[tuple[int, int, str]]], queue: int
+) -> None:
+    """Whatever is known of the other pods, and with another metric beside it."""
+
+    def world(*, more: bool) -> dict[str, Any]:
+        built = [
+            mixed(f"m{i}", [(usage + more * added, state) for usage, added, state in one])
+            for i, one in enumerate(clusters)
+        ]
+        built[0]["externalMetrics"] = [external("queue", str(queue))]
+        return scenario(built, controller=steep, spec={"metrics": [CPU, QUEUE]})
+
+    less, more = answered(world(more=False)), answered(world(more=True))
+
+    if less["error"] is None:
+        assert more["error"] is None
+        assert more["desiredReplicas"] >= less["desiredReplicas"]
+
+
+@given(
+    st.lists(st.tuples(pods, st.booleans()), min_size=1, max_size=8), st.integers(0, 90), st.integers(0, 90)
+)
+def test_pods_may_be_in_any_of_two_clusters(
+    given: list[tuple[tuple[int, int, str], bool]], left: int, right: int
+) -> None:
+    """Pods in all kinds of states, shared in any way by two clusters with a part of the queue each, are
+    decided on as if they were in one.
+    """
+    plain = [(usage, state) for (usage, _, state), _ in given]
+    parts = [
+        [pod for pod, (_, here) in zip(plain, given, strict=True) if here is side] for side in (True, False)
+    ]
+    spec = {"metrics": [CPU, QUEUE]}
+    whole = [mixed("m", plain, externalMetrics=[external("queue", str(left + right))])]
+    split = [
+        mixed(f"m{i}", part, externalMetrics=[external("queue", str(value))])
+        for i, (part, value) in enumerate(zip(parts, (left, right), strict=True))
+    ]
+
+    one = answered(scenario(whole, controller=steep, spec=spec))
+    two = answered(scenario(split, controller=steep, spec=spec))
+
+    for key in ("desiredReplicas", "rescale", "reason", "error"):
+        assert two[key] == one[key]
+    assert [metric["current"] for metric in two["metrics"]] == [
+        metric["current"] for metric in one["metrics"]
+    ]
+
+
+@given(
+    clusters,
+    st.lists(st.sampled_from(("here", "away", "unmeasured")), min_size=4, max_size=4),
+    st.sampled_from(("ScaleUpOnly", "Hold", "Fallback", "Proceed")),
+    st.integers(0, 50),
+    st.booleans(),
+)
+def test_bounds_hold_whatever_is_missing(
+    usages: list[list[int]], states: list[str], policy: str, fallback: int, direct: bool
+) -> None:
+    """Also a size to fall back to lies within minReplicas and maxReplicas, under each policy."""
+    partial = {"policy": policy, "fallbackReplicas": fallback}
+    given = world(usages, spec={"minReplicas": 5, "maxReplicas": 9, "partialMetrics": partial})
+    given |= {"target": {"replicas": 7}} if not direct else {}
+    if direct:
+        del given["target"]
+    for member, state in zip(given["clusters"], states, strict=False):
+        if state == "away":
+            member.update(ready=False, lastReplicas=2)
+        elif state == "unmeasured":
+            member["podMetrics"] = {"error": "HTTP 503"}
+
+    answer = answered(given)
+
+    if answer["rescale"]:
+        assert 5 <= answer["desiredReplicas"] <= 9
+
+
+@given(
+    clusters, st.lists(st.sampled_from(("here", "away", "unmeasured")), min_size=4, max_size=4), st.booleans()
+)
+def test_missing_data_never_scales_down(usages: list[list[int]], states: list[str], direct: bool) -> None:
+    """Under the default policy, whether clusters are away or only their metrics, for both propagations."""
+    given = world(usages)
+    if direct:
+        del given["target"]
+    for member, state in zip(given["clusters"], states, strict=False):
+        if state == "away":
+            member.update(ready=False, lastReplicas=len(member["pods"]))
+        elif state == "unmeasured":
+            member["podMetrics"] = {"error": "HTTP 503"}
+
+    answer = answered(given)
+
+    if "away" in states[: len(usages)] or "unmeasured" in states[: len(usages)]:
+        assert not answer["rescale"] or answer["desiredReplicas"] > answer["currentReplicas"]
