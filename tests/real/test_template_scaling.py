@@ -1,7 +1,12 @@
 """With propagation karmada the replicas are written into the template on the hub, and nowhere else."""
 
+from datetime import datetime
+from typing import Any
+
 from realplane.plane import Plane
+from stage.api import has_condition
 from stage.processes import CONTROLLER, Processes
+from tests.real.test_scaling import message, utilization
 from tests.real.workloads import (
     deployment,
     federated_hpa,
@@ -13,13 +18,22 @@ from tests.real.workloads import (
 
 LOW, HIGH = 2, 6
 SECONDS = 120.0  # a change of usage is scraped every 10 s, and rates need two scrapes
+WINDOW = 15
+# What is counted in whole seconds, and the look before the last.
+SLACK = 4
 
 
-async def test_template_is_scaled_and_the_members_are_left_alone(plane: Plane, processes: Processes) -> None:
-    """Usage in the members scales the template on the hub, whose replicas it is somebody else's to spread."""
+async def test_template_follows_the_load_but_not_missing_data_and_the_members_are_left_alone(
+    plane: Plane, processes: Processes
+) -> None:
+    """Usage in the members scales the template on the hub, whose replicas it is somebody else's to spread;
+    low usage of one member alone scales nothing down, and that of both does after the window.
+    """
     name, space = "template", "templates"
     template = f"/apis/apps/v1/namespaces/{space}/deployments/{name}"
     path = federated_hpa_path(name, space)
+    autoscaler = federated_hpa(name, space, low=LOW, high=HIGH)
+    autoscaler["spec"]["behavior"]["scaleDown"] = {"stabilizationWindowSeconds": WINDOW}
     await run_everywhere(plane, name, space, replicas=1)
     await set_usage_everywhere(plane, name, space, "450m")
     await processes.stop(CONTROLLER)
@@ -27,8 +41,8 @@ async def test_template_is_scaled_and_the_members_are_left_alone(plane: Plane, p
         await processes.start_one(CONTROLLER, "--propagation=karmada")
         async with plane.hub.api() as hub:
             await hub.apply(deployment(name, space, replicas=LOW))
-            await hub.apply(federated_hpa(name, space, low=LOW, high=HIGH))
-            scaled = await hub.wait(
+            await hub.apply(autoscaler)
+            await hub.wait(
                 template,
                 lambda found: found["spec"]["replicas"] == HIGH,
                 what="the template is scaled up",
@@ -40,12 +54,54 @@ async def test_template_is_scaled_and_the_members_are_left_alone(plane: Plane, p
                 what="the status shows it",
                 seconds=SECONDS,
             )
-            members = await replicas(plane, name, space)
+
+            assert shown["status"]["desiredReplicas"] == HIGH
+            assert await replicas(plane, name, space) == {"member1": 1, "member2": 1}
+
+            member2 = plane.members["member2"]
+            await member2.kill_component("kube-apiserver")
+            try:
+                await plane.members["member1"].set_usage(space, {name: {"cpu": "20m", "memory": "64Mi"}})
+                seen = await hub.wait(
+                    path,
+                    lambda found: (
+                        has_condition(found, kind="MetricsComplete", status="False")
+                        and utilization(found) < 20
+                    ),
+                    what="low usage of one member is seen",
+                    seconds=SECONDS,
+                )
+                held = (await hub.get(template))["spec"]["replicas"]
+            finally:
+                await member2.start_api_server()
+
+            assert held == HIGH
+            assert "member2" in message(seen, "MetricsComplete")
+
+            await set_usage_everywhere(plane, name, space, "20m")
+            await hub.wait(
+                template,
+                lambda found: found["spec"]["replicas"] == LOW,
+                what="the template is scaled down",
+                seconds=SECONDS,
+            )
+            back = await hub.wait(
+                path,
+                lambda found: found["status"].get("currentReplicas") == LOW,
+                what="the status shows that, too",
+                seconds=SECONDS,
+            )
             await hub.delete(path)
     finally:
         await processes.stop(CONTROLLER)
         await processes.start_one(CONTROLLER)
 
-    assert scaled["spec"]["replicas"] == HIGH
-    assert shown["status"]["desiredReplicas"] == HIGH
-    assert members == {"member1": 1, "member2": 1}
+    scaled = datetime.fromisoformat(back["status"]["lastScaleTime"])
+    assert (scaled - complete_since(back)).total_seconds() >= WINDOW - SLACK
+    assert await replicas(plane, name, space) == {"member1": 1, "member2": 1}
+
+
+def complete_since(found: Any) -> datetime:
+    """Since when all expected clusters answer."""
+    condition = next(one for one in found["status"]["conditions"] if one["type"] == "MetricsComplete")
+    return datetime.fromisoformat(condition["lastTransitionTime"])

@@ -1,0 +1,110 @@
+"""Two controllers share a real hub by shards, and the one that is left takes over what the other had."""
+
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from realplane.plane import Plane
+from stage.processes import CONTROLLER, Processes
+from stage.waiting import eventually, gather
+from tests.real.workloads import (
+    federated_hpa,
+    federated_hpa_path,
+    replicas,
+    run_everywhere,
+    set_usage_everywhere,
+)
+
+SECONDS = 90.0  # a change of usage is scraped every 10 s, and rates need two scrapes
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+FLAGS = (
+    "--shards=2",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=1s",
+)
+NAME = "shared"
+# One namespace of each shard.
+SPACES = next(
+    (first, second)
+    for first, second in (("shards-a", f"shards-{letter}") for letter in "bcdefgh")
+    if zlib.crc32(first.encode()) % 2 != zlib.crc32(second.encode()) % 2
+)
+
+
+async def test_two_controllers_share_and_one_takes_over(plane: Plane, processes: Processes) -> None:
+    """Each holds a shard and scales its objects; when one is killed, the other scales those of both."""
+    await gather(*(run_everywhere(plane, NAME, space, replicas=1) for space in SPACES))
+    await processes.stop(CONTROLLER)
+    try:
+        await processes.start_one(CONTROLLER, *FLAGS)
+        with second_controller(plane, processes.folder) as second:
+            async with plane.hub.api() as hub:
+
+                async def shared() -> list[str] | None:
+                    found = await holders(hub)
+                    return found if len(set(found)) == 2 else None
+
+                before = await eventually(shared, what="each holds a shard", seconds=SECONDS)
+                await gather(*(set_usage_everywhere(plane, NAME, space, "450m") for space in SPACES))
+                for space in SPACES:
+                    await hub.apply(federated_hpa(NAME, space, low=2, high=6))
+                await gather(*(until_total(plane, space, 6) for space in SPACES))
+
+                plane.run.kill(second)
+
+                async def taken() -> list[str] | None:
+                    found = await holders(hub)
+                    return found if len(found) == 2 and len(set(found)) == 1 else None
+
+                after = await eventually(taken, what="one holds both", seconds=30)
+                await gather(*(set_usage_everywhere(plane, NAME, space, "20m") for space in SPACES))
+                await gather(*(until_total(plane, space, 2) for space in SPACES))
+                for space in SPACES:
+                    await hub.delete(federated_hpa_path(NAME, space))
+    finally:
+        await processes.stop(CONTROLLER)
+        await processes.start_one(CONTROLLER)
+
+    assert after[0] in before
+
+
+@contextmanager
+def second_controller(plane: Plane, folder: Path) -> Iterator[str]:
+    """Another controller of the same flags; gives its name in the run."""
+    name = "second-controller"
+    command = [
+        str(Path(sys.executable).with_name(CONTROLLER)),
+        f"--kubeconfig={plane.hub.user_kubeconfig(CONTROLLER)}",
+        "--propagation=direct",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+        *FLAGS,
+    ]
+    plane.run.spawn(name, command, folder / f"{name}.log")
+    try:
+        yield name
+    finally:
+        if plane.run.running(name):
+            plane.run.kill(name)
+
+
+async def holders(hub: Any) -> list[str]:
+    """Who holds the two shards, as far as they are held."""
+    names = [f"fedhpa-controller-{shard}-of-2" for shard in (0, 1)]
+    found = [await hub.find(f"{LEASES}/{name}") for name in names]
+    return [
+        lease["spec"]["holderIdentity"] for lease in found if lease and lease["spec"].get("holderIdentity")
+    ]
+
+
+async def until_total(plane: Plane, space: str, total: int) -> None:
+    """Wait for so many replicas in all members."""
+
+    async def look() -> bool:
+        return sum((await replicas(plane, NAME, space)).values()) == total
+
+    await eventually(look, what=f"{total} replicas in {space}", seconds=SECONDS, every=0.5)

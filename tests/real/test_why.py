@@ -1,0 +1,128 @@
+"""On a real hub a person finds out why a workload has its size, with no more than the rights documented."""
+
+import asyncio
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import aiohttp
+import yaml
+
+from realplane.plane import Plane
+from stage.processes import CONTROLLER, Processes
+from tests.commands import fedhpa
+from tests.real.workloads import federated_hpa, federated_hpa_path, run_everywhere, set_usage_everywhere
+
+SECONDS = 120.0  # usage is scraped every 10 s, and rates need two scrapes
+NAME, SPACE = "web", "why"
+READER, VIEWER = "why-reader", "why-viewer"
+
+
+def granted(user: str, *rules: tuple[str, list[str], list[str]]) -> list[dict[str, Any]]:
+    """A ClusterRole of a user: (group, resources, verbs) each."""
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user}}
+    return [
+        {
+            **role,
+            "kind": "ClusterRole",
+            "rules": [
+                {"apiGroups": [group], "resources": resources, "verbs": verbs}
+                for group, resources, verbs in rules
+            ],
+        },
+        {
+            **role,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+            "subjects": [
+                {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"},
+                {"kind": "ServiceAccount", "name": user, "namespace": SPACE},
+            ],
+        },
+    ]
+
+
+async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path: Path) -> None:
+    """explain with the right to get; record, replay and preview with those to read clusters and their
+    Secrets; /decisions with a token whose user may see the object, and with no other.
+    """
+    await run_everywhere(plane, NAME, SPACE, replicas=2)
+    await set_usage_everywhere(plane, NAME, SPACE, "450m")
+    autoscaler = federated_hpa(NAME, SPACE, low=2, high=6)
+    autoscaler["spec"]["dryRun"] = True
+    kind = ("autoscaling.karmada.io", ["federatedhpas"])
+    async with plane.hub.api() as hub:
+        await hub.apply_all(
+            [
+                *granted(VIEWER, (*kind, ["get"])),
+                *granted(
+                    READER,
+                    (*kind, ["get", "list"]),
+                    ("cluster.karmada.io", ["clusters"], ["list", "watch"]),
+                    ("", ["secrets"], ["list", "watch"]),
+                ),
+                {
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": {"name": VIEWER, "namespace": SPACE},
+                },
+            ]
+        )
+        await hub.apply(autoscaler)
+        await hub.wait(
+            federated_hpa_path(NAME, SPACE),
+            lambda found: (found.get("status") or {}).get("desiredReplicas") == 6,
+            what="six are wanted",
+            seconds=SECONDS,
+        )
+        explained = await asked(plane, VIEWER, "explain", f"fhpa/{NAME}")
+        refused = await asked(plane, VIEWER, "record", f"fhpa/{NAME}")
+        scenario = tmp_path / "scenario.json"
+        recorded = await asked(plane, READER, "record", f"fhpa/{NAME}", "-f", str(scenario))
+        replayed = await asyncio.to_thread(fedhpa, "replay", "-o", "json", str(scenario))
+        changed = tmp_path / "changed.yaml"
+        changed.write_text(yaml.safe_dump(federated_hpa(NAME, SPACE, low=2, high=5)))
+        previewed = await asked(plane, READER, "preview", "-f", str(changed), "-o", "json")
+        path = f"/api/v1/namespaces/{SPACE}/serviceaccounts/{VIEWER}/token"
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = (await hub.ask("POST", path, body=review))["status"]["token"]
+        shown = await decisions(processes, token, name=NAME, namespace=SPACE)
+        hidden = [
+            (await decisions(processes, given, **query))[0]
+            for given, query in ((token, {"namespace": SPACE}), (token, {}), ("none", {"namespace": SPACE}))
+        ]
+        await hub.delete(federated_hpa_path(NAME, SPACE))
+
+    assert explained.returncode == 0, explained.stderr
+    assert "would scale 4 -> 6 replicas" in explained.stdout
+    assert refused.returncode == 2
+    assert "FederatedHPAs" in refused.stderr or "Clusters" in refused.stderr
+    assert (recorded.returncode, replayed.returncode) == (0, 0), recorded.stderr
+    decision = json.loads(replayed.stdout)
+    assert (decision["currentReplicas"], decision["desiredReplicas"]) == (4, 6)
+    assert sorted(decision["coverage"]["answered"]) == ["member1", "member2"]
+    assert previewed.returncode == 0, previewed.stderr
+    (preview,) = json.loads(previewed.stdout)
+    assert (preview["now"]["desiredReplicas"], preview["then"]["desiredReplicas"]) == (6, 5)
+    assert shown[0] == 200
+    assert shown[1]["items"][0]["decision"]["desiredReplicas"] == 6
+    assert hidden == [403, 403, 401]
+
+
+async def asked(plane: Plane, user: str, *arguments: str) -> CompletedProcess[str]:
+    """Run the command as a user of the hub."""
+    kubeconfig = f"--kubeconfig={plane.hub.user_kubeconfig(user)}"
+    return await asyncio.to_thread(fedhpa, *arguments, kubeconfig, "-n", SPACE)
+
+
+async def decisions(processes: Processes, token: str, **query: str) -> tuple[int, Any]:
+    """Status and body of /decisions, which is beside the controller's health here."""
+    url = f"http://127.0.0.1:{processes.ports[CONTROLLER]}/decisions"
+    headers = {"Authorization": f"Bearer {token}"}
+    timeout = aiohttp.ClientTimeout(total=15)
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.get(url, headers=headers, params=query) as response,
+    ):
+        return response.status, await response.json(content_type=None)
