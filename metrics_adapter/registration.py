@@ -6,10 +6,13 @@ Plain dictionaries in the API's spelling, so that a chart, a CLI and a test can 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics_adapter.kinds import GROUP, VERSION
+from fedhpa.members.metrics import CUSTOM, EXTERNAL
+from metrics_adapter.discovery import SERVED
+from metrics_adapter.kinds import GROUP
 
 Manifest = dict[str, Any]
 
@@ -17,6 +20,11 @@ NAME = "fedhpa-metrics-adapter"
 # As Karmada's charts: above whatever a stray metrics-server registered, below the built-in groups.
 GROUP_PRIORITY = 100
 VERSION_PRIORITY = 200
+# A group's other versions: the hub prefers the highest.
+OLDER_PRIORITY = 100
+
+# What `fedhpa apiservice --api` calls the groups.
+APIS = {"metrics": GROUP, "custom": CUSTOM, "external": EXTERNAL}
 
 
 @dataclass(frozen=True)
@@ -36,25 +44,40 @@ class Placement:
     secrets_namespace: str = "karmada-cluster"
 
 
-def api_service(placement: Placement, ca_bundle_pem: bytes) -> Manifest:
-    """v1beta1.metrics.k8s.io; the hub verifies SERVICE.NAMESPACE.svc against the CA bundle."""
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"{VERSION}.{GROUP}", "labels": _labels()},
-        "spec": {
-            "group": GROUP,
-            "version": VERSION,
-            "groupPriorityMinimum": GROUP_PRIORITY,
-            "versionPriority": VERSION_PRIORITY,
-            "caBundle": base64.b64encode(ca_bundle_pem).decode(),
-            "service": {
-                "namespace": placement.namespace,
-                "name": placement.service,
-                "port": placement.port,
+def api_services(
+    placement: Placement, ca_bundle_pem: bytes, groups: Sequence[str] = tuple(APIS.values())
+) -> list[Manifest]:
+    """One for each version of the groups; the hub verifies SERVICE.NAMESPACE.svc against the CA bundle."""
+    return [
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": f"{version}.{group}", "labels": _labels()},
+            "spec": {
+                "group": group,
+                "version": version,
+                "groupPriorityMinimum": GROUP_PRIORITY,
+                "versionPriority": OLDER_PRIORITY if position else VERSION_PRIORITY,
+                "caBundle": base64.b64encode(ca_bundle_pem).decode(),
+                "service": {
+                    "namespace": placement.namespace,
+                    "name": placement.service,
+                    "port": placement.port,
+                },
             },
-        },
-    }
+        }
+        for group in groups
+        for position, version in enumerate(SERVED[group])
+    ]
+
+
+def owner(stored: Mapping[str, Any], placement: Placement) -> str | None:
+    """Whose a stored APIService is, if it is not this adapter's."""
+    service = (stored.get("spec") or {}).get("service") or {}
+    given = (service.get("namespace"), service.get("name"))
+    if given == (placement.namespace, placement.service):
+        return None
+    return f"the Service {given[0]}/{given[1]}" if service else "the API server itself"
 
 
 def service(placement: Placement) -> Manifest:
@@ -103,13 +126,24 @@ def hub_rights(placement: Placement) -> list[Manifest]:
 
 def member_rights() -> list[Manifest]:
     """The role that the adapter's credentials need on each member."""
-    metrics = [{"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list"]}]
+    read = ["get", "list"]
+    metrics = [
+        {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": read},
+        # What a metric is called is part of the resource.
+        {"apiGroups": [CUSTOM, EXTERNAL], "resources": ["*"], "verbs": read},
+    ]
     return [_cluster_role(f"{NAME}-member", metrics)]
 
 
-def manifests(placement: Placement, ca_bundle_pem: bytes) -> list[Manifest]:
+def manifests(
+    placement: Placement, ca_bundle_pem: bytes, groups: Sequence[str] = tuple(APIS.values())
+) -> list[Manifest]:
     """Everything to apply on a hub, in order."""
-    return [*hub_rights(placement), service(placement), api_service(placement, ca_bundle_pem)]
+    return [
+        *hub_rights(placement),
+        service(placement),
+        *api_services(placement, ca_bundle_pem, groups),
+    ]
 
 
 def _reader_role() -> Manifest:

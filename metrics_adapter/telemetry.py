@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from fedhpa.members.member import Member
 from fedhpa.serving.authorization import Attributes
 from fedhpa.serving.server import Handler
+from metrics_adapter.discovery import SERVED
 from metrics_adapter.kinds import GROUP
 
 
@@ -59,7 +60,7 @@ class Telemetry:
             collector(registry=self.registry)
         self._requests = Counter(
             "fedhpa_adapter_requests",
-            "Requests for metrics, by resource, verb and HTTP status.",
+            "Requests for metrics, by resource (that of values is their group), verb and HTTP status.",
             ["resource", "verb", "code"],
             registry=self.registry,
         )
@@ -72,12 +73,14 @@ class Telemetry:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count and time the requests for resources of metrics.k8s.io."""
+        """Count and time the requests for metrics; those for values are told apart by their group alone."""
         wanted = Attributes.of(request)
-        if wanted.group != GROUP or request.match_info.http_exception is not None:
+        if wanted.group not in SERVED or request.match_info.http_exception is not None:
             return await handler(request)
+        # The names of metrics are the callers', so they are no label.
+        resource = wanted.resource if wanted.group == GROUP else wanted.group
         started = time.perf_counter()
         response = await handler(request)
-        self._seconds.labels(wanted.resource, wanted.verb).observe(time.perf_counter() - started)
-        self._requests.labels(wanted.resource, wanted.verb, str(response.status)).inc()
+        self._seconds.labels(resource, wanted.verb).observe(time.perf_counter() - started)
+        self._requests.labels(resource, wanted.verb, str(response.status)).inc()
         return response

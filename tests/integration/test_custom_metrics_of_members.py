@@ -256,3 +256,17 @@ async def test_values_are_given_as_yaml_too() -> None:
 
     assert "kind: MetricValueList" in yaml_text
     assert (table.content_type, table.status, none.status) == ("application/json", 200, 406)
+
+
+async def test_requests_are_counted_by_group() -> None:
+    """Never by names that callers choose, which would fill the memory."""
+    async with adapter({"m1": of_pods(value("a", "1"))}) as (client, _):
+        for metric in ("hits", "b", "c"):
+            await client.get(f"{CUSTOM}/v1beta1/namespaces/shop/pods/*/{metric}")
+        text = await (await client.get("/metrics")).text()
+    counted = [line for line in text.splitlines() if line.startswith("fedhpa_adapter_requests_total")]
+
+    assert counted == [
+        f'fedhpa_adapter_requests_total{{code="{code}",resource="custom.metrics.k8s.io",verb="get"}} {times}'
+        for code, times in (("200", "1.0"), ("404", "2.0"))
+    ]

@@ -1,0 +1,110 @@
+"""`fedhpa apiservice` registers what is chosen, and says whose it would take."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from certs import CertificateAuthority
+from tests.integration.fakeapi import FakeApi, fake_api
+
+API_SERVICES = ("apiregistration.k8s.io/v1", "apiservices")
+ALL = [
+    ("v1beta1.metrics.k8s.io", 200),
+    ("v1beta2.custom.metrics.k8s.io", 200),
+    ("v1beta1.custom.metrics.k8s.io", 100),
+    ("v1beta1.external.metrics.k8s.io", 200),
+]
+
+
+async def apiservice(
+    folder: Path, *arguments: str, hub: FakeApi | None = None
+) -> tuple[int | None, str, str]:
+    """Run the command; its exit code, standard output and error."""
+    CertificateAuthority.create("ca").save(folder)
+    more = ["--ca-file", str(folder / "ca.crt"), *arguments]
+    if hub is not None:
+        (folder / "hub-ca.crt").write_text(hub.ca_pem)
+        cluster = {"server": hub.url, "certificate-authority": str(folder / "hub-ca.crt")}
+        content = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
+        more += ["--kubeconfig", str(folder / "kubeconfig")]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "fedhpa.cli.main", "apiservice", *more),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, out.decode(), err.decode()
+
+
+def registered(out: str) -> list[tuple[str, int]]:
+    found = [document for document in yaml.safe_load_all(out) if document["kind"] == "APIService"]
+    return [(document["metadata"]["name"], document["spec"]["versionPriority"]) for document in found]
+
+
+def stored(name: str, service: dict[str, Any] | None) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"service": service}}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ([], ALL),
+        (["metrics"], ALL[:1]),
+        (["external", "custom"], ALL[1:]),
+    ],
+)
+async def test_the_chosen_apis_are_registered(
+    tmp_path: Path, chosen: list[str], expected: list[tuple[str, int]]
+) -> None:
+    """All of them by default; standard error names what applying it takes over."""
+    code, out, err = await apiservice(tmp_path, *(part for name in chosen for part in ("--api", name)))
+
+    assert (code, registered(out)) == (0, expected)
+    assert all(name in err for name, _ in expected)
+
+
+async def test_an_api_of_somebody_else_is_not_registered_over(tmp_path: Path) -> None:
+    """With --check: exit 1 and nothing on standard output, until it is left out; one's own is fine."""
+    ours = {"namespace": "fedhpa-system", "name": "fedhpa-metrics-adapter"}
+    theirs = {"namespace": "keda", "name": "keda-metrics-apiserver"}
+    async with fake_api() as hub:
+        hub.put(API_SERVICES, stored("v1beta1.metrics.k8s.io", ours))
+        hub.put(API_SERVICES, stored("v1beta1.external.metrics.k8s.io", theirs))
+        refused = await apiservice(tmp_path, "--check", hub=hub)
+        fine = await apiservice(tmp_path, "--check", "--api", "metrics", "--api", "custom", hub=hub)
+
+    assert refused[:2] == (1, "")
+    assert refused[2] == (
+        "APIService v1beta1.external.metrics.k8s.io is served by the Service keda/keda-metrics-apiserver:"
+        " leave it out with --api, or delete it first\n"
+    )
+    assert (fine[0], registered(fine[1]), fine[2]) == (0, ALL[:3], "")
+
+
+async def test_a_hub_that_cannot_be_asked_is_said(tmp_path: Path) -> None:
+    """Exit 2, and nothing to apply."""
+    async with fake_api() as hub:
+        hub.faults.status["/"] = 403
+        code, out, err = await apiservice(tmp_path, "--check", hub=hub)
+
+    assert (code, out) == (2, "")
+    assert "cannot read APIService v1beta1.metrics.k8s.io" in err
