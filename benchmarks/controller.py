@@ -60,14 +60,16 @@ async def _rounds() -> dict[str, float]:
     }
 
 
-async def _quiet_hour() -> dict[str, float]:
+async def _quiet_hour(*, moves: bool) -> float:
     async with world(QUIET) as w:
         await w.round()
         w.hub.writes = 0
         for _ in range(int(HOUR_SECONDS / PERIOD_SECONDS)):
             w.pass_time(PERIOD_SECONDS)
+            if not moves:
+                w.content.turn = 0
             await w.round()
-        return {"writes of a quiet hour, per object": w.hub.writes / QUIET.objects}
+        return w.hub.writes / QUIET.objects
 
 
 def _placement() -> dict[str, float]:
@@ -95,6 +97,11 @@ def run() -> dict[str, float]:
     """Figure -> measured value, in the unit that its name ends with."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     try:
-        return {**asyncio.run(_quiet_hour()), **_placement(), **asyncio.run(_rounds())}
+        return {
+            "writes of an hour in which nothing moves, per object": asyncio.run(_quiet_hour(moves=False)),
+            "writes of an hour in which usage moves by 1 %, per object": asyncio.run(_quiet_hour(moves=True)),
+            **_placement(),
+            **asyncio.run(_rounds()),
+        }
     finally:
         structlog.reset_defaults()

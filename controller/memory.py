@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from controller.gather import Reading
-from controller.publish import QUIET_SECONDS
+from controller.publish import STILL_SECONDS
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector
 from fedhpa.api.times import parse_time
@@ -173,14 +173,14 @@ class ObjectMemory:
 def _prolonged(history: History, written_at: float, now: float) -> History:
     """The history with its last recommendation, as if made when a quiet world would have written it again.
 
-    As long as nothing changes that a person would care about, status is up to QUIET_SECONDS old. What was
+    As long as nothing but the time changes, status is up to STILL_SECONDS old. What was
     recommended since then is lost, but it was not different: the window would end too early without it.
     """
     known = history.recommendations
     if not known or written_at == float("-inf"):
         return history
     last = max(known, key=lambda entry: entry.time)
-    until = min(written_at + QUIET_SECONDS, now)
+    until = min(written_at + STILL_SECONDS, now)
     if until <= last.time:
         return history
     return msgspec.structs.replace(history, recommendations=(*known, Recommendation(until, last.replicas)))

@@ -1,7 +1,7 @@
 """Showing a decision on the object itself: its status and its events.
 
-Status is written on a change that a person would care about, otherwise at most once a minute: a quiet world
-writes next to nothing (docs/contracts.md, section 3).
+Status is written on a change that a person would care about, otherwise at most once a minute, and where only
+times move every ten minutes: a quiet world writes next to nothing (docs/contracts.md, section 3).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ PLURAL: Final = "federatedhpas"
 COLLECTION: Final = f"/apis/{API_VERSION}/{PLURAL}"
 
 QUIET_SECONDS: Final = 60.0
+# Where nothing but times would be written: often enough to show that somebody is still looking.
+STILL_SECONDS: Final = 600.0
 
 # What a person would care about, by level; values beside them (usage, times) move at every look.
 TOP_FIELDS: Final = ("currentReplicas", "desiredReplicas", "observedGeneration", "lastScaleTime")
@@ -34,8 +36,11 @@ def worth_writing(
     """Whether `wanted` should replace the `stored` status; `written_at` is our last write, POSIX seconds."""
     if stored is None or _essence(stored) != _essence(wanted):
         return True
+    if stored == wanted:
+        return False
+    wait = STILL_SECONDS if _timeless(stored) == _timeless(wanted) else QUIET_SECONDS
     # Another leader's clock may have been ahead of ours.
-    return stored != wanted and abs(now - written_at) >= QUIET_SECONDS
+    return abs(now - written_at) >= wait
 
 
 def _essence(status: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -45,6 +50,18 @@ def _essence(status: Mapping[str, Any]) -> tuple[Any, ...]:
         _rows(status.get("clusters"), CLUSTER_FIELDS),
         _why(status.get("decision")),
     )
+
+
+def _timeless(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status without what moves at every look where nothing happens: when it was made and what was seen.
+
+    History goes with it: a proposal that differs shows in the decision's metrics and steps, too.
+    """
+    clusters = [{**entry, "lastSeen": None} for entry in status.get("clusters") or ()]
+    decision = status.get("decision")
+    if isinstance(decision, Mapping):
+        decision = {**decision, "time": None, "history": None}
+    return {**status, "clusters": clusters, "decision": decision}
 
 
 def _why(decision: Any) -> tuple[Any, ...]:

@@ -87,7 +87,7 @@ def _last_seen(
         return None
     if cluster.absence is None or cluster.absence.back is not None:
         return api_time(now)  # it answered until a look ago
-    # The stored time is that of the last write, and a quiet world writes once a minute: it was seen until
+    # The stored time is that of the last write, and a quiet world writes seldom: it was seen until
     # the loss began, or, if it answered in between, at least as late as is stored.
     seen = parse_time(known.last_seen)
     return known.last_seen if seen and seen > cluster.absence.since else api_time(cluster.absence.since)

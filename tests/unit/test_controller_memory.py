@@ -181,14 +181,14 @@ def test_spoiled_status_is_a_fresh_start(status: Any) -> None:
     [
         (0, [(NOW - 100, 9), (NOW, 4)]),
         (20, [(NOW - 100, 9), (NOW, 4), (NOW + 20, 4)]),
-        (3600, [(NOW - 100, 9), (NOW, 4), (NOW + 60, 4)]),
+        (3600, [(NOW - 100, 9), (NOW, 4), (NOW + 600, 4)]),
         (-5, [(NOW - 100, 9), (NOW, 4)]),
     ],
 )
 def test_last_recommendation_held_until_the_status_would_have_been_written_again(
     later: float, expected: list[tuple[float, int]]
 ) -> None:
-    """A quiet world writes once a minute; what it recommended meanwhile must not shorten the window."""
+    """A quiet world writes every ten minutes; what it recommended meanwhile must not shorten the window."""
     recommendations = [
         {"time": format_time(NOW - 100), "replicas": 9},
         {"time": format_time(NOW), "replicas": 4},

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.publish import QUIET_SECONDS, worth_writing
+from controller.publish import QUIET_SECONDS, STILL_SECONDS, worth_writing
 
 
 def status(**changes: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_an_error_worded_anew_waits_for_the_quiet_period() -> None:
 
 
 def test_usage_waits_for_the_quiet_period() -> None:
-    """Usage and times that move at every look are written at most once a minute."""
+    """Usage that moves at every look is written at most once a minute."""
     moved = status(
         currentMetrics=[{"type": "Resource", "resource": {"current": {"averageUtilization": 51}}}],
         clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:01"}],
@@ -76,3 +76,15 @@ def test_usage_waits_for_the_quiet_period() -> None:
 
     assert not worth_writing(status(), moved, written_at=100.0, now=100.0 + QUIET_SECONDS - 1)
     assert worth_writing(status(), moved, written_at=100.0, now=100.0 + QUIET_SECONDS)
+
+
+def test_times_alone_wait_for_ten_minutes() -> None:
+    """Where nothing moves but times, of the decision and of what was seen, six writes an hour are enough."""
+    before = status(decision={"reason": "", "time": "10:00", "history": {"recommendations": [1]}})
+    after = status(
+        decision={"reason": "", "time": "10:01", "history": {"recommendations": [2]}},
+        clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:01"}],
+    )
+
+    assert not worth_writing(before, after, written_at=100.0, now=100.0 + STILL_SECONDS - 1)
+    assert worth_writing(before, after, written_at=100.0, now=100.0 + STILL_SECONDS)
