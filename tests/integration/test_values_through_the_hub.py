@@ -1,0 +1,105 @@
+"""Custom and external metrics of the members, read through the hub's aggregation layer."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from metrics_adapter.registration import Placement, api_services, service
+from playground.faults import Fault
+from playground.plane import Plane
+from stage.api import has_condition
+from stage.processes import Processes
+from stage.registrations import ADAPTER, ADAPTER_SERVICE, HUB_RIGHTS, NAMESPACE, documents
+from stage.waiting import eventually
+from tests.integration.test_playground_plane import run_web, until_ready
+
+REQUESTS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second"
+DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[Plane]:
+    """Two members with pods and a queue each."""
+    plane = Plane(ready_after=0.0)
+    await plane.start()
+    try:
+        for name, milli in (("member1", 2500), ("member2", 500)):
+            await run_web(plane, name, 2)
+            await until_ready(plane, name, 2)
+            plane.members[name].metrics.external["depth"] = [({"queue": "orders"}, milli)]
+        yield plane
+    finally:
+        await plane.end()
+
+
+@pytest.fixture
+async def processes(plane: Plane) -> Processes:
+    """The adapter's, registered on the hub for all it serves, and available."""
+    processes = Processes(plane, adapter_flags=["--metrics-max-age=0s"])
+    placement = Placement(
+        namespace=NAMESPACE,
+        service=ADAPTER_SERVICE,
+        port=processes.ports[ADAPTER],
+        external_name="localhost",
+    )
+    registrations = api_services(placement, processes.ca.bundle_pem)
+    async with plane.hub.api() as api:
+        await api.apply_all(documents(HUB_RIGHTS))
+        await processes.start_one(ADAPTER)
+        await api.apply_all([service(placement), *registrations])
+        for registration in registrations:
+            name = registration["metadata"]["name"]
+            await api.wait(
+                f"/apis/apiregistration.k8s.io/v1/apiservices/{name}",
+                lambda stored: has_condition(stored, kind="Available"),
+                what=f"{name} is Available",
+                seconds=30,
+            )
+    return processes
+
+
+async def test_values_of_all_members_are_read_through_the_hub(plane: Plane, processes: Processes) -> None:
+    """A value a pod and cluster, a value a queue with its cluster; discovery knows both metrics."""
+    async with plane.hub.api() as api:
+        custom = await api.get(REQUESTS, labelSelector="app=web")
+        none = await api.get(REQUESTS, labelSelector="app=web", cluster="member1")
+        external = await api.get(DEPTH, labelSelector="queue=orders")
+        one = await api.get(DEPTH, labelSelector="queue=orders,cluster=member2")
+
+        async def listed() -> bool:
+            found = [
+                entry["name"]
+                for group in ("custom.metrics.k8s.io", "external.metrics.k8s.io")
+                for entry in (await api.get(f"/apis/{group}/v1beta1"))["resources"]
+            ]
+            return found == ["pods/http_requests_per_second", "depth"]
+
+        await eventually(listed, what="the metrics are discovered", seconds=10)
+
+    assert len(custom["items"]) == 4
+    assert len(none["items"]) == 2
+    assert values(external) == {"member1": "2500m", "member2": "500m"}
+    assert values(one) == {"member2": "500m"}
+
+
+async def test_a_member_that_is_away_is_named_through_the_hub(plane: Plane, processes: Processes) -> None:
+    """The others' values are given; with nobody left it is 503."""
+    async with plane.hub.api() as api:
+        await plane.members["member1"].faults.set(Fault.REFUSE)
+        status, headers, body = await api.request("GET", DEPTH)
+        await plane.members["member2"].faults.set(Fault.REFUSE)
+        custom, _, _ = await api.request("GET", REQUESTS)
+        external, _, _ = await api.request("GET", DEPTH)
+
+    assert (status, values(json.loads(body))) == (200, {"member2": "500m"})
+    assert "member1 did not answer" in headers["Warning"]
+    assert Counter([custom, external]) == {503: 2}
+
+
+def values(listing: Any) -> dict[str, str]:
+    return {item["metricLabels"]["cluster"]: item["value"] for item in listing["items"]}
