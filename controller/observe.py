@@ -13,6 +13,7 @@ import msgspec
 from controller.ambiguity import Key, rivals
 from controller.candidates import Candidates, NoBinding, TargetUnreadable, by_affinity, by_binding
 from controller.capacity import asked, available_replicas, is_needed, known_cluster
+from controller.caps import most_replicas, offered
 from controller.flags import DIRECT, HUB, Settings
 from controller.gather import Readers, Reading, Wanted, Workload, read_clusters
 from controller.hub_metrics import HubMetrics, Told, read_hub
@@ -148,6 +149,7 @@ class Observer:
         """The clusters by name, with what is remembered of them; with `direct`, with their room, too."""
         members = self._members()
         rooms = await self._rooms(hpa, readings) if direct else {}
+        most = await self._most(hpa, readings) if direct else {}
         held = _held(memory, readings, now) if direct else frozenset()
         return tuple(
             msgspec.structs.replace(
@@ -156,6 +158,7 @@ class Observer:
                 last_replicas=_last_known(memory, name, reading),
                 cluster=known_cluster(members[name].cluster) if name in members else None,
                 available_replicas=rooms.get(name),
+                most_replicas=most.get(name),
                 held=name in held,
             )
             for name, reading in sorted(readings.items())
@@ -202,6 +205,24 @@ class Observer:
             listed = await self._readers.rooms.look(untold)
             rooms.update((name, free.fits(wanted)) for name, free in listed.items())
         return rooms
+
+    async def _most(self, hpa: ScalingObject, readings: Mapping[str, Reading]) -> dict[str, int | None]:
+        """How many replicas the clusters of clusterHPAPreference may have."""
+        members, caps = self._members(), hpa.spec.assignment.caps
+        shares = {name: share for name, share in caps.items() if name in readings and name in members}
+        if not shares:
+            return {}
+        offers = {name: offered(members[name].cluster) for name in shares}
+        untold = {name: members[name] for name, offer in offers.items() if offer is None}
+        if untold:
+            listed = await self._readers.rooms.look(untold)
+            offers.update((name, free.offered) for name, free in listed.items())
+        wanted = asked(pod for reading in readings.values() for pod in reading.snapshot.pods)
+        present = {name: found.scale.spec.replicas for name, found in readings.items() if found.scale}
+        return {
+            name: most_replicas(share, offers[name], wanted, present.get(name, 0))
+            for name, share in shares.items()
+        }
 
     def _writes(self, readings: Mapping[str, Reading]) -> dict[str, MemberWrite]:
         members, note = self._members(), self._readers.scales.note

@@ -73,9 +73,10 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
 
 class Free:
-    """What each node has left, in milli-units by resource."""
+    """What each node has left, and what all of them offer, in milli-units by resource."""
 
-    def __init__(self, nodes: Iterable[Mapping[str, int]]) -> None:
+    def __init__(self, nodes: Iterable[Mapping[str, int]], offered: Mapping[str, int]) -> None:
+        self.offered = offered
         self._nodes = tuple(nodes)
         self._answers: dict[tuple[tuple[str, int], ...], int] = {}
 
@@ -115,6 +116,10 @@ def free(nodes: Iterable[Node], pods: Iterable[PlacedPod]) -> Free | None:
         for node in shown
         if node.takes_pods
     }
+    offered: dict[str, int] = {}
+    for one in left.values():
+        for resource, milli in one.items():
+            offered[resource] = offered.get(resource, 0) + milli
     for pod in pods:
         node = left.get(pod.spec.nodeName)
         if node is None or pod.status.phase in _ENDED:
@@ -122,7 +127,7 @@ def free(nodes: Iterable[Node], pods: Iterable[PlacedPod]) -> Free | None:
         for resource, milli in total(shared_requests(pod.spec)).items():
             node[resource] = node.get(resource, 0) - milli
         node["pods"] = node.get("pods", 0) - 1000
-    return Free(left.values()) if shown else None
+    return Free(left.values(), offered) if shown else None
 
 
 @dataclass

@@ -21,8 +21,11 @@ def unbuilt_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
             f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {assignment} is not built in this "
             f"version of the controller: leave it out, {PROPAGATED}"
         )
-    if spec.get("clusterHPAPreference"):
-        return "spec.clusterHPAPreference is not built in this version of the controller: leave it out"
+    if spec.get("clusterHPAPreference") and not direct:
+        return (
+            "spec.clusterHPAPreference is not built in this version of the controller: leave it out, "
+            f"{PROPAGATED}"
+        )
     if spec.get("autoscaleMultiClusterDelay") and not direct:
         return (
             "spec.autoscaleMultiClusterDelay is not built in this version of the controller: leave it out, "

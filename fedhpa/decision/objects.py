@@ -109,6 +109,13 @@ class RawPreference(msgspec.Struct):
     autoscalingMaxThreshold: int | None = None
 
 
+class RawCap(msgspec.Struct):
+    """spec.clusterHPAPreference, or one entry of it."""
+
+    clusterName: str = ""
+    maxResourceUsage: float | None = None
+
+
 class RawAssignment(msgspec.Struct):
     """spec.federatedHPAAssignment."""
 
@@ -131,6 +138,7 @@ class RawSpec(msgspec.Struct):
     dryRun: bool | None = None
     partialMetrics: RawPartialMetrics | None = None
     federatedHPAAssignment: RawAssignment | None = None
+    clusterHPAPreference: RawCap | list[RawCap] | None = None
     autoscaleMultiClusterDelay: float | None = None
     scaleAssist: bool | None = None
 

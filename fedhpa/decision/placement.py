@@ -6,6 +6,7 @@ Source: docs/distributed.md, docs/contracts.md section 3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 
 import msgspec
 
@@ -13,7 +14,7 @@ from fedhpa.api.affinity import KnownCluster, Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
-from fedhpa.decision.objects import RawAssignment, RawPreference, RawSpec
+from fedhpa.decision.objects import RawAssignment, RawCap, RawPreference, RawSpec
 
 EXACT = "Exact"
 
@@ -31,8 +32,9 @@ class Preference(msgspec.Struct, frozen=True):
 class Placement(msgspec.Struct, frozen=True):
     """How the clusters share. `policy` None gives them equal weights; `delay` is in seconds.
 
-    `exact` says that clusters may be left without a replica. `assist` is whether pods that no node has room
-    for are placed in other clusters.
+    `caps` is the largest share of a cluster, 0 to 1, that the workload's requests may take. `exact` says
+    that clusters may be left without a replica. `assist` is whether pods that no node has room for are placed
+    in other clusters.
     """
 
     policy: str | None = None
@@ -40,6 +42,7 @@ class Placement(msgspec.Struct, frozen=True):
     preferences: tuple[Preference, ...] = ()
     delay: float = 0.0
     assist: bool = True
+    caps: Mapping[str, Fraction] = {}
 
     def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, Preference]:
         """The first preference that selects each cluster; none for those that none selects."""
@@ -90,7 +93,19 @@ def placement(spec: RawSpec, path: str) -> Placement:
         ),
         delay=spec.autoscaleMultiClusterDelay or 0.0,
         assist=spec.scaleAssist is not False,
+        caps=_caps(spec.clusterHPAPreference),
     )
+
+
+def _caps(raw: RawCap | list[RawCap] | None) -> dict[str, Fraction]:
+    """The lowest cap of each cluster that is named."""
+    found: dict[str, Fraction] = {}
+    for cap in [raw] if isinstance(raw, RawCap) else raw or ():
+        if cap.maxResourceUsage is not None:
+            # What admission would have refused is read as the nearest that it allows; 0.29 of 100 is 29.
+            share = Fraction(str(min(max(cap.maxResourceUsage, 0.0), 1.0)))
+            found[cap.clusterName] = min(share, found.get(cap.clusterName, share))
+    return found
 
 
 def _preference(raw: RawPreference, path: str) -> Preference:

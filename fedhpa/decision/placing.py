@@ -19,6 +19,7 @@ from fedhpa.decision.world import Member
 from fedhpa.scaling.records import IGNORED
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"
+ABOVE_CAP: Final = "clusterHPAPreference lets the clusters take no more"
 BELOW_LIMIT: Final = "clusters that do not answer or refused a write keep what they have"
 BELOW_THRESHOLD: Final = "autoscalingMinThreshold keeps that many in each cluster"
 # A status and an event are read by people.
@@ -45,7 +46,8 @@ class Placing:
         least, most = limits(self._places, self._policy)
         step = self._context.draft.step
         if most is not None and desired > most:
-            return step("assignment", desired, most, ABOVE_LIMIT)
+            capped = any(cluster.most_replicas is not None for cluster in self._context.world.expected)
+            return step("assignment", desired, most, ABOVE_CAP if capped else ABOVE_LIMIT)
         if desired < least:
             reason = BELOW_THRESHOLD if self._policy == DUPLICATED else BELOW_LIMIT
             return step("assignment", desired, least, reason)
@@ -81,6 +83,8 @@ class Placing:
         least = 0 if rules.exact or self._policy == DUPLICATED else 1
         weight = 1 if preference.weight is None else preference.weight
         available = cluster.available_replicas
+        high = _lowest(preference.high, cluster.most_replicas)
+        low = max(preference.low or 0, least)
         return Place(
             present=world.known_replicas(cluster),
             reachable=member is not None and not cluster.held,
@@ -88,9 +92,13 @@ class Placing:
             pending=_pending(member, self._context.now, rules.delay) if member and rules.assist else 0,
             weight=load if self._policy == LOAD_WEIGHTED else weight,
             priority=preference.priority or 0,
-            low=max(preference.low or 0, least),
-            high=preference.high,
+            low=low if high is None else min(low, high),
+            high=high,
         )
+
+
+def _lowest(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _pending(member: Member, now: float, delay: float) -> int:

@@ -86,6 +86,7 @@ class Cluster(_Ours, rename="camel"):
     custom_metrics: list[wire.MetricValue] | CustomAnswers | None = None
     external_metrics: list[wire.ExternalMetricValue] | ExternalAnswers | None = None
     available_replicas: int | None = None
+    most_replicas: int | None = None
     last_replicas: int | None = None
     hpa: HPA | None = None
     labels: dict[str, str] | None = None

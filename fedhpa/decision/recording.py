@@ -100,6 +100,7 @@ def _cluster(cluster: ClusterSnapshot, metrics: Sequence[MetricSpec]) -> Object:
     known = cluster.cluster
     optional = {
         "availableReplicas": cluster.available_replicas,
+        "mostReplicas": cluster.most_replicas,
         "lastReplicas": cluster.last_replicas,
         "held": cluster.held or None,
         "labels": dict(known.labels) or None if known else None,

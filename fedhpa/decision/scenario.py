@@ -190,6 +190,7 @@ def _cluster(
         custom_metrics=_answers(f"{path}.customMetrics", custom_sample, raw.custom_metrics, metrics),
         external_metrics=_answers(f"{path}.externalMetrics", external_sample, raw.external_metrics, metrics),
         available_replicas=raw.available_replicas,
+        most_replicas=raw.most_replicas,
         last_replicas=raw.last_replicas,
         absence=absence,
         hpa=hpa or None,

@@ -49,7 +49,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     clock of its loss (None: it has none); past `lostAfterSeconds` it is no longer expected. `last_replicas`
     is its last known share of the workload. Pods and usage may hold other pods of the namespace: the
     selector decides.
-    `available_replicas` is how many more replicas it could run, None if unknown; `cluster` has what cluster
+    `available_replicas` is how many more replicas it could run, None if unknown; `most_replicas` how many it
+    may have by clusterHPAPreference, None for no limit; `cluster` has what cluster
     affinities look at beside the name. A `held` one answers, but its share cannot be changed now.
     """
 
@@ -62,6 +63,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     custom_metrics: CustomMetrics = ()
     external_metrics: ExternalMetrics = ()
     available_replicas: int | None = None
+    most_replicas: int | None = None
     last_replicas: int | None = None
     absence: Absence | None = None
     hpa: MemberHPA | None = None

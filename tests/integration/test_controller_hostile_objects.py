@@ -97,16 +97,17 @@ async def test_spoiled_memory_is_forgotten(status: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "named"),
+    ("spec", "named", "propagation"),
     [
-        ({"mode": "Distributed"}, "spec.mode"),
+        ({"mode": "Distributed"}, "spec.mode", "direct"),
+        ({"mode": "Distributed"}, "spec.mode", KARMADA),
         (
             {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0.5}},
             "spec.clusterHPAPreference",
+            KARMADA,
         ),
     ],
 )
-@pytest.mark.parametrize("propagation", ["direct", KARMADA])
 async def test_what_is_not_built_is_named_and_not_done(
     spec: dict[str, Any], named: str, propagation: str
 ) -> None:

@@ -87,3 +87,27 @@ async def test_nodes_that_hang_are_waited_for_once() -> None:
             took = w.clock.monotonic() - began
 
     assert took < 3.0
+
+
+async def test_a_cap_is_a_share_of_what_nodes_offer() -> None:
+    """Half of 800m is room for four pods of 100m in m1; m2 takes the others."""
+    async with world(m1=2, m2=2) as w:
+        has_node(w, "m1", 800)
+        w.load(600)
+        w.scale(clusterHPAPreference={"clusterName": "m1", "maxResourceUsage": 0.5})
+        async with w.controller():
+            await eventually(lambda: sum(w.replicas.values()) == 12, 60.0)
+
+    assert w.replicas == {"m1": 4, "m2": 8}
+
+
+async def test_a_cap_that_cannot_be_reckoned_is_no_leave_to_grow() -> None:
+    """Without the right to list nodes m1 keeps what it has."""
+    async with world(m1=2, m2=2) as w:
+        w.members["m1"].refused["GET", "/api/v1/nodes"] = 403
+        w.load(400)
+        w.scale(clusterHPAPreference=[{"clusterName": "m1", "maxResourceUsage": 0.5}])
+        async with w.controller():
+            await eventually(lambda: sum(w.replicas.values()) == 8)
+
+    assert w.replicas == {"m1": 2, "m2": 6}

@@ -55,7 +55,7 @@ CASES: dict[str, dict[str, Any]] = {
     "placed": scenario(
         [
             cluster("m1", [90, 90], labels={"tier": "gold"}, region="eu", zones=["a", "b"], held=True),
-            cluster("m2", [90], availableReplicas=3, lastReplicas=2, provider="aws"),
+            cluster("m2", [90], availableReplicas=3, mostReplicas=7, lastReplicas=2, provider="aws"),
         ],
         target=None,
     ),

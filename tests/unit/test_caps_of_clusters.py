@@ -1,0 +1,100 @@
+"""clusterHPAPreference caps a cluster by the share of its resources that the requests may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.caps import most_replicas, offered
+from fedhpa.api.errors import InvalidObject
+from fedhpa.decision import decode_object
+from fedhpa.members.cluster import Cluster
+
+OFFER = {"cpu": 10_000, "memory": 8_000, "pods": 110_000}
+
+
+@pytest.mark.parametrize(
+    ("share", "offer", "asked", "expected"),
+    [
+        ("0.5", OFFER, {"cpu": 500, "pods": 1000}, 10),
+        ("0.29", OFFER, {"cpu": 100}, 29),
+        ("0.5", OFFER, {"cpu": 600}, 8),
+        ("0.5", OFFER, {"cpu": 500, "memory": 1000}, 4),
+        ("0", OFFER, {"cpu": 500}, 0),
+        ("1", OFFER, {"cpu": 500}, 20),
+        ("0.5", {"cpu": -5}, {"cpu": 500}, 0),
+        ("0.5", OFFER, {"pods": 1000}, None),
+        ("0.5", OFFER, {"gpu": 1000}, 3),
+        ("0.5", None, {"cpu": 500}, 3),
+    ],
+    ids=[
+        "cpu",
+        "as it is written",
+        "whole replicas",
+        "the scarcest",
+        "nothing",
+        "all",
+        "less than nothing",
+        "pods that ask for nothing",
+        "what the cluster does not offer",
+        "not known",
+    ],
+)
+def test_how_many_a_cap_allows(
+    share: str, offer: Mapping[str, int] | None, asked: Mapping[str, int], expected: int | None
+) -> None:
+    """Of a cluster that has three now; where it cannot be reckoned it keeps these at most."""
+    assert most_replicas(Fraction(share), offer, asked, 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (None, {}),
+        ({"clusterName": "m1", "maxResourceUsage": 0.29}, {"m1": Fraction(29, 100)}),
+        (
+            [{"clusterName": "m1", "maxResourceUsage": 1}, {"clusterName": "m2", "maxResourceUsage": 0.5}],
+            {"m1": Fraction(1), "m2": Fraction(1, 2)},
+        ),
+        (
+            [{"clusterName": "m1", "maxResourceUsage": 7}, {"clusterName": "m2", "maxResourceUsage": -1}],
+            {"m1": Fraction(1), "m2": Fraction(0)},
+        ),
+        ([{"clusterName": "m1", "maxResourceUsage": share} for share in (0.5, 0.25)], {"m1": Fraction(1, 4)}),
+        ([{"clusterName": "m1"}], {}),
+    ],
+)
+def test_how_it_is_read(written: Any, read: Mapping[str, Fraction]) -> None:
+    """One object or a list; what admission would have refused as the nearest that it allows."""
+    raw = {"metadata": {"name": "web"}, "spec": {"maxReplicas": 5, "clusterHPAPreference": written}}
+
+    assert decode_object(raw).spec.assignment.caps == read
+
+
+def test_what_cannot_be_read_is_an_error() -> None:
+    """It names the field."""
+    raw = {"metadata": {"name": "web"}, "spec": {"maxReplicas": 5, "clusterHPAPreference": "m1"}}
+
+    with pytest.raises(InvalidObject, match="clusterHPAPreference"):
+        decode_object(raw)
+
+
+@pytest.mark.parametrize(
+    ("summary", "expected"),
+    [
+        ({"allocatable": {"cpu": "2"}}, {"cpu": 2000}),
+        ({"allocatable": {"cpu": "many"}}, None),
+        ({}, None),
+    ],
+)
+def test_what_the_hub_says_a_cluster_offers(
+    summary: dict[str, Any], expected: Mapping[str, int] | None
+) -> None:
+    """All that is allocatable, taken or not."""
+    cluster = msgspec.convert({"status": {"resourceSummary": summary}}, Cluster)
+
+    assert offered(cluster) == expected
