@@ -98,7 +98,7 @@ class ExternalApi:
         if all(told.series is None for told in gathered.answers):
             message = f"the server could not find the external metric {parts[2]}"
             return status_response(404, message, headers=answers.warning_headers(gathered))
-        body = _list_json(gathered.answers, parts[2])
+        body = list_json(gathered.answers, parts[2])
         return answers.respond(body, Form.YAML if form is Form.YAML else Form.JSON, gathered)
 
     async def _ask(
@@ -126,7 +126,8 @@ def _split(selector: Selector) -> tuple[Callable[[str], bool], dict[str, str]]:
     return lambda cluster: here.matches({CLUSTER_LABEL: cluster}), params
 
 
-def _list_json(told: Sequence[Told], metric: str) -> bytes:
+def list_json(told: Sequence[Told], metric: str) -> bytes:
+    """The ExternalMetricValueList of what members said, in their order; each one's sorted by labels."""
     items = [
         _item(series, labels, metric)
         for answer in told
