@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.decision.absence import Absence, follow
-from fedhpa.decision.draft import WARNING, Draft
+from fedhpa.decision.draft import WARNING, Draft, api_time
 from fedhpa.decision.model import Coverage, Event
 from fedhpa.decision.snapshot import Snapshot
 from fedhpa.decision.spec import ANSWERED, FALLBACK, HOLD, LOST_STATES, PROCEED, ScalingSpec
@@ -104,9 +104,9 @@ def report(
     `states` are the clusters' states in the stored status: what is told already.
     """
     if coverage.missing:
-        draft.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(coverage.missing))
+        draft.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(coverage.missing, absences))
     elif coverage.lost and not coverage.expected:
-        draft.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost))
+        draft.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost, absences))
     else:
         count = len(coverage.expected)
         noun = "cluster" if count == 1 else "clusters"
@@ -130,8 +130,14 @@ def report(
     draft.events[:0] = told  # the cause before what follows from it
 
 
-def describe(missing: Mapping[str, str]) -> str:
-    """Each missing cluster with its reason, on one line; of very many the first, and how many more."""
-    told = [f"{cluster}: {reason[:_MAX_REASON]}" for cluster, reason in list(missing.items())[:_MAX_TOLD]]
+def describe(missing: Mapping[str, str], absences: Mapping[str, Absence] | None = None) -> str:
+    """Each missing cluster with its reason, and since when where that is given, on one line; of very many the
+    first, and how many more.
+    """
+    since = {name: f", since {api_time(absence.since)}" for name, absence in (absences or {}).items()}
+    told = [
+        f"{cluster}: {reason[:_MAX_REASON]}{since.get(cluster, '')}"
+        for cluster, reason in list(missing.items())[:_MAX_TOLD]
+    ]
     more = [f"and {len(missing) - _MAX_TOLD} more clusters"] if len(missing) > _MAX_TOLD else []
     return "; ".join([*told, *more])

@@ -49,7 +49,9 @@ def test_the_clusters_that_answer_speak_for_the_others() -> None:
         "policy": "ScaleUpOnly",
         "applied": True,
     }
-    assert condition(answer, "MetricsComplete") == ("False", "ClustersMissing", "member2: unreachable")
+    since = "since 2026-03-11T13:23:17Z"
+    message = f"member2: unreachable, {since}"
+    assert condition(answer, "MetricsComplete") == ("False", "ClustersMissing", message)
 
 
 def test_calibration_does_not_round_up_its_own_rounding() -> None:
@@ -392,3 +394,16 @@ def test_a_failed_write_counts_as_nothing_scaled() -> None:
     assert decision.rescale is False
     assert decision.history.scale_ups == ()
     assert [event.reason for event in decision.events] == ["FailedRescale"]
+
+
+def test_the_condition_says_who_is_missing_why_and_since_when() -> None:
+    """Since the first loss: now, where it was not known before, else what the status remembers."""
+    away: dict[str, Any] = {"ready": False, "error": "unreachable", "scale": {"error": "unreachable"}}
+    given = scenario([cluster("m1", [50]), cluster("m2", [50]) | away, cluster("m3", [50]) | away])
+    given["federatedHPA"]["status"] = {"decision": {"absences": {"m2": {"since": "2026-03-11T13:20:00.5Z"}}}}
+
+    message = condition(answered(given), "MetricsComplete")[2]
+
+    assert message == (
+        "m2: unreachable, since 2026-03-11T13:20:00Z; m3: unreachable, since 2026-03-11T13:23:17Z"
+    )
