@@ -18,7 +18,7 @@ from fedhpa.cron.timetable import later
 
 # How many plans are played, and how many of their fires and ends of windows.
 _MAX_PLAYED: Final = 100
-_MAX_EVENTS: Final = 200
+MAX_EVENTS: Final = 200
 # What a FederatedHPA without minReplicas has.
 _DEFAULT_MINIMUM: Final = 1
 
@@ -118,7 +118,7 @@ class _Play:
         named: set[str] = set()
         for index, plan in enumerate(self._plans):
             self._expect(index, plan.timetable.next(now, self._until))
-        left = _MAX_EVENTS
+        left = MAX_EVENTS
         while self._events and left > 0:
             instant = self._events[0].instant
             held = self._state
@@ -133,8 +133,10 @@ class _Play:
                     named.add(crossing.plan.shown)
                     yield crossing
             fired = [event.rule for event in happened if not event.closes]
+            # Rules of one timetable always fire together, and are as one.
+            alone = len({self._plans[index].timetable for index in fired}) == 1
             for index in fired:
-                self._expect(index, self._after(index, instant, alone=len(fired) == 1))
+                self._expect(index, self._after(index, instant, alone=alone))
 
     def _expect(self, index: int, fire: datetime | None) -> None:
         if fire is not None:
