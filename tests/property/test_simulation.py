@@ -94,7 +94,7 @@ def _gaps(name: str, year: int) -> list[datetime]:
 def test_the_first_crossing_is_that_of_playing_every_fire(
     plans: list[Plan], now: datetime, minimum: int | None, maximum: int
 ) -> None:
-    """Fire by fire, those of one instant together; the same instant, and the same bounds, as far as played."""
+    """Fire by fire, those of one instant together: the same instant and the same bounds, as far as played."""
     until = now + timedelta(days=DAYS_AHEAD)
     expected = played(plans, now, until, 1 if minimum is None else minimum, maximum)
 
@@ -110,7 +110,7 @@ def test_the_first_crossing_is_that_of_playing_every_fire(
 
 
 def test_rules_of_one_schedule_use_up_no_fires() -> None:
-    """Two rules that fire each hour hide no crossing at the end of a month in which nothing else fires."""
+    """Two rules that fire each hour hide no crossing at the end of a month where nothing else fires."""
     now, zone = datetime(2026, 2, 1, tzinfo=UTC), load_zone("Europe/Berlin")
     hourly, late = Timetable(parse("0 * * * *"), zone), Timetable(parse("0 1 28 * *"), zone)
     plans = [Plan("a", hourly, 1, None), Plan("b", hourly, None, 1), Plan("c", late, 2, None)]
