@@ -10,7 +10,8 @@ from fedhpa.serving.flag_types import Flag, Sections, choice, duration
 
 PROGRAM = "fedhpa-metrics-adapter"
 ABOUT = (
-    "Serves metrics.k8s.io for all member clusters as if they were one, saying who did not answer."
+    "Serves metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io for all member clusters as if"
+    " they were one, saying who did not answer."
     " Register it on the hub with the output of `fedhpa apiservice`."
 )
 
