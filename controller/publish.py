@@ -36,11 +36,11 @@ def worth_writing(
     """Whether `wanted` should replace the `stored` status; `written_at` is our last write, POSIX seconds."""
     if stored is None or _essence(stored) != _essence(wanted):
         return True
-    if stored == wanted:
-        return False
-    wait = STILL_SECONDS if _timeless(stored) == _timeless(wanted) else QUIET_SECONDS
     # Another leader's clock may have been ahead of ours.
-    return abs(now - written_at) >= wait
+    waited = abs(now - written_at)
+    if waited < QUIET_SECONDS or stored == wanted:
+        return False
+    return waited >= STILL_SECONDS or _timeless(stored) != _timeless(wanted)
 
 
 def _essence(status: Mapping[str, Any]) -> tuple[Any, ...]:
