@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.capacity import known_cluster
 from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
+from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import Resource, ResourceMapper

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from controller.rooms import total
-from fedhpa.api.affinity import KnownCluster
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
 from fedhpa.assignment.direct import BY_CAPACITY
@@ -54,11 +53,3 @@ def available_replicas(cluster: Cluster, asked: Mapping[str, int]) -> int | None
 def _milli(amounts: Mapping[str, RawQuantity] | None, resource: str) -> int | None:
     found = (amounts or {}).get(resource)
     return None if found is None else parse_milli(found)
-
-
-def known_cluster(cluster: Cluster) -> KnownCluster:
-    """The cluster as cluster affinities look at it."""
-    spec = cluster.spec
-    zones = tuple(spec.zones or ()) or ((spec.zone,) if spec.zone else ())
-    labels = cluster.metadata.labels or {}
-    return KnownCluster(cluster.metadata.name, labels, spec.provider, spec.region, zones)

@@ -18,7 +18,7 @@ import msgspec
 from controller.gather import Readers, Reading, Wanted, believable
 from controller.metrics import Asking, read_metrics, reason
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
-from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec import EXTERNAL, PODS, MetricSpec
 from fedhpa.kube.client import ApiClient
@@ -28,7 +28,6 @@ from fedhpa.members.breaker import Breaker
 from fedhpa.members.lists import pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
 
-CLUSTER_ANNOTATION: Final = "resource.karmada.io/query-from-cluster"
 # A metrics API that hangs is tried again this often, by one look.
 AGAIN_SECONDS: Final = 10.0
 NO_USAGE: Final = "the hub's metrics API has usage of none of its pods"

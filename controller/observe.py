@@ -12,7 +12,7 @@ import msgspec
 
 from controller.ambiguity import Key, rivals
 from controller.candidates import Candidates, NoBinding, TargetUnreadable, by_affinity, by_binding
-from controller.capacity import asked, available_replicas, is_needed, known_cluster
+from controller.capacity import asked, available_replicas, is_needed
 from controller.caps import most_replicas, offered
 from controller.flags import DIRECT, HUB, Settings
 from controller.gather import Readers, Reading, Wanted, Workload, read_clusters
@@ -22,6 +22,7 @@ from controller.scaling import MemberWrite
 from controller.schedule import usage_age
 from controller.unbuilt import unbuilt_field
 from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision.snapshot import Blocked, ClusterSnapshot, Failure, Snapshot, Target

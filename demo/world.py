@@ -15,13 +15,13 @@ from demo.picture import MemberView, Picture
 from demo.stages import MEMBERS, NAME, NAMESPACE, NO_ANSWER, Stage
 from fedhpa.api.errors import ApiError
 from fedhpa.api.quantity import parse_milli
+from fedhpa.api.wire import CLUSTER_ANNOTATION
 from stage.api import PlaneApi
 from stage.waiting import gather
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 OBJECT = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{NAMESPACE}/federatedhpas/{NAME}"
 POD_METRICS = f"/apis/metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/pods"
-CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
 METRICS_SECONDS = 120.0  # until a member's first pod metrics; metrics-server takes half a minute
 
 

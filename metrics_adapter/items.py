@@ -15,10 +15,8 @@ import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.selectors import Selector
+from fedhpa.api.wire import CLUSTER_ANNOTATION
 from metrics_adapter.usage import check_list, check_one
-
-# Karmada's: its printers and clients read the cluster of an item here.
-CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
 
 # How Go's servers write an item of a list: metadata first. The cluster is spliced in right behind this.
 OPENING = b'{"metadata":{'

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fedhpa.api import default_values
-from fedhpa.api.affinity import KnownCluster, Selection
+from fedhpa.api.affinity import Selection
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity, FederatedHPAAssignment, FederatedHPASpec
 from fedhpa.api.fielderror import quoted
+from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
 from fedhpa.api.validation_own import DISTRIBUTED, FALLBACK, has_own_fields
 

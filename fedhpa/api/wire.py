@@ -14,6 +14,9 @@ import msgspec
 
 RawQuantity = str | int | float
 
+# Karmada's: its printers and clients read here which cluster an item of a metrics API is of.
+CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
+
 
 class ObjectMeta(msgspec.Struct, frozen=True, gc=False):
     """The part of metav1.ObjectMeta that is read on the hot path."""

@@ -10,10 +10,11 @@ from fractions import Fraction
 
 import msgspec
 
-from fedhpa.api.affinity import KnownCluster, Selection
+from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
+from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.objects import RawAssignment, RawCap, RawPreference, RawSpec
 
 EXACT = "Exact"

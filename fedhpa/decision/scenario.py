@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from fedhpa.api.affinity import KnownCluster
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.times import parse_duration, parse_time
 from fedhpa.decision import recorded
 from fedhpa.decision.absence import Absence

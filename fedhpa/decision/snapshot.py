@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fedhpa.api import default_values
-from fedhpa.api.affinity import KnownCluster
+from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.spec import ScalingObject
 from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord

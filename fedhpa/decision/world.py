@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.affinity import KnownCluster
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.selectors import Selector, parse_selector, selector_of
 from fedhpa.assignment.direct import DUPLICATED, size_of_each
 from fedhpa.decision.asked import asked_for

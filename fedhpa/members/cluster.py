@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.known_cluster import StoredCluster
 from fedhpa.api.wire import ObjectMeta, RawQuantity
 from fedhpa.kube.config import ApiConfig, ConnectorFactory, check_proxy, tls_context
 from fedhpa.kube.credentials import Credentials
@@ -30,7 +31,7 @@ class SecretReference(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class ClusterSpec(msgspec.Struct, frozen=True):
+class ClusterSpec(StoredCluster.Spec, frozen=True):
     """The part of ClusterSpec that says how to reach the cluster and how it is selected."""
 
     apiEndpoint: str = ""
@@ -38,10 +39,6 @@ class ClusterSpec(msgspec.Struct, frozen=True):
     insecureSkipTLSVerification: bool = False
     proxyURL: str = ""
     proxyHeader: dict[str, str] | None = None
-    provider: str = ""
-    region: str = ""
-    zone: str = ""
-    zones: list[str] | None = None
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -70,10 +67,9 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     resourceSummary: ResourceSummary | None = None
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class Cluster(StoredCluster, frozen=True):
     """cluster.karmada.io/v1alpha1 Cluster."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ClusterSpec = ClusterSpec()
     status: ClusterStatus = ClusterStatus()
 

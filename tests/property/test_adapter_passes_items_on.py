@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedhpa.api.wire import CLUSTER_ANNOTATION
 from metrics_adapter.answers import list_json
-from metrics_adapter.items import CLUSTER_ANNOTATION, decode_list, merge
+from metrics_adapter.items import decode_list, merge
 from metrics_adapter.kinds import PODS
 
 TEXT = st.text(max_size=8)

@@ -10,11 +10,12 @@ import pytest
 
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.selectors import parse_selector
+from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flags import parse_flags
 from metrics_adapter import openapi
 from metrics_adapter.answers import Bodies, item_json, list_json
-from metrics_adapter.items import CLUSTER_ANNOTATION, MemberItems, decode_list, decode_one, merge
+from metrics_adapter.items import MemberItems, decode_list, decode_one, merge
 from metrics_adapter.kinds import KINDS, PODS
 from metrics_adapter.negotiation import Form, choose_form, discovery_version, warnings_header
 from metrics_adapter.settings import FLAGS

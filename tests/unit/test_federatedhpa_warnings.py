@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.api.affinity import KnownCluster, StoredCluster, known_cluster
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.known_cluster import KnownCluster, StoredCluster, known_cluster
 from fedhpa.api.validation import validate_federatedhpa
 from fedhpa.api.warnings import warn_federatedhpa
 from fedhpa.api.warnings_own import warn_unknown_clusters

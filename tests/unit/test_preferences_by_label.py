@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from fedhpa.api.affinity import KnownCluster, Selection
+from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import ClusterAffinity
+from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.placement import Placement, Preference
 
 AFFINITIES: list[dict[str, Any]] = [

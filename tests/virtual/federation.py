@@ -27,6 +27,7 @@ from controller.process import lead
 from controller.series import Series
 from controller.shards import Shard, ShardCampaign, lease_name
 from fedhpa.api.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
+from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.decision.snapshot import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import Clock
@@ -42,7 +43,6 @@ from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
 from metrics_adapter.application import build_application
 from metrics_adapter.gather import MembersSource
-from metrics_adapter.items import CLUSTER_ANNOTATION
 from metrics_adapter.telemetry import Telemetry
 from playground.apiserver import ApiServer, first_namespace
 from playground.authentication import Authenticator
