@@ -1,13 +1,31 @@
-"""The `fedhpa` command in the test's own process: starting Python for each call costs most of a second."""
+"""The `fedhpa` command, in the test's own process or, where it talks to servers of the test, in another.
+
+Starting Python for each call costs most of a second.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import io
+import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from subprocess import CompletedProcess
+from typing import NamedTuple
 from unittest.mock import patch
 
+import yaml
+
 from fedhpa.cli.main import run
+from tests.integration.fakeapi import FakeApi
+
+
+class Ran(NamedTuple):
+    """How a process ended."""
+
+    code: int | None
+    out: str
+    err: str
 
 
 def fedhpa(*arguments: str, stdin: str = "") -> CompletedProcess[str]:
@@ -22,3 +40,36 @@ def fedhpa(*arguments: str, stdin: str = "") -> CompletedProcess[str]:
 def _text(stream: io.TextIOWrapper) -> str:
     stream.flush()
     return bytes(stream.buffer.getvalue()).decode()  # type: ignore[attr-defined]  # the buffer is a BytesIO
+
+
+def kubeconfig(hub: FakeApi, folder: Path) -> Path:
+    """A file by which the command finds the hub."""
+    path, authority = folder / "kubeconfig", folder / "hub-ca.crt"
+    authority.write_text(hub.ca_pem)
+    cluster = {"server": hub.url, "certificate-authority": str(authority)}
+    content = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+async def fedhpa_process(*arguments: str) -> Ran:
+    """Run the command beside the test's servers; it is ended if it does not end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "fedhpa.cli.main", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return Ran(process.returncode, out.decode(), err.decode())

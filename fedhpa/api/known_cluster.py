@@ -1,4 +1,4 @@
-"""What affinities look at of a registered cluster, without the models of written objects: for the hot path."""
+"""What affinities look at of a registered cluster; for the hot path, so without models of written objects."""
 
 from __future__ import annotations
 

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from tests.commands import Ran, fedhpa_process, kubeconfig
 from tests.integration.controller_world import World, federated_hpa, world_on_sockets
 from tests.integration.fakeapi import eventually
 
 
-@dataclass(frozen=True)
-class Ran:
-    """How a command ended."""
-
-    code: int | None
-    out: str
-    err: str
-
-
 async def fedhpa(w: World, folder: Path, *arguments: str, hub: bool = True) -> Ran:
     """Run the command, with a kubeconfig of the hub if it is about one."""
-    path, authority = folder / "kubeconfig", folder / "ca.crt"
-    authority.write_text(w.hub.ca_pem)
-    cluster = {"server": w.hub.url, "certificate-authority": str(authority)}
-    content = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
-        "current-context": "x",
-    }
-    path.write_text(yaml.safe_dump(content))
-    more = ("--kubeconfig", str(path)) if hub else ()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "fedhpa.cli.main", *arguments, *more),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(60):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return Ran(process.returncode, out.decode(), err.decode())
+    more = ("--kubeconfig", str(kubeconfig(w.hub, folder))) if hub else ()
+    return await fedhpa_process(*arguments, *more)
 
 
 async def test_a_decision_is_explained_recorded_and_made_again(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 import yaml
 
 from certs import CertificateAuthority
+from tests.commands import Ran, fedhpa_process, kubeconfig
 from tests.integration.fakeapi import FakeApi, fake_api
 
 API_SERVICES = ("apiregistration.k8s.io/v1", "apiservices")
@@ -22,37 +21,11 @@ ALL = [
 ]
 
 
-async def apiservice(
-    folder: Path, *arguments: str, hub: FakeApi | None = None
-) -> tuple[int | None, str, str]:
-    """Run the command; its exit code, standard output and error."""
+async def apiservice(folder: Path, *arguments: str, hub: FakeApi | None = None) -> Ran:
+    """Run the command, with a kubeconfig of the hub if there is one."""
     CertificateAuthority.create("ca").save(folder)
-    more = ["--ca-file", str(folder / "ca.crt"), *arguments]
-    if hub is not None:
-        (folder / "hub-ca.crt").write_text(hub.ca_pem)
-        cluster = {"server": hub.url, "certificate-authority": str(folder / "hub-ca.crt")}
-        content = {
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
-        more += ["--kubeconfig", str(folder / "kubeconfig")]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "fedhpa.cli.main", "apiservice", *more),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(60):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode, out.decode(), err.decode()
+    more = ["--kubeconfig", str(kubeconfig(hub, folder))] if hub is not None else []
+    return await fedhpa_process("apiservice", "--ca-file", str(folder / "ca.crt"), *arguments, *more)
 
 
 def registered(out: str) -> list[tuple[str, int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from playground.faults import Fault
-from tests.virtual.federation import federation, until
+from tests.virtual.federation import Federation, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -69,20 +69,25 @@ async def test_the_clock_of_a_loss_survives_a_restart(tmp_path: Path) -> None:
         assert LOST_AFTER - SLACK <= f.now() - began <= LOST_AFTER + SLACK
 
 
+async def away_and_back(f: Federation, seconds: float) -> tuple[str, str]:
+    """Let m2 be away for four minutes, then back for so long; its state at the end of either."""
+    await f.members["m2"].faults.set(Fault.REFUSE)
+    await asyncio.sleep(240)
+    away = f.state("m2")
+    await f.members["m2"].faults.clear()
+    await asyncio.sleep(seconds)
+    return away, f.state("m2")
+
+
 async def test_a_member_that_flaps_is_lost_all_the_same(tmp_path: Path) -> None:
     """Four minutes away and one back: the clock goes on from the first loss."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale()
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
-        states = []
+        states: list[str] = []
         for _ in range(3):
-            await f.members["m2"].faults.set(Fault.REFUSE)
-            await asyncio.sleep(240)
-            states.append(f.state("m2"))
-            await f.members["m2"].faults.clear()
-            await asyncio.sleep(60)
-            states.append(f.state("m2"))
+            states += await away_and_back(f, 60)
 
         assert states == ["Missing", "Answered", "Lost", "Answered", "Lost", "Answered"]
         assert len(f.events("ClusterLost")) == 2
@@ -96,11 +101,7 @@ async def test_a_member_that_came_back_for_good_starts_anew(tmp_path: Path) -> N
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
         states = []
         for _ in range(3):
-            await f.members["m2"].faults.set(Fault.REFUSE)
-            await asyncio.sleep(240)
-            states.append(f.state("m2"))
-            await f.members["m2"].faults.clear()
-            await asyncio.sleep(LOST_AFTER / 2 + SLACK)
+            states.append((await away_and_back(f, LOST_AFTER / 2 + SLACK))[0])
 
         assert states == ["Missing"] * 3
         assert f.events("ClusterLost") == []
