@@ -22,6 +22,7 @@ from metrics_adapter import answers
 from metrics_adapter.gather import Gathered, MembersSource
 from metrics_adapter.negotiation import Form, choose_form
 from metrics_adapter.paths import path_parts
+from metrics_adapter.remembered import Remembered
 from metrics_adapter.values import AGGREGATIONS, Value, decode_values, merged, side_by_side, values_json
 
 ALL = "*"
@@ -43,6 +44,11 @@ class Wanted:
     def of_namespace(self) -> bool:
         """Whether it is a metric of a namespace itself."""
         return not self.namespace and self.resource == "namespaces"
+
+    @property
+    def fleeting(self) -> bool:
+        """Whether it is a metric of one pod: pods come and go, and nobody misses one that went."""
+        return self.resource == "pods" and self.name != ALL
 
     def path(self, api_version: str) -> str:
         """Where a member serves it."""
@@ -88,6 +94,7 @@ class CustomApi:
 
     def __init__(self, source: MembersSource) -> None:
         self._source = source
+        self._remembered = Remembered()
 
     def routes(self) -> list[web.RouteDef]:
         """All paths below the group's versions."""
@@ -124,17 +131,22 @@ class CustomApi:
     async def _ask(
         self, wanted: Wanted, params: dict[str, str], cluster: str | None
     ) -> Gathered[Sequence[Value]]:
-        async def ask(member: Member) -> Sequence[Value]:
+        async def told(member: Member) -> Sequence[Value] | None:
             api_version = await custom_version(self._source.lists, member)
             try:
                 values = await self._source.fetch(member, wanted.path(api_version), params, decode_values)
             except FedHPAError as error:
                 cause = error.__cause__
                 if isinstance(cause, ApiError) and cause.status == NOT_FOUND:
-                    return ()  # it serves the API, and knows no such metric or object
+                    return None  # it serves the API, and knows no such metric or object
                 raise
             wanted.check(values)
             return values
+
+        async def ask(member: Member) -> Sequence[Value]:
+            if wanted.fleeting:
+                return await told(member) or ()
+            return await self._remembered.told(member.name, str(wanted), params, told(member)) or ()
 
         return await self._source.gather(CUSTOM, ask, lambda name: cluster in (None, name))
 

@@ -23,6 +23,7 @@ from metrics_adapter import answers
 from metrics_adapter.gather import Gathered, MembersSource, knows_none
 from metrics_adapter.negotiation import TRUE_WORDS, Form, choose_form
 from metrics_adapter.paths import path_parts
+from metrics_adapter.remembered import Remembered
 from metrics_adapter.values import time_json, whole_seconds
 
 CLUSTER_LABEL = "cluster"
@@ -70,6 +71,7 @@ class ExternalApi:
 
     def __init__(self, source: MembersSource) -> None:
         self._source = source
+        self._remembered = Remembered()
 
     def routes(self) -> list[web.RouteDef]:
         """The one path of the version."""
@@ -104,16 +106,20 @@ class ExternalApi:
     async def _ask(
         self, path: str, params: Mapping[str, str], wanted: Callable[[str], bool]
     ) -> Gathered[Told]:
-        async def ask(member: Member) -> Told:
+        async def series(member: Member) -> Sequence[Series] | None:
             try:
-                return Told(member.name, await self._source.fetch(member, path, params, decode_series))
+                return await self._source.fetch(member, path, params, decode_series)
             except FedHPAError as error:
                 cause = error.__cause__
                 if knows_none(error):
-                    return Told(member.name, None)
+                    return None
                 if isinstance(cause, ApiError) and cause.status == NOT_FOUND:
                     raise NotServed(f"it does not serve {EXTERNAL_VERSION}") from error
                 raise
+
+        async def ask(member: Member) -> Told:
+            found = await self._remembered.told(member.name, path, params, series(member))
+            return Told(member.name, found)
 
         return await self._source.gather(EXTERNAL, ask, wanted)
 

@@ -17,10 +17,13 @@ from fedhpa.members.member import Member
 from fedhpa.members.metrics import NotServed
 from metrics_adapter.items import MemberItems, decode_list, decode_one
 from metrics_adapter.kinds import API_VERSION, MetricsKind
+from metrics_adapter.observer import Observer
 
 log = structlog.get_logger(__name__)
 
 NOT_FOUND = 404
+# "", apis, GROUP, VERSION
+GROUP_PART = 2
 
 T = TypeVar("T")
 
@@ -48,8 +51,7 @@ class Gathered(Generic[T]):
 class MembersSource:
     """Metrics as the members' own metrics APIs give them, each answer at most `max_age` seconds old.
 
-    `members` gives those that are expected to answer, by name; `outcome(cluster, answered)` is told how
-    each of them did for metrics.k8s.io.
+    `members` gives those that are expected to answer, by name; `observer` is told how each of them did.
     """
 
     def __init__(
@@ -58,12 +60,12 @@ class MembersSource:
         lists: SharedLists,
         *,
         max_age: float,
-        outcome: Callable[[str, bool], None] = lambda _cluster, _answered: None,
+        observer: Observer | None = None,
     ) -> None:
         self.members = members
         self.lists = lists
         self._max_age = max_age
-        self._outcome = outcome
+        self._observer = observer or Observer()
         self._failing: set[tuple[str, str]] = set()
 
     def knows(self, cluster: str) -> bool:
@@ -110,7 +112,9 @@ class MembersSource:
         self, member: Member, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], T]
     ) -> T:
         """A member's answer, shared by all who ask for it with the same `decode` within the maximum age."""
-        return (await self.lists.get(member, path, params, decode, max_age=self._max_age)).value
+        answer = await self.lists.get(member, path, params, decode, max_age=self._max_age)
+        self._observer.answered(path.split("/")[GROUP_PART], self.lists.age(answer))
+        return answer.value
 
     async def gather(
         self, api: str, ask: Callable[[Member], Awaitable[T]], wanted: Callable[[str], bool]
@@ -134,8 +138,7 @@ class MembersSource:
 
     def _note(self, api: str, cluster: str, reason: str | None) -> None:
         """Tell how a member did; the log has each change."""
-        if api == API_VERSION:
-            self._outcome(cluster, reason is None)
+        self._observer.outcome(api.partition("/")[0], cluster, reason is None)
         known = (api, cluster) in self._failing
         if reason is not None and not known:
             log.warning("metrics missing", cluster=cluster, api=api, reason=reason)

@@ -85,7 +85,7 @@ class Adapter:
             lambda: self._registry.members,
             self._lists,
             max_age=values[METRICS_MAX_AGE],
-            outcome=self.telemetry.members_up.outcome,
+            observer=self.telemetry,
         )
         self._catalogue = Catalogue(source)
         application = build_application(

@@ -1,4 +1,4 @@
-"""The adapter's own Prometheus series."""
+"""The adapter's own Prometheus series; docs/metrics-adapter.md lists them for people."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -18,58 +18,114 @@ from fedhpa.serving.authorization import Attributes
 from fedhpa.serving.server import Handler
 from metrics_adapter.discovery import SERVED
 from metrics_adapter.kinds import GROUP
+from metrics_adapter.observer import Observer
+
+# Up to --metrics-max-age, 10 s by default, and what lies above for those who raised it.
+AGE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0)
 
 
 class MembersUp(Collector):
-    """`fedhpa_adapter_member_up{cluster}`: 1 while a member can be asked and answered when last asked."""
+    """Whether members can be asked, and answered when they were last asked; and how often they did not."""
 
     def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
         self._members = members
-        self._failed: set[str] = set()
+        self._answered: dict[str, dict[str, bool]] = {api: {} for api in SERVED}
+        self._missing: dict[str, dict[str, int]] = {api: {} for api in SERVED}
 
-    def outcome(self, cluster: str, answered: bool) -> None:
+    def outcome(self, api: str, cluster: str, answered: bool) -> None:
         """How a request for a member's metrics ended."""
-        if answered:
-            self._failed.discard(cluster)
-        else:
-            self._failed.add(cluster)
+        self._answered[api][cluster] = answered
+        if not answered:
+            self._missing[api][cluster] = self._missing[api].get(cluster, 0) + 1
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """One sample a registered cluster."""
-        family = GaugeMetricFamily(
+    def collect(self) -> Iterator[Metric]:
+        """One sample a registered cluster, and one for each API that it was asked for."""
+        up = GaugeMetricFamily(
             "fedhpa_adapter_member_up",
-            "Whether a member cluster can be asked and answered when it was last asked for metrics.",
+            "Whether a member cluster can be asked, and answered when last asked for metrics.k8s.io.",
             labels=["cluster"],
         )
+        by_api = GaugeMetricFamily(
+            "fedhpa_adapter_member_api_up",
+            "Whether a member cluster can be asked, and answered when last asked for this API;"
+            " absent until it was asked, and while it does not serve the API.",
+            labels=["cluster", "api"],
+        )
+        missing = CounterMetricFamily(
+            "fedhpa_adapter_member_missing",
+            "Answers to which a member cluster should have added and gave nothing usable.",
+            labels=["cluster", "api"],
+        )
         members = self._members()
-        self._failed.intersection_update(members)
+        for gone in {name for known in self._answered.values() for name in known} - members.keys():
+            for api in SERVED:
+                self._answered[api].pop(gone, None)
+                self._missing[api].pop(gone, None)
         for name, member in sorted(members.items()):
-            up = name not in self._failed and member.unavailable() is None
-            family.add_metric([name], float(up))
-        yield family
+            reachable = member.unavailable() is None
+            up.add_metric([name], float(reachable and self._answered[GROUP].get(name, True)))
+            for api, known in self._answered.items():
+                if name in known:
+                    by_api.add_metric([name, api], float(reachable and known[name]))
+                    missing.add_metric([name, api], self._missing[api].get(name, 0))
+        yield up
+        yield by_api
+        yield missing
 
 
-class Telemetry:
+class Telemetry(Observer):
     """All series of the process, in a registry of their own."""
 
     def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
         self.registry = CollectorRegistry()
-        self.members_up = MembersUp(members)
-        self.registry.register(self.members_up)
+        self._members_up = MembersUp(members)
+        self.registry.register(self._members_up)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
         self._requests = Counter(
             "fedhpa_adapter_requests",
-            "Requests for metrics, by resource (that of values is their group), verb and HTTP status.",
-            ["resource", "verb", "code"],
+            "Requests for metrics, by API, resource (that of values is their group), verb and HTTP status.",
+            ["api", "resource", "verb", "code"],
             registry=self.registry,
         )
         self._seconds = Histogram(
             "fedhpa_adapter_request_duration_seconds",
             "How long requests for metrics took.",
-            ["resource", "verb"],
+            ["api", "resource", "verb"],
             registry=self.registry,
         )
+        self._in_flight = Gauge(
+            "fedhpa_adapter_requests_in_flight",
+            "Requests for metrics that are being answered.",
+            ["api"],
+            registry=self.registry,
+        )
+        self._partial = Counter(
+            "fedhpa_adapter_partial_answers",
+            "Answers that were given although at least one member cluster was missing.",
+            ["api"],
+            registry=self.registry,
+        )
+        self._age = Histogram(
+            "fedhpa_adapter_answer_age_seconds",
+            "How long ago a member was asked for what was given on.",
+            ["api"],
+            buckets=AGE_BUCKETS,
+            registry=self.registry,
+        )
+        for api in SERVED:
+            # From the first scrape on, or the first partial answer would be no increase.
+            self._in_flight.labels(api)
+            self._partial.labels(api)
+        self._ages = {api: self._age.labels(api) for api in SERVED}
+
+    def outcome(self, api: str, cluster: str, answered: bool) -> None:
+        """How a member's part of one answer ended."""
+        self._members_up.outcome(api, cluster, answered)
+
+    def answered(self, api: str, age: float) -> None:
+        """How old an answer is that was used."""
+        self._ages[api].observe(age)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -80,7 +136,10 @@ class Telemetry:
         # The names of metrics are the callers', so they are no label.
         resource = wanted.resource if wanted.group == GROUP else wanted.group
         started = time.perf_counter()
-        response = await handler(request)
-        self._seconds.labels(resource, wanted.verb).observe(time.perf_counter() - started)
-        self._requests.labels(resource, wanted.verb, str(response.status)).inc()
+        with self._in_flight.labels(wanted.group).track_inprogress():
+            response = await handler(request)
+        self._seconds.labels(wanted.group, resource, wanted.verb).observe(time.perf_counter() - started)
+        self._requests.labels(wanted.group, resource, wanted.verb, str(response.status)).inc()
+        if response.status < 300 and "Warning" in response.headers:
+            self._partial.labels(wanted.group).inc()
         return response

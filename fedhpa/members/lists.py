@@ -80,6 +80,10 @@ class SharedLists:
         """How many requests were sent to members."""
         return self._fetches
 
+    def age(self, answer: Fetched[Any]) -> float:
+        """How many seconds ago an answer was asked for."""
+        return self._clock() - answer.fetched_at
+
     async def __aenter__(self) -> Self:
         self._group = await asyncio.TaskGroup().__aenter__()
         return self

@@ -260,7 +260,8 @@ async def test_the_adapter_tells_who_is_up(fleet: Fleet, caller: Caller) -> None
 
     assert 'fedhpa_adapter_member_up{cluster="member1"} 1.0' in text
     assert 'fedhpa_adapter_member_up{cluster="member2"} 0.0' in text
-    assert 'fedhpa_adapter_requests_total{code="200",resource="pods",verb="list"} 1.0' in text
+    counted = 'fedhpa_adapter_requests_total{api="metrics.k8s.io",code="200",resource="pods",verb="list"} 1.0'
+    assert counted in text
 
 
 async def test_an_adapter_that_stops_refuses_connections(fleet: Fleet) -> None:

@@ -264,9 +264,10 @@ async def test_requests_are_counted_by_group() -> None:
         for metric in ("hits", "b", "c"):
             await client.get(f"{CUSTOM}/v1beta1/namespaces/shop/pods/*/{metric}")
         text = await (await client.get("/metrics")).text()
+    api = "custom.metrics.k8s.io"
     counted = [line for line in text.splitlines() if line.startswith("fedhpa_adapter_requests_total")]
 
     assert counted == [
-        f'fedhpa_adapter_requests_total{{code="{code}",resource="custom.metrics.k8s.io",verb="get"}} {times}'
+        f'fedhpa_adapter_requests_total{{api="{api}",code="{code}",resource="{api}",verb="get"}} {times}'
         for code, times in (("200", "1.0"), ("404", "2.0"))
     ]

@@ -596,9 +596,7 @@ async def adapter(federation: Federation, *, max_age: float = 0.0) -> AsyncItera
         lists = await stack.enter_async_context(SharedLists(clock=clock.monotonic))
         await stack.enter_async_context(background(members.run()))
         telemetry = Telemetry(lambda: members.members)
-        source = MembersSource(
-            lambda: members.members, lists, max_age=max_age, outcome=telemetry.members_up.outcome
-        )
+        source = MembersSource(lambda: members.members, lists, max_age=max_age, observer=telemetry)
         peers = PeerAuthenticator(Trust())
         guard = Guard(Authentication(lambda: peers), Authorizer(hub), ["/*"])
         application = build_application(source, guard, Health(), telemetry)
