@@ -65,7 +65,7 @@ class MembersSource:
         self.members = members
         self.lists = lists
         self._max_age = max_age
-        self._observer = observer or Observer()
+        self.observer = observer or Observer()
         self._failing: set[tuple[str, str]] = set()
 
     def knows(self, cluster: str) -> bool:
@@ -113,7 +113,7 @@ class MembersSource:
     ) -> T:
         """A member's answer, shared by all who ask for it with the same `decode` within the maximum age."""
         answer = await self.lists.get(member, path, params, decode, max_age=self._max_age)
-        self._observer.answered(path.split("/")[GROUP_PART], self.lists.age(answer))
+        self.observer.answered(path.split("/")[GROUP_PART], self.lists.age(answer))
         return answer.value
 
     async def gather(
@@ -138,7 +138,7 @@ class MembersSource:
 
     def _note(self, api: str, cluster: str, reason: str | None) -> None:
         """Tell how a member did; the log has each change."""
-        self._observer.outcome(api.partition("/")[0], cluster, reason is None)
+        self.observer.outcome(api.partition("/")[0], cluster, reason is None)
         known = (api, cluster) in self._failing
         if reason is not None and not known:
             log.warning("metrics missing", cluster=cluster, api=api, reason=reason)

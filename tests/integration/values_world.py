@@ -106,9 +106,8 @@ async def client_of(source: MembersSource, catalogue: Catalogue | None = None) -
     peers = PeerAuthenticator(Trust())
     hub = ApiClient(ApiConfig(server="http://hub.invalid"))
     guard = Guard(Authenticator(lambda: peers), Authorizer(hub), ["*"])
-    application = build_application(
-        source, guard, Health(), Telemetry(lambda: source.members()), catalogue=catalogue
-    )
+    source.observer = telemetry = Telemetry(lambda: source.members())
+    application = build_application(source, guard, Health(), telemetry, catalogue=catalogue)
     async with TestClient(TestServer(application)) as client:
         yield client
 

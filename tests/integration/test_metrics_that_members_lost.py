@@ -1,0 +1,116 @@
+"""A member whose metric was there minutes ago and is gone is named; one that never had it is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.integration.values_world import (
+    CUSTOM,
+    EXTERNAL,
+    Client,
+    StubMember,
+    adapter,
+    get,
+    items,
+    serving,
+    value,
+)
+
+HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
+POD = f"{CUSTOM}/v1beta2/namespaces/shop/pods/web-0/hits"
+PODS = f"{CUSTOM}/v1beta2/namespaces/shop/pods/*/hits"
+DEPTH = f"{EXTERNAL}/namespaces/shop/depth"
+
+
+def world(*, here: bool = True) -> dict[str, Any]:
+    """A member that serves both APIs, and the metrics only if they are `here`."""
+    if not here:
+        return serving("v1beta2")
+    depth = {"metricName": "depth", "metricLabels": {}, "timestamp": "2026-03-11T12:00:00Z", "value": "4"}
+    return {
+        **serving("v1beta2"),
+        HITS: items(value("web", "3", kind="Service")),
+        POD: items(value("web-0", "3")),
+        PODS: items(value("web-0", "3")),
+        DEPTH: {"kind": "ExternalMetricValueList", "metadata": {}, "items": [depth]},
+    }
+
+
+@pytest.fixture
+async def federation() -> AsyncIterator[tuple[Client, dict[str, StubMember]]]:
+    """Two members with the metrics, and one that never had any."""
+    async with adapter({"m1": world(), "m2": world(), "m3": world(here=False)}) as made:
+        yield made
+
+
+@pytest.mark.parametrize("path", [HITS, PODS, DEPTH], ids=["custom", "custom by selector", "external"])
+@pytest.mark.parametrize("how", ["metric", "API"])
+async def test_a_metric_that_went_is_missed_by_name(
+    federation: tuple[Client, dict[str, StubMember]], path: str, how: str
+) -> None:
+    """Whether the metric is gone or the whole API; the others' values are given, the rest is warned of."""
+    client, members = federation
+    before = await get(client, path)
+    if how == "API":
+        members["m2"].no_api = True
+    else:
+        del members["m2"].responses[path]
+    response = await client.get(path)
+    after = await get(client, path)
+    series = await (await client.get("/metrics")).text()
+    group = path.split("/")[2]
+
+    assert (before[0], before[2]) == (200, [])
+    assert (after[0], after[2]) == (200, ["m2"])
+    assert re.search(r"m2 did not answer: it served this \d+ s ago: it ", response.headers["Warning"])
+    assert f'fedhpa_adapter_member_missing_total{{api="{group}",cluster="m2"}} 2.0' in series
+    assert f'fedhpa_adapter_member_api_up{{api="{group}",cluster="m2"}} 0.0' in series
+    assert f'fedhpa_adapter_partial_answers_total{{api="{group}"}} 2.0' in series
+
+
+async def test_a_metric_that_went_everywhere_is_not_one_that_never_was(
+    federation: tuple[Client, dict[str, StubMember]],
+) -> None:
+    """404 with those who had it named while some member never did; 503 where all had it."""
+    client, members = federation
+    await get(client, DEPTH)
+    await get(client, f"{DEPTH}?cluster=m1")
+    for name in ("m1", "m2"):
+        del members[name].responses[DEPTH]
+    everywhere = await get(client, DEPTH)
+    one = await get(client, f"{DEPTH}?cluster=m1")
+    never = await get(client, f"{EXTERNAL}/namespaces/shop/never")
+
+    assert (everywhere[0], everywhere[2]) == (404, ["m1", "m2"])
+    assert (one[0], one[1]["reason"]) == (503, "ServiceUnavailable")
+    assert (never[0], never[2]) == (404, [])
+
+
+async def test_nobody_misses_a_pod_that_went(federation: tuple[Client, dict[str, StubMember]]) -> None:
+    """Pods asked for by name come and go; only metrics of what stays are remembered."""
+    client, members = federation
+    await get(client, POD)
+    del members["m2"].responses[POD]
+    status, _, named = await get(client, POD)
+
+    assert (status, named) == (200, [])
+
+
+async def test_a_metric_that_comes_back_is_whole_again(
+    federation: tuple[Client, dict[str, StubMember]],
+) -> None:
+    """The warning goes with the next answer."""
+    client, members = federation
+    await get(client, DEPTH)
+    lost = members["m2"].responses.pop(DEPTH)
+    missing = await get(client, DEPTH)
+    members["m2"].responses[DEPTH] = lost
+    back = await get(client, DEPTH)
+    series = await (await client.get("/metrics")).text()
+
+    assert [missing[2], back[2]] == [["m2"], []]
+    assert 'fedhpa_adapter_member_api_up{api="external.metrics.k8s.io",cluster="m2"} 1.0' in series
