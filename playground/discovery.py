@@ -85,7 +85,7 @@ class Discovery:
         """The versions of each group but the core one, the preferred first."""
         found: dict[str, list[str]] = {}
         served = [(kind.group, kind.version) for kind in self._kinds]
-        for service in self._store.list(API_SERVICES):
+        for service in sorted(self._store.list(API_SERVICES), key=_preference):
             served.append((service["spec"].get("group", ""), service["spec"]["version"]))
         for group, version in [*served, *self._virtual]:
             if group and version not in found.setdefault(group, []):
@@ -105,6 +105,11 @@ class Discovery:
             "groupVersion": api_version,
             "resources": found,
         }
+
+
+def _preference(service: Object) -> tuple[int, str]:
+    """Versions of higher priority come first, of which clients take the first."""
+    return -service["spec"].get("versionPriority", 0), service["metadata"]["name"]
 
 
 def _name(entry: Object) -> Any:

@@ -9,12 +9,13 @@ import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiohttp
 
 from certs import CertificateAuthority
 from fedhpa.api.errors import ApiError
+from metrics_adapter.registration import Placement, api_services, service
 from stage.api import PlaneApi, has_condition
 from stage.ports import free_port
 from stage.registrations import (
@@ -22,7 +23,6 @@ from stage.registrations import (
     ADAPTER_SERVICE,
     HUB_RIGHTS,
     NAMESPACE,
-    aggregated_api,
     documents,
     never_comes,
 )
@@ -99,14 +99,7 @@ class Processes:
                     *configurations(
                         Endpoint(url=f"https://127.0.0.1:{self.ports[WEBHOOK]}"), self.ca.bundle_pem
                     ),
-                    *aggregated_api(
-                        group="metrics.k8s.io",
-                        version="v1beta1",
-                        service=ADAPTER_SERVICE,
-                        namespace=NAMESPACE,
-                        port=self.ports[ADAPTER],
-                        ca_bundle=self.ca.bundle_pem,
-                    ),
+                    *self.adapter_registrations(),
                 ]
             )
         await gather(self.webhook_is_called(), self.metrics_are_available())
@@ -158,14 +151,31 @@ class Processes:
 
             await eventually(look, what="the hub calls the webhook", seconds=READY_SECONDS)
 
+    def adapter_registrations(self) -> list[dict[str, Any]]:
+        """Service and APIServices of all that the adapter serves, as `fedhpa apiservice` prints them."""
+        placement = Placement(
+            namespace=NAMESPACE,
+            service=ADAPTER_SERVICE,
+            port=self.ports[ADAPTER],
+            external_name="localhost",
+        )
+        return [service(placement), *api_services(placement, self.ca.bundle_pem)]
+
     async def metrics_are_available(self) -> None:
-        """Wait until the hub's metrics.k8s.io is Available, which means it got an answer from the adapter."""
+        """Wait until each of the adapter's APIs is Available: the hub got an answer from it for each."""
+        registered = [each for each in self.adapter_registrations() if each["kind"] == "APIService"]
+        names = [each["metadata"]["name"] for each in registered]
         async with self._hub.api() as api:
-            await api.wait(
-                "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io",
-                functools.partial(has_condition, kind="Available"),
-                what="the hub's metrics.k8s.io is Available",
-                seconds=READY_SECONDS,
+            await gather(
+                *(
+                    api.wait(
+                        f"/apis/apiregistration.k8s.io/v1/apiservices/{name}",
+                        functools.partial(has_condition, kind="Available"),
+                        what=f"the hub's {name} is Available",
+                        seconds=READY_SECONDS,
+                    )
+                    for name in names
+                )
             )
 
     def _webhook(self) -> list[str]:

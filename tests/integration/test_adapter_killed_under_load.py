@@ -15,14 +15,7 @@ import pytest
 from playground.plane import Plane
 from stage.api import PlaneApi, has_condition
 from stage.processes import Processes
-from stage.registrations import (
-    ADAPTER,
-    ADAPTER_SERVICE,
-    HUB_RIGHTS,
-    NAMESPACE,
-    aggregated_api,
-    documents,
-)
+from stage.registrations import ADAPTER, HUB_RIGHTS, documents
 from tests.integration.test_playground_plane import run_web, until_ready
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
@@ -54,16 +47,7 @@ async def processes(plane: Plane) -> Processes:
     async with plane.hub.api() as api:
         await api.apply_all(documents(HUB_RIGHTS))
         await processes.start_one(ADAPTER)
-        await api.apply_all(
-            aggregated_api(
-                group="metrics.k8s.io",
-                version="v1beta1",
-                service=ADAPTER_SERVICE,
-                namespace=NAMESPACE,
-                port=processes.ports[ADAPTER],
-                ca_bundle=processes.ca.bundle_pem,
-            )
-        )
+        await api.apply_all(processes.adapter_registrations())
     await processes.metrics_are_available()
     return processes
 

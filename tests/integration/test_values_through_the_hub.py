@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from metrics_adapter.registration import Placement, api_services, service
 from playground.faults import Fault
 from playground.plane import Plane
-from stage.api import has_condition
 from stage.processes import Processes
-from stage.registrations import ADAPTER, ADAPTER_SERVICE, HUB_RIGHTS, NAMESPACE, documents
+from stage.registrations import ADAPTER, HUB_RIGHTS, documents
 from stage.waiting import eventually
 from tests.integration.test_playground_plane import run_web, until_ready
 
@@ -41,25 +39,11 @@ async def plane() -> AsyncIterator[Plane]:
 async def processes(plane: Plane) -> Processes:
     """The adapter's, registered on the hub for all it serves, and available."""
     processes = Processes(plane, adapter_flags=["--metrics-max-age=0s"])
-    placement = Placement(
-        namespace=NAMESPACE,
-        service=ADAPTER_SERVICE,
-        port=processes.ports[ADAPTER],
-        external_name="localhost",
-    )
-    registrations = api_services(placement, processes.ca.bundle_pem)
     async with plane.hub.api() as api:
         await api.apply_all(documents(HUB_RIGHTS))
         await processes.start_one(ADAPTER)
-        await api.apply_all([service(placement), *registrations])
-        for registration in registrations:
-            name = registration["metadata"]["name"]
-            await api.wait(
-                f"/apis/apiregistration.k8s.io/v1/apiservices/{name}",
-                lambda stored: has_condition(stored, kind="Available"),
-                what=f"{name} is Available",
-                seconds=30,
-            )
+        await api.apply_all(processes.adapter_registrations())
+    await processes.metrics_are_available()
     return processes
 
 
@@ -99,6 +83,34 @@ async def test_a_member_that_is_away_is_named_through_the_hub(plane: Plane, proc
     assert (status, values(json.loads(body))) == (200, {"member2": "500m"})
     assert "member1 did not answer" in headers["Warning"]
     assert Counter([custom, external]) == {503: 2}
+
+
+async def test_the_hub_lists_all_that_the_adapter_serves(plane: Plane, processes: Processes) -> None:
+    """Each group with its versions, the preferred first, and a document of each in its OpenAPI."""
+    async with plane.hub.api() as api:
+        groups = {
+            group["name"]: [version["version"] for version in group["versions"]]
+            for group in (await api.get("/apis"))["groups"]
+        }
+        preferred = (await api.get("/apis/custom.metrics.k8s.io"))["preferredVersion"]["version"]
+        documents = (await api.get("/openapi/v3"))["paths"]
+        explained = await api.get("/openapi/v3/apis/custom.metrics.k8s.io/v1beta2")
+
+    assert [
+        groups[name] for name in ("metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io")
+    ] == [
+        ["v1beta1"],
+        ["v1beta2", "v1beta1"],
+        ["v1beta1"],
+    ]
+    assert preferred == "v1beta2"
+    assert {
+        "apis/metrics.k8s.io/v1beta1",
+        "apis/custom.metrics.k8s.io/v1beta1",
+        "apis/custom.metrics.k8s.io/v1beta2",
+        "apis/external.metrics.k8s.io/v1beta1",
+    } <= documents.keys()
+    assert any(name.endswith("MetricValueList") for name in explained["components"]["schemas"])
 
 
 def values(listing: Any) -> dict[str, str]:

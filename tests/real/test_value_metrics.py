@@ -10,13 +10,12 @@ from typing import Any
 
 from aiohttp import web
 
-from metrics_adapter.registration import Placement, api_services
 from realplane import commands
 from realplane.plane import Plane
 from stage.api import PlaneApi, has_condition
 from stage.ports import free_port
 from stage.processes import Processes
-from stage.registrations import ADAPTER, ADAPTER_SERVICE, NAMESPACE, aggregated_api
+from stage.registrations import aggregated_api
 from stage.waiting import eventually
 from tests.real.workloads import deployment, namespace
 
@@ -76,7 +75,7 @@ def listed(name: str, kind: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def stores(plane: Plane, processes: Processes) -> AsyncIterator[dict[str, Store]]:
-    """A store in each member, registered there, and the adapter registered on the hub for their APIs."""
+    """A store in each member, registered there."""
     async with AsyncExitStack() as stack:
         found = {}
         for name, member in plane.members.items():
@@ -103,15 +102,6 @@ async def stores(plane: Plane, processes: Processes) -> AsyncIterator[dict[str, 
                     ca_bundle=processes.ca.bundle_pem,
                 )
                 await registered(stack, api, registration[-1], registration[:-1])
-        hub = await stack.enter_async_context(plane.hub.api())
-        placement = Placement(
-            namespace=NAMESPACE,
-            service=ADAPTER_SERVICE,
-            port=processes.ports[ADAPTER],
-            external_name="localhost",
-        )
-        for each in api_services(placement, processes.ca.bundle_pem, [CUSTOM, EXTERNAL]):
-            await registered(stack, hub, each)
         yield found
 
 
