@@ -12,8 +12,8 @@ import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from fedhpa.api.errors import FedHPAError
 from fedhpa.serving import flag_sets
+from fedhpa.serving.connections import Site
 from fedhpa.serving.flag_types import Values, split_address
 from fedhpa.serving.health import Health
 from fedhpa.serving.tls import ServingTls
@@ -21,11 +21,6 @@ from fedhpa.serving.tls import ServingTls
 logger = structlog.get_logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-# Kubernetes' servers take headers of up to a megabyte in all; the front proxy sends a header per group.
-MAX_HEADER_LINE = 64 * 1024
-# Longer than the API server's client pool keeps idle connections (90 s): it, not we, should drop them.
-KEEPALIVE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -141,21 +136,14 @@ async def _listening(
         application,
         handle_signals=False,
         access_log=None,
-        keepalive_timeout=KEEPALIVE_SECONDS,
         shutdown_timeout=grace,
-        max_line_size=MAX_HEADER_LINE,
-        max_field_size=MAX_HEADER_LINE,
     )
     await runner.setup()
     try:
-        site = web.TCPSite(
-            runner, host or None, port, ssl_context=None if tls is None else tls.listening_context
-        )
-        try:
-            await site.start()
-        except OSError as error:
-            raise FedHPAError(f"cannot listen on {host or '*'}:{port}: {error.strerror}") from error
-        yield Bound(host, runner.addresses[0][1])
+        site = Site(runner, host, port, None if tls is None else tls.listening_context)
+        await site.start()
+        async with _running(site.connections.sweep()):
+            yield Bound(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
 

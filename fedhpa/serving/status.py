@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 from aiohttp import web
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.serving.server import Handler
+
+if TYPE_CHECKING:
+    from fedhpa.serving.server import Handler
 
 logger = structlog.get_logger(__name__)
 
@@ -26,6 +29,7 @@ REASONS = {
     406: "NotAcceptable",
     409: "Conflict",
     413: "RequestEntityTooLarge",
+    429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
     504: "Timeout",
@@ -61,6 +65,14 @@ def status_response(
     )
 
 
+def status_of(error: web.HTTPException) -> web.Response:
+    """What aiohttp refuses by itself, as a Status."""
+    message = MESSAGES.get(error.status) or HTTPStatus(error.status).phrase
+    allow = error.headers.get("Allow")
+    headers = {"Allow": allow} if allow is not None else None
+    return status_response(error.status, message, details={}, headers=headers)
+
+
 @web.middleware
 async def status_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every error of the application with a Status body."""
@@ -75,10 +87,7 @@ async def status_errors(request: web.Request, handler: Handler) -> web.StreamRes
         logger.warning("request failed", path=request.path, error=str(error))
         return status_response(503, str(error))
     except web.HTTPException as error:
-        message = MESSAGES.get(error.status) or HTTPStatus(error.status).phrase
-        allow = error.headers.get("Allow")
-        headers = {"Allow": allow} if allow is not None else None
-        return status_response(error.status, message, details={}, headers=headers)
+        return status_of(error)
     except Exception:
         # The bug stays one request's; the process goes on, and the trace is in the log, not in the answer.
         logger.exception("request failed unexpectedly", path=request.path)

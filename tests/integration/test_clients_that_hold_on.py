@@ -1,0 +1,262 @@
+"""A client that does not go on is let go: half a header, half a body, an answer that nobody reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from fedhpa.serving import connections
+from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE, Connections, Site, Waiting
+from tests.integration.fakeapi import eventually
+
+LONG = 30.0
+GET = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All limits pass within a moment."""
+    monkeypatch.setattr(connections, "SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr(connections, "LIMITS", dict.fromkeys(connections.LIMITS, 0.1))
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """aiohttp itself has nothing to say of clients."""
+    yield
+
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def small(_: web.Request) -> web.Response:
+    return web.Response(text="small")
+
+
+async def large(_: web.Request) -> web.Response:
+    return web.Response(body=b"x" * (32 * 2**20))
+
+
+async def read(request: web.Request) -> web.Response:
+    return web.Response(text=str(len(await request.read())))
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Site]:
+    """A listener on a free port, swept."""
+    application = web.Application()
+    application.add_routes([web.get("/small", small), web.get("/large", large), web.post("/read", read)])
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    site = Site(runner, "127.0.0.1", 0, None)
+    await site.start()
+    sweep = asyncio.ensure_future(site.connections.sweep())
+    try:
+        yield site
+    finally:
+        sweep.cancel()
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def connected(site: Site) -> AsyncIterator[Streams]:
+    assert isinstance(site._server, asyncio.Server)
+    port = site._server.sockets[0].getsockname()[1]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the connection ends."""
+    async with asyncio.timeout(LONG):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"GET /small HTTP/1.1\r\nHos", id="half a header"),
+        pytest.param(POST + b"12345", id="half a body"),
+        pytest.param(
+            POST.replace(b"Content-Length: 10", b"Transfer-Encoding: chunked") + b"5\r\n", id="chunk"
+        ),
+    ],
+)
+async def test_who_does_not_go_on_is_let_go(impatient: None, sent: bytes) -> None:
+    """Without an answer, soon after the limit."""
+    async with served() as site, connected(site) as (reader, writer):
+        writer.write(sent)
+
+        assert await ended(reader) == b""
+        await eventually(lambda: len(site.connections) == 0, LONG)
+
+
+async def test_a_header_that_drips_is_not_waited_for(impatient: None) -> None:
+    """Each byte in time does not make the whole in time; also not behind a request that was answered."""
+    async with served() as site, connected(site) as (reader, writer):
+        writer.write(GET)
+        await reader.readuntil(b"small")
+
+        async def drip() -> None:
+            writer.write(b"GET /")
+            while not writer.is_closing():
+                writer.write(b"a")
+                await asyncio.sleep(0.01)
+
+        dripping = asyncio.ensure_future(drip())
+        try:
+            assert await ended(reader) == b""
+        finally:
+            dripping.cancel()
+
+
+async def test_an_answer_that_nobody_reads_is_given_up(impatient: None) -> None:
+    """Else its megabytes would stay."""
+    async with served() as site, connected(site) as (_, writer):
+        writer.write(GET.replace(b"small", b"large"))
+
+        await eventually(lambda: len(site.connections) == 1, LONG)
+        await eventually(lambda: len(site.connections) == 0, LONG)
+
+
+async def test_who_is_idle_or_served_is_left_alone(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle connections have a limit of their own, and work none."""
+    looks = 0
+    look = connections.Connection.look
+
+    def counted(connection: connections.Connection, now: float) -> None:
+        nonlocal looks
+        looks += 1
+        look(connection, now)
+
+    monkeypatch.setattr(connections.Connection, "look", counted)
+    async with served() as site, connected(site) as (reader, writer):
+        for _ in range(2):
+            writer.write(GET)
+            async with asyncio.timeout(LONG):
+                assert b"200 OK" in await reader.readuntil(b"small")
+            before = looks
+            await eventually(lambda: looks > before + 20, LONG)  # noqa: B023 - awaited here
+
+        assert [found.waiting() for found in site.connections._open] == [Waiting.IDLE]
+
+
+async def test_the_longest_idle_connection_makes_room() -> None:
+    """Above the bound one goes that waits for its client, and the new one is served."""
+    async with served() as site:
+        site.connections._most = 3
+        async with connected(site) as first, connected(site) as second, connected(site) as third:
+            for reader, writer in (first, second, third):
+                writer.write(GET)
+                async with asyncio.timeout(LONG):
+                    await reader.readuntil(b"small")
+            async with connected(site) as (reader, writer):
+                writer.write(GET)
+                async with asyncio.timeout(LONG):
+                    assert b"200 OK" in await reader.readuntil(b"small")
+
+                assert await ended(first[0]) == b""
+                assert len(site.connections) == 3
+
+
+async def test_without_an_idle_one_the_newest_goes() -> None:
+    """Who is being served stays."""
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: web.BaseRequest) -> web.Response:
+        started.set()
+        await release.wait()
+        return web.Response(text="done")
+
+    server = web.Server(slow)
+    made = Connections(server, most=1)
+    listening = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        async with asyncio.timeout(LONG):
+            await started.wait()
+        refused, other = await asyncio.open_connection("127.0.0.1", port)
+
+        assert await ended(refused) == b""
+        release.set()
+        async with asyncio.timeout(LONG):
+            assert b"200 OK" in await reader.readuntil(b"done")
+        writer.close()
+        other.close()
+    finally:
+        listening.close()
+        await server.shutdown(1.0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00 secret-token\r\n\r\n", 400, id="no HTTP"),
+        pytest.param(b"GET /small HTTP/1.1\r\nAuthorization: Bearer secret-token\x00\r\n\r\n", 400, id="nul"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nAuthorization: secret-token" + b"a" * MAX_HEADER_LINE + b"\r\n\r\n",
+            431,
+            id="too long a header",
+        ),
+        pytest.param(b"GET /" + b"secret-token" * 8000 + b" HTTP/1.1\r\n\r\n", 431, id="too long a URL"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: x\r\nExpect: secret-token\r\n\r\n", 417, id="expects something"
+        ),
+    ],
+)
+async def test_what_is_not_http_is_answered_with_a_status_and_never_quoted(sent: bytes, code: int) -> None:
+    """Neither in the answer nor in the log: it may hold a token."""
+    with capture_logs() as logs:
+        async with served() as site, connected(site) as (reader, writer):
+            writer.write(sent)
+            async with asyncio.timeout(LONG):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                body = await reader.readexactly(length)
+
+    status = json.loads(body)
+    assert (status["kind"], status["code"]) == ("Status", code)
+    assert head.startswith(f"HTTP/1.{head[7:8].decode()} {code} ".encode())
+    assert b"secret-token" not in body
+    assert "secret-token" not in str(logs)
+
+
+async def test_a_header_may_not_grow_without_end() -> None:
+    """Many lines, each allowed, are too much together."""
+    async with served() as site, connected(site) as (reader, writer):
+        writer.write(b"GET /small HTTP/1.1\r\n")
+        line = b"X-Remote-Group: " + b"a" * (MAX_HEADER_LINE // 2) + b"\r\n"
+        try:
+            for _ in range(2 * MAX_HEAD_BYTES // len(line)):
+                writer.write(line)
+                await writer.drain()
+        except ConnectionError:
+            pass
+
+        assert b"200 OK" not in await ended(reader)
+
+
+async def test_a_user_of_many_groups_is_served() -> None:
+    """The front proxy sends a header for each."""
+    async with served() as site, connected(site) as (reader, writer):
+        groups = b"".join(b"X-Remote-Group: team-%d\r\n" % number for number in range(1000))
+        writer.write(GET.removesuffix(b"\r\n") + groups + b"\r\n")
+        async with asyncio.timeout(LONG):
+            assert b"200 OK" in await reader.readuntil(b"small")
