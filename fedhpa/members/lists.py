@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
@@ -19,6 +20,7 @@ from fedhpa.kube.paths import resource_path
 from fedhpa.kube.responses import decoder
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 METRICS_API = "metrics.k8s.io/v1beta1"
 # A failure is shared, too: a thousand autoscalers of a namespace must not each wait for the same deadline.
@@ -27,6 +29,17 @@ FAILURE_SECONDS = 2.0
 AFTER_FAILURE_SECONDS = 0.5
 # An answer that nobody asked for again is dropped after this long.
 KEEP_SECONDS = 120.0
+# All that is remembered, as it was sent: whole lists of a hundred members with 10,000 pods each, and then the
+# selections and names that callers may think of without end. Beyond either bound the oldest go.
+MOST_BYTES = 512 * 2**20
+MOST_ENTRIES = 20_000
+# What an entry costs beside the answer: its key, and an error.
+ENTRY_BYTES = 2048
+# More than an error has in practice; a chain may have a cycle.
+ERROR_CAUSES = 10
+
+# Called before a member is asked on a caller's behalf; it raises where that caller has asked enough.
+CHARGE: ContextVar[Callable[[], None] | None] = ContextVar("charge", default=None)
 
 
 class Asked(Protocol):
@@ -60,6 +73,7 @@ class _Entry:
     answer: Fetched[Any] | None = None
     error: FedHPAError | None = None
     at: float = float("-inf")
+    size: int = 0
 
 
 _Key = tuple[Asked, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
@@ -74,6 +88,7 @@ class SharedLists:
         self._swept_at = clock()
         self._group: asyncio.TaskGroup | None = None
         self._fetches = 0
+        self._bytes = 0
 
     @property
     def fetches(self) -> int:
@@ -96,6 +111,7 @@ class SharedLists:
             if entry.task is not None:
                 entry.task.cancel()
         self._entries.clear()
+        self._bytes = 0
         group, self._group = self._group, None
         await group.__aexit__(kind, error, trace)
 
@@ -136,9 +152,14 @@ class SharedLists:
             raise RuntimeError("SharedLists is used outside its `async with`")
         self._sweep()
         key = _key(member, path, params, decode)
-        entry = self._entries.setdefault(key, _Entry())
-        if entry.task is None and not self._fresh(entry, max_age):
+        entry = self._entries.get(key)
+        if entry is None or (entry.task is None and not self._fresh(entry, max_age)):
             member.check()
+            charge = CHARGE.get()
+            if charge is not None:
+                charge()
+            if entry is None:
+                entry = self._entries[key] = _Entry()
             entry.task = self._group.create_task(self._fetch(key, entry, deadline))
         if entry.task is not None:
             # The task ends by deadline, and never raises: what ends here is this waiter alone.
@@ -158,19 +179,40 @@ class SharedLists:
         member, _, path, params, decode = key
         began = self._clock()
         self._fetches += 1
+        size = ENTRY_BYTES + len(path) + sum(len(value) for _, value in params)
         try:
             response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
             entry.answer, entry.error = Fetched(decode(response.body), began), None
             entry.at = began
+            size += len(response.body)
         except MemberUnavailable as error:
-            entry.error, entry.at = error, self._clock()
+            entry.error, entry.at = _without_frames(error), self._clock()
         # `decode` is the caller's: whatever it stumbles over is the answer's fault, and every waiter's news.
         except Exception as error:
             entry.error = MetricsUnavailable(f"cluster {member.name!r}: {error}")
-            entry.error.__cause__ = error
+            entry.error.__cause__ = _without_frames(error)
             entry.at = self._clock()
         finally:
+            # A failure leaves the answer before it where it was.
+            self._weigh(entry, size if entry.error is None else max(size, entry.size))
             entry.task = None
+
+    def _weigh(self, entry: _Entry, size: int) -> None:
+        """Count what an entry holds now, and forget the oldest where that is too much."""
+        self._bytes += size - entry.size
+        entry.size = size
+        if self._bytes <= MOST_BYTES and len(self._entries) <= MOST_ENTRIES:
+            return
+        idle = [(key, known) for key, known in self._entries.items() if known.task is None]
+        # Selections before whole lists; more than must, for this looks at everything.
+        for key, known in sorted(idle, key=lambda pair: (not pair[0][3], pair[1].at)):
+            if self._bytes <= MOST_BYTES * 3 // 4 and len(self._entries) <= MOST_ENTRIES * 3 // 4:
+                return
+            self._drop(key, known)
+
+    def _drop(self, key: _Key, entry: _Entry) -> None:
+        del self._entries[key]
+        self._bytes -= entry.size
 
     def _sweep(self) -> None:
         now = self._clock()
@@ -179,7 +221,18 @@ class SharedLists:
         self._swept_at = now
         for key, entry in tuple(self._entries.items()):
             if entry.task is None and now - entry.at > KEEP_SECONDS:
-                del self._entries[key]
+                self._drop(key, entry)
+
+
+def _without_frames(error: E) -> E:
+    """The error without the frames of its making: they hold whole answers, and it is remembered."""
+    found: BaseException | None = error
+    for _ in range(ERROR_CAUSES):
+        if found is None:
+            break
+        found.__traceback__ = None
+        found = found.__cause__ or found.__context__
+    return error
 
 
 def _key(member: Asked, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]) -> _Key:

@@ -8,6 +8,7 @@ import pytest
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.api.wire import PodMetrics
+from fedhpa.members import lists as module
 from fedhpa.members.lists import AFTER_FAILURE_SECONDS, SharedLists, decode_pod_metrics, pod_metrics
 from fedhpa.members.member import Member
 from tests.integration.fakeapi import Object, eventually
@@ -179,3 +180,65 @@ async def test_leaving_ends_what_is_under_way() -> None:
 
         assert loop_time() - began < 3
         assert waiter.cancelled()
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound the oldest go, selections before whole lists; what stays is not asked for again."""
+    monkeypatch.setattr(module, "MOST_ENTRIES", 8)
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
+        member = world["member1"]
+        await pod_metrics(lists, member, "shop", max_age=60, decode=decode_pod_metrics)
+        for number in range(100):
+            params = {"labelSelector": f"app=a{number}"}
+            await lists.get(member, PATH, params, decode_pod_metrics, max_age=60)
+
+            assert len(lists._entries) <= 8
+
+        await pod_metrics(lists, member, "shop", max_age=60, decode=decode_pod_metrics)
+        await lists.get(member, PATH, {"labelSelector": "app=a99"}, decode_pod_metrics, max_age=60)
+        asked = lists.fetches
+        await lists.get(member, PATH, {"labelSelector": "app=a1"}, decode_pod_metrics, max_age=60)
+
+        assert (asked, lists.fetches) == (101, 102)
+
+
+async def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large answers, long names and errors count; forgetting all of them counts down to nothing."""
+    monkeypatch.setattr(module, "MOST_BYTES", 100_000)
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
+        member = world["member1"]
+        world.members["member1"].faults.body[PATH] = b'{"items":[]}' + b" " * 10_000
+        for number in range(50):
+            params = {"labelSelector": f"app=a{number}"}
+            await lists.get(member, PATH, params, decode_pod_metrics, max_age=60)
+            with pytest.raises(MetricsUnavailable):
+                await lists.get(
+                    member, f"/nowhere/{'a' * 1000}{number}", None, decode_pod_metrics, max_age=60
+                )
+
+            assert sum(entry.size for entry in lists._entries.values()) == lists._bytes <= 100_000
+
+        await asyncio.sleep(3 * module.KEEP_SECONDS)
+        await names(lists, member)
+
+        assert len(lists._entries) == 1
+
+
+async def test_who_has_asked_enough_asks_nobody() -> None:
+    """What is known already costs nothing; a question that was refused leaves nothing behind."""
+
+    def enough() -> None:
+        raise PermissionError
+
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
+        member = world["member1"]
+        await names(lists, member)
+        token = module.CHARGE.set(enough)
+        try:
+            await names(lists, member)
+            with pytest.raises(PermissionError):
+                await lists.get(member, PATH, {"labelSelector": "a=b"}, decode_pod_metrics, max_age=60)
+        finally:
+            module.CHARGE.reset(token)
+
+        assert (lists.fetches, len(lists._entries)) == (1, 1)
