@@ -68,9 +68,14 @@ def respond(body: bytes, form: Form, gathered: Gathered[Any]) -> web.Response:
     """200 with the body, which is JSON or a Table, and a warning for each member that did not answer."""
     headers = warning_headers(gathered)
     if form is Form.YAML:
-        text = yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, sort_keys=True)
-        return web.Response(text=text, content_type=YAML, headers=headers)
+        return as_yaml(body, headers)
     return web.Response(body=body, content_type=JSON, headers=headers)
+
+
+def as_yaml(body: bytes, headers: CIMultiDict[str] | None = None) -> web.Response:
+    """200 with a JSON document as YAML."""
+    text = yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, sort_keys=True)
+    return web.Response(text=text, content_type=YAML, headers=headers)
 
 
 def table_body(kind: MetricsKind, items: Sequence[Item], query: Mapping[str, str], *, single: bool) -> bytes:

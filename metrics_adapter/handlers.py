@@ -135,18 +135,20 @@ def discovery_routes(catalogue: Catalogue) -> list[web.RouteDef]:
     }
     paths = sorted([*constant, *lists, "/apis", "/healthz", "/livez", "/metrics", "/readyz"])
     constant["/"] = {"paths": paths}
-    return [
-        web.get("/apis", _groups(catalogue)),
-        *(web.get(path, _resources(*of, catalogue)) for path, of in lists.items()),
-        *(web.get(path, _constant(body)) for path, body in constant.items()),
-    ]
+    handlers = {
+        "/apis": _groups(catalogue),
+        **{path: _resources(*of, catalogue) for path, of in lists.items()},
+        **{path: _constant(body) for path, body in constant.items()},
+    }
+    slashed = {f"{path}/": handler for path, handler in handlers.items() if path.startswith("/apis")}
+    return [web.get(path, handler) for path, handler in (handlers | slashed).items()]
 
 
 def _groups(catalogue: Catalogue) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         version = discovery_version(request.headers.get("Accept", ""))
         if version is None:
-            return web.Response(body=msgspec.json.encode(discovery.api_group_list()), content_type=JSON)
+            return _document(request, msgspec.json.encode(discovery.api_group_list()))
         body = msgspec.json.encode(discovery.aggregated_discovery(version, catalogue))
         return web.Response(body=body, headers={"Content-Type": discovery_content_type(version)})
 
@@ -154,9 +156,9 @@ def _groups(catalogue: Catalogue) -> Handler:
 
 
 def _resources(group: str, version: str, catalogue: Catalogue) -> Handler:
-    async def handle(_: web.Request) -> web.Response:
+    async def handle(request: web.Request) -> web.Response:
         body = msgspec.json.encode(discovery.api_resource_list(group, version, catalogue))
-        return web.Response(body=body, content_type=JSON)
+        return _document(request, body)
 
     return handle
 
@@ -164,7 +166,14 @@ def _resources(group: str, version: str, catalogue: Catalogue) -> Handler:
 def _constant(document: dict[str, Any]) -> Handler:
     body = msgspec.json.encode(document)
 
-    async def handle(_: web.Request) -> web.Response:
-        return web.Response(body=body, content_type=JSON)
+    async def handle(request: web.Request) -> web.Response:
+        return _document(request, body)
 
     return handle
+
+
+def _document(request: web.Request, body: bytes) -> web.Response:
+    """JSON, or YAML for who wants that; the hub asks for forms that only Go has, and takes JSON instead."""
+    if choose_form(request.headers.get("Accept", "")) is Form.YAML:
+        return answers.as_yaml(body)
+    return web.Response(body=body, content_type=JSON)

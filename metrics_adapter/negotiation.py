@@ -12,6 +12,7 @@ from enum import Enum
 
 JSON = "application/json"
 YAML = "application/yaml"
+TABLE_GROUP, TABLE_VERSION = "meta.k8s.io", "v1"
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
 DISCOVERY_VERSIONS = ("v2", "v2beta1")
 # As Go's servers read a boolean parameter.
@@ -54,7 +55,8 @@ def choose_form(accept: str) -> Form | None:
     for media in media_ranges(accept):
         representation = media.parameters.get("as")
         if representation == "Table":
-            if media.type == JSON and media.parameters.get("g", "meta.k8s.io") == "meta.k8s.io":
+            version = media.parameters.get("g", TABLE_GROUP), media.parameters.get("v", TABLE_VERSION)
+            if media.type == JSON and version == (TABLE_GROUP, TABLE_VERSION):
                 return Form.TABLE
         elif representation is None and media.type in (JSON, "application/*", "*/*"):
             return Form.JSON
