@@ -168,7 +168,15 @@ def _build(root: Path, tool: Tool, go: Go) -> Path:
     log = root / "log" / f"{tool.name}.log"
     log.parent.mkdir(exist_ok=True)
     command = [go.command, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
-    command += ["-ldflags", tool.linker_flags, "-o", str(temporary), tool.package]
+    command += [
+        "-tags",
+        ",".join(tool.tags),
+        "-ldflags",
+        tool.linker_flags,
+        "-o",
+        str(temporary),
+        tool.package,
+    ]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

@@ -1,4 +1,4 @@
-"""The eight programs of a real plane: which Go module each comes from, and how to tell its version.
+"""The programs of a real plane: which Go module each comes from, and how to tell its version.
 
 Versions are pinned by the committed go.mod and go.sum of realplane/tools/<module>; nothing else names a
 version.
@@ -18,7 +18,8 @@ class Tool:
 
     `package` is built inside the module folder `module`; `pinned_by` is the requirement in its go.mod that
     gives the version. `version_args` makes the program print its version. `first_build_seconds` is what a
-    build with empty caches took on two cores, said to whoever waits for the first one.
+    build with empty caches took on two cores, said to whoever waits for the first one. `tags` are Go build
+    tags.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Tool:
     pinned_by: str
     version_args: tuple[str, ...]
     first_build_seconds: int
+    tags: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -60,6 +62,8 @@ class Tool:
             "metrics-server": {"sigs.k8s.io/metrics-server/pkg/version.gitVersion": version},
             "kwok": {"sigs.k8s.io/kwok/pkg/consts.Version": version},
             "helm": {"helm.sh/helm/v4/internal/version.version": version},
+            # It would call itself nothing; its module's v0.313.5 is what people know as 3.13.5.
+            "prometheus": {"github.com/prometheus/common/version.Version": version.lstrip("v")},
         }.get(self.module, {})
         return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in variables.items())])
 
@@ -91,6 +95,16 @@ TOOLS: tuple[Tool, ...] = (
         173,
     ),
     Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", ("version", "--short"), 167),
+    Tool(
+        "prometheus",
+        "prometheus",
+        "github.com/prometheus/prometheus/cmd/prometheus",
+        "github.com/prometheus/prometheus",
+        ("--version",),
+        200,
+        # Without the clients of two dozen clouds, of which it would ask for targets.
+        tags=("remove_all_sd",),
+    ),
 )
 
 

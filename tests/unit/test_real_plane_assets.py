@@ -78,7 +78,7 @@ def test_folder_holds_links_to_a_complete_kubebuilder_assets(
 def test_only_what_a_partial_kubebuilder_assets_lacks_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three programs are given, so five are built, each once."""
+    """Three programs are given, so the others are built, each once."""
     given = ("kube-apiserver", "etcd", "kubectl")
     assets = kubebuilder_assets(tmp_path, monkeypatch, *given)
     log = fake_go(tmp_path)
