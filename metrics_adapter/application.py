@@ -8,6 +8,7 @@ from fedhpa.serving.authorization import Guard, audit_log
 from fedhpa.serving.health import Health
 from fedhpa.serving.server import access_log, metrics_route
 from fedhpa.serving.status import status_errors
+from metrics_adapter.callers import Callers
 from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.custom import CustomApi
 from metrics_adapter.external import ExternalApi
@@ -23,12 +24,13 @@ def build_application(
     telemetry: Telemetry,
     *,
     catalogue: Catalogue | None = None,
+    callers: Callers | None = None,
     audit: bool = False,
 ) -> web.Application:
     """The application of the secure port. Nothing is served before `guard` let the request pass.
 
     Discovery lists the metrics of `catalogue`, which its owner keeps fresh; without it, none.
-    With `audit` each request is logged with its user.
+    `callers` are charged for what members are asked. With `audit` each request is logged with its user.
     """
     # Bodies are never read: all that is served are GETs.
     application = web.Application(
@@ -37,6 +39,7 @@ def build_application(
             access_log,
             status_errors,
             guard.middleware,
+            *((callers.charge,) if callers is not None else ()),
             telemetry.middleware,
         ],
         client_max_size=64 * 1024,

@@ -28,6 +28,7 @@ from fedhpa.serving.server import TlsServer, side_doors
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter.application import build_application
+from metrics_adapter.callers import Callers
 from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.settings import ABOUT, FLAGS, METRICS_MAX_AGE, PROGRAM
@@ -68,6 +69,7 @@ class Adapter:
         )
         self._lists = SharedLists()
         self.telemetry = Telemetry(lambda: self._registry.members)
+        callers = Callers.of(values, self.telemetry.registry)
         open_paths = values[flag_sets.ALWAYS_ALLOW_PATHS]
         guard = Guard(
             Authenticator(
@@ -80,6 +82,7 @@ class Adapter:
                 denied_seconds=values[flag_sets.UNAUTHORIZED_TTL],
             ),
             open_paths,
+            callers.fairness,
         )
         source = MembersSource(
             lambda: self._registry.members,
@@ -94,6 +97,7 @@ class Adapter:
             self.health,
             self.telemetry,
             catalogue=self._catalogue,
+            callers=callers,
             audit=bool(values[flag_sets.AUDIT_LOG_PATH]),
         )
         self.server = TlsServer.of(application, self.tls, values)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flag_types import Flag, Sections, choice, duration
+from metrics_adapter import callers
 
 PROGRAM = "fedhpa-metrics-adapter"
 ABOUT = (
@@ -40,6 +41,7 @@ _CHANGED: dict[str, Flag[Any]] = {
 
 FLAGS: Sections = {
     "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *flag_sets.MEMBERS),
+    "Limits of callers": callers.FLAGS,
     "Hub": flag_sets.HUB,
     "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.SERVING),
     "Authentication and authorization": flag_sets.DELEGATED_AUTH,

@@ -13,6 +13,9 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 
+# A longer selector is read anew each time: callers could fill the memory with such.
+MAX_REMEMBERED: Final = 1024
+
 EXISTS: Final = "exists"
 NOT_EXISTS: Final = "!"
 IN: Final = "in"
@@ -129,9 +132,13 @@ class Selector:
         return hash((self.nothing, str(self)))
 
 
-@lru_cache(maxsize=4096)
 def parse_selector(text: str) -> Selector:
     """Reads the string form ("app=web,tier in (a,b),!canary"). Raises InvalidObject with Go's message."""
+    return _remembered(text) if len(text) <= MAX_REMEMBERED else Selector(_Parser(text).requirements())
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> Selector:
     return Selector(_Parser(text).requirements())
 
 

@@ -25,6 +25,7 @@ from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.review_cache import ReviewCache
+from fedhpa.serving.status import too_many_requests
 
 logger = structlog.get_logger(__name__)
 
@@ -32,6 +33,8 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 REVIEW_DEADLINE = 5.0
+# Whoever reaches the port may send tokens that nobody knows, and each is a question to the hub.
+MAX_TOKEN_REVIEWS = 64
 
 
 def utc_now() -> dt.datetime:
@@ -151,12 +154,25 @@ class TokenReviewer:
     def __init__(self, client: ApiClient, lifetime: float = 10.0) -> None:
         self._client = client
         self._cache: ReviewCache[bytes, User | None] = ReviewCache(lambda _: lifetime)
+        self._reviewing = 0
 
     async def user(self, token: str) -> User | None:
-        """Whose token it is; None if the hub does not know it. Raises ApiError if it cannot be asked."""
+        """Whose token it is; None if the hub does not know it.
+
+        Raises ApiError if it cannot be asked, and HTTPTooManyRequests while it is asked for too many others.
+        """
         return await self._cache.get(hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
 
     async def _review(self, token: str) -> User | None:
+        if self._reviewing >= MAX_TOKEN_REVIEWS:
+            raise too_many_requests()
+        self._reviewing += 1
+        try:
+            return await self._ask(token)
+        finally:
+            self._reviewing -= 1
+
+    async def _ask(self, token: str) -> User | None:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",

@@ -13,6 +13,7 @@ from aiohttp import web
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.authentication import REVIEW_DEADLINE, Authenticator, User
+from fedhpa.serving.fairness import Fairness, Limits
 from fedhpa.serving.review_cache import ReviewCache
 from fedhpa.serving.server import Handler
 from fedhpa.serving.status import status_response
@@ -24,6 +25,8 @@ USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
 
 # Kubernetes' request info: /apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 PREFIX_PARTS = 3
+# Verdicts on longer paths are not remembered: callers could fill the memory with them.
+MAX_REMEMBERED_PATH = 1024
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class Authorizer:
 
     async def verdict(self, user: User, attributes: Attributes) -> Verdict:
         """Whether `user` may. Raises ApiError if the hub cannot be asked."""
+        if len(attributes.path) > MAX_REMEMBERED_PATH:
+            return await self._review(user, attributes)
         return await self._cache.get((user, attributes), lambda: self._review(user, attributes))
 
     async def _review(self, user: User, wanted: Attributes) -> Verdict:
@@ -122,14 +127,19 @@ class Authorizer:
 
 
 class Guard:
-    """The middleware in front of an API server: 401, 403, or the request goes on with its user."""
+    """The middleware in front of an API server: 401, 429, 403, or the request goes on with its user."""
 
     def __init__(
-        self, authenticator: Authenticator, authorizer: Authorizer, always_allowed: Iterable[str]
+        self,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        always_allowed: Iterable[str],
+        fairness: Fairness | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._always = tuple(always_allowed)
+        self._fairness = fairness or Fairness(Limits())
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -140,6 +150,15 @@ class Guard:
         if user is None:
             return status_response(401, "Unauthorized")
         request[USER_KEY] = user
+        # Before the hub is asked: that costs, too, and for longer than an answer from memory.
+        counted = self._fairness.enter(user)
+        try:
+            return await self._allowed(user, request, handler)
+        finally:
+            if counted:
+                self._fairness.leave(user)
+
+    async def _allowed(self, user: User, request: web.Request, handler: Handler) -> web.StreamResponse:
         attributes = Attributes.of(request)
         try:
             verdict = await self._authorizer.verdict(user, attributes)

@@ -37,7 +37,11 @@ REASONS = {
 MESSAGES = {
     404: "the server could not find the requested resource",
     405: "the server does not allow this method on the requested resource",
+    429: "Too many requests, please try again later.",
 }
+RETRY_SECONDS = 1
+# What of aiohttp's own answers is passed on.
+PASSED_ON = ("Allow", "Retry-After")
 
 
 def status_response(
@@ -68,9 +72,14 @@ def status_response(
 def status_of(error: web.HTTPException) -> web.Response:
     """What aiohttp refuses by itself, as a Status."""
     message = MESSAGES.get(error.status) or HTTPStatus(error.status).phrase
-    allow = error.headers.get("Allow")
-    headers = {"Allow": allow} if allow is not None else None
-    return status_response(error.status, message, details={}, headers=headers)
+    headers = {name: error.headers[name] for name in PASSED_ON if name in error.headers}
+    details = {"retryAfterSeconds": RETRY_SECONDS} if "Retry-After" in headers else {}
+    return status_response(error.status, message, details=details, headers=headers)
+
+
+def too_many_requests() -> web.HTTPTooManyRequests:
+    """The 429 of Kubernetes' API servers: its clients come again after a second."""
+    return web.HTTPTooManyRequests(headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 @web.middleware
