@@ -14,10 +14,21 @@ from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
-from fedhpa.members.metrics import NotServed
+from fedhpa.members.metrics import (
+    CUSTOM,
+    EXTERNAL,
+    EXTERNAL_VERSION,
+    NotServed,
+    custom_version,
+    external_path,
+)
 from metrics_adapter.items import MemberItems, decode_list, decode_one
 from metrics_adapter.kinds import API_VERSION, MetricsKind
 from metrics_adapter.observer import Observer
+from metrics_adapter.remembered import Remembered
+from metrics_adapter.series import Series, Told, decode_series
+from metrics_adapter.values import Value, decode_values
+from metrics_adapter.wanted import Selectors, Wanted
 
 log = structlog.get_logger(__name__)
 
@@ -32,11 +43,15 @@ T = TypeVar("T")
 class Gathered(Generic[T]):
     """What the expected members said: answers sorted by cluster, and reasons by cluster.
 
-    A member that does not serve the API is in neither: nothing is expected of it.
+    A member that does not serve the API is in neither: nothing is expected of it. `notes` say what else is
+    to be known of the answer, and `aggregation` how its clusters are put together where nobody says ("": as
+    the API does).
     """
 
     answers: Sequence[T]
     missing: Mapping[str, str]
+    notes: Sequence[str] = ()
+    aggregation: str = ""
 
     @property
     def nobody_answered(self) -> bool:
@@ -44,8 +59,9 @@ class Gathered(Generic[T]):
         return bool(self.missing) and not self.answers
 
     def warnings(self) -> list[str]:
-        """One sentence for each member that did not answer."""
-        return [f"{cluster} did not answer: {reason}" for cluster, reason in sorted(self.missing.items())]
+        """One sentence for each member that did not answer, and what else is to be known."""
+        silent = [f"{cluster} did not answer: {reason}" for cluster, reason in sorted(self.missing.items())]
+        return [*silent, *self.notes]
 
 
 class MembersSource:
@@ -67,6 +83,7 @@ class MembersSource:
         self._max_age = max_age
         self.observer = observer or Observer()
         self._failing: set[tuple[str, str]] = set()
+        self._remembered = Remembered()
 
     def knows(self, cluster: str) -> bool:
         """Whether a cluster of that name is registered."""
@@ -104,6 +121,55 @@ class MembersSource:
                 raise
 
         return await self.gather(API_VERSION, ask, lambda name: cluster in (None, name))
+
+    async def custom(
+        self, wanted: Wanted, selectors: Selectors, cluster: str | None
+    ) -> Gathered[Sequence[Value]]:
+        """The values of objects, custom.metrics.k8s.io, of one or all clusters; each asked as it serves."""
+        params = selectors.params
+
+        async def told(member: Member) -> Sequence[Value] | None:
+            api_version = await custom_version(self.lists, member)
+            try:
+                values = await self.fetch(member, wanted.path(api_version), params, decode_values)
+            except FedHPAError as error:
+                cause = error.__cause__
+                if isinstance(cause, ApiError) and cause.status == NOT_FOUND:
+                    return None  # it serves the API, and knows no such metric or object
+                raise
+            wanted.check(values)
+            return values
+
+        async def ask(member: Member) -> Sequence[Value]:
+            if wanted.fleeting:
+                return await told(member) or ()
+            return await self._remembered.told(member.name, str(wanted), params, told(member)) or ()
+
+        return await self.gather(CUSTOM, ask, lambda name: cluster in (None, name))
+
+    async def external(
+        self, namespace: str, metric: str, selector: Selector, wanted: Callable[[str], bool]
+    ) -> Gathered[Told]:
+        """The values of a metric, external.metrics.k8s.io, of the clusters whose name is wanted."""
+        path = external_path(namespace, metric)
+        params = {"labelSelector": str(selector)} if selector.requirements else {}
+
+        async def series(member: Member) -> Sequence[Series] | None:
+            try:
+                return await self.fetch(member, path, params, decode_series)
+            except FedHPAError as error:
+                cause = error.__cause__
+                if knows_none(error):
+                    return None
+                if isinstance(cause, ApiError) and cause.status == NOT_FOUND:
+                    raise NotServed(f"it does not serve {EXTERNAL_VERSION}") from error
+                raise
+
+        async def ask(member: Member) -> Told:
+            found = await self._remembered.told(member.name, path, params, series(member))
+            return Told(member.name, found)
+
+        return await self.gather(EXTERNAL, ask, wanted)
 
     async def _fetch(self, member: Member, path: str, params: Mapping[str, str] | None) -> MemberItems:
         return await self.fetch(member, path, params, _decoder(decode_list, member.name))

@@ -1,0 +1,192 @@
+"""A metrics store (Prometheus, Thanos, Mimir) as the adapter asks it: few queries at once, by a deadline.
+
+An answer is shared by all who ask the same within the maximum age, also while it is under way, and so is a
+failure for a moment. A store that does not answer is not asked again at once (a breaker); nothing older
+than the maximum age is ever given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.members.breaker import Breaker
+from metrics_adapter.store_answer import Answer
+from metrics_adapter.store_client import StoreAccess, StoreCall, StoreSilent
+from metrics_adapter.store_telemetry import StoreTelemetry
+
+log = structlog.get_logger(__name__)
+
+# A store that runs queries one after another is not asked a thousand at once by a thousand autoscalers.
+AT_ONCE = 8
+# Who comes when so many wait is told so at once: all would only wait for their deadline.
+MOST_WAITING = 1000
+FAILURE_SECONDS = 2.0
+FAILURES = 3
+COOLDOWN_SECONDS = 5.0
+KEEP_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Query:
+    """PromQL, and how many seconds the store looks back for a sample (0: as many as it likes)."""
+
+    text: str
+    lookback: int = 0
+
+
+@dataclass
+class _Entry:
+    task: asyncio.Task[None] | None = None
+    answer: Answer | None = None
+    error: MetricsUnavailable | None = None
+    at: float = float("-inf")
+
+
+class Store:
+    """An async context manager; leaving it ends the queries under way."""
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        *,
+        deadline: float,
+        max_age: float,
+        telemetry: StoreTelemetry | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._access = access
+        self._deadline = deadline
+        self._max_age = max_age
+        self._telemetry = telemetry or StoreTelemetry()
+        self._clock = clock
+        self._breaker = Breaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
+        self._entries: dict[Query, _Entry] = {}
+        self._swept_at = clock()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+        self._threads: ThreadPoolExecutor | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="store")
+        self._group = await asyncio.TaskGroup().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._group is not None, "entered before left"
+        assert self._threads is not None, "entered before left"
+        for entry in self._entries.values():
+            if entry.task is not None:
+                entry.task.cancel()
+        group, self._group = self._group, None
+        await group.__aexit__(kind, error, trace)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def ask(self, query: Query) -> Answer:
+        """The store's answer, at most the maximum age old. Raises MetricsUnavailable."""
+        if self._group is None:
+            raise RuntimeError("Store is used outside its `async with`")
+        self._sweep()
+        entry = self._entries.setdefault(query, _Entry())
+        if entry.task is None and not self._fresh(entry):
+            refusal = self._breaker.refusal()
+            if refusal is not None:
+                raise StoreSilent(refusal)
+            if self._waiting >= MOST_WAITING:
+                raise MetricsUnavailable(f"{MOST_WAITING} queries wait for it already")
+            entry.task = self._group.create_task(self._fetch(query, entry))
+        if entry.task is not None:
+            task = entry.task
+            await asyncio.wait([task])  # it ends by its deadline, and never raises
+            if task.done():
+                task.result()  # cancelled with the store
+        if entry.error is not None:
+            raise entry.error.with_traceback(None)
+        assert entry.answer is not None, "a fetch that ended left an answer or an error"
+        return entry.answer
+
+    def _fresh(self, entry: _Entry) -> bool:
+        age = self._clock() - entry.at
+        return age <= (self._max_age if entry.error is None else min(self._max_age, FAILURE_SECONDS))
+
+    async def _fetch(self, query: Query, entry: _Entry) -> None:
+        began = self._clock()
+        self._waiting += 1
+        try:
+            answer = await self._run(query)
+            entry.answer, entry.error, entry.at = answer, None, began
+            self._note(None)
+            self._telemetry.answered("partial" if answer.is_partial else "answered", self._clock() - began)
+        except StoreSilent as error:
+            entry.error, entry.at = error, self._clock()
+            self._note(str(error))
+            self._telemetry.answered("silent", self._clock() - began)
+        except Exception as error:
+            if isinstance(error, MetricsUnavailable):
+                entry.error = error
+                self._note(None)  # it answered, if not with what was asked for
+            else:
+                entry.error = MetricsUnavailable(f"unexpected: {error}")
+                log.exception("a query to the metrics store failed unexpectedly")
+            entry.at = self._clock()
+            self._telemetry.answered("refused", self._clock() - began)
+        finally:
+            self._waiting -= 1
+            entry.task = None
+
+    async def _run(self, query: Query) -> Answer:
+        parameters = {"timeout": f"{self._deadline:g}s"}
+        if query.lookback:
+            parameters["lookback_delta"] = f"{query.lookback}s"
+        call = StoreCall(self._access)
+        try:
+            async with asyncio.timeout(self._deadline):
+                await self._slots.acquire()
+                # The thread may live longer than whoever waits for it; until it ends nobody has its place.
+                assert self._threads is not None, "asked inside `async with`"
+                work = self._threads.submit(call.run, query.text, parameters, self._deadline)
+                loop = asyncio.get_running_loop()
+                work.add_done_callback(lambda ended: self._ended(loop, ended))
+                return await asyncio.wrap_future(work)
+        except TimeoutError:
+            raise StoreSilent(f"no answer within {self._deadline:g} s") from None
+        finally:
+            call.abort()
+
+    def _ended(self, loop: asyncio.AbstractEventLoop, ended: Future[Answer]) -> None:
+        if not ended.cancelled():
+            ended.exception()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._slots.release)
+
+    def _note(self, reason: str | None) -> None:
+        was_open = self._breaker.reason is not None
+        if reason is None:
+            if was_open or self._breaker.failures:
+                log.info("the metrics store answers again")
+            self._breaker.success()
+        else:
+            if not self._breaker.failures:
+                log.warning("the metrics store does not answer", reason=reason)
+            self._breaker.failure(reason)
+        self._telemetry.up(self._breaker.failures == 0)
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        if now - self._swept_at < KEEP_SECONDS:
+            return
+        self._swept_at = now
+        for query, entry in tuple(self._entries.items()):
+            if entry.task is None and now - entry.at > KEEP_SECONDS:
+                del self._entries[query]
