@@ -6,8 +6,10 @@ Plain dictionaries in the API's spelling, so that a chart, a CLI and a test can 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
@@ -15,6 +17,7 @@ from metrics_adapter.discovery import SERVED
 from metrics_adapter.kinds import GROUP
 
 Manifest = dict[str, Any]
+SecretKey = tuple[str, str]
 
 NAME = "fedhpa-metrics-adapter"
 # As Karmada's charts: above whatever a stray metrics-server registered, below the built-in groups.
@@ -33,7 +36,7 @@ class Placement:
 
     With `external_name` the Service is an alias of that DNS name (a hub whose pods run elsewhere, such as
     Karmada's, or a process on localhost); without it, the Service selects the adapter's pods.
-    `secrets_namespace` is where the Clusters' credentials are.
+    `secrets` are the Clusters' credentials that the adapter may read, as (namespace, name).
     """
 
     namespace: str = "fedhpa-system"
@@ -41,7 +44,7 @@ class Placement:
     port: int = 443
     external_name: str = ""
     service_account: str = NAME
-    secrets_namespace: str = "karmada-cluster"
+    secrets: frozenset[SecretKey] = frozenset()
 
 
 def api_services(
@@ -92,7 +95,7 @@ def service(placement: Placement) -> Manifest:
 
 
 def hub_rights(placement: Placement) -> list[Manifest]:
-    """Roles and bindings of the adapter's account on the hub: read Clusters and their Secrets, delegate."""
+    """Roles and bindings of the adapter's account on the hub: read Clusters and named Secrets, delegate."""
     account = {
         "kind": "ServiceAccount",
         "name": placement.service_account,
@@ -100,13 +103,11 @@ def hub_rights(placement: Placement) -> list[Manifest]:
     }
     read = ["get", "list", "watch"]
     clusters = [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": read}]
-    secrets = [{"apiGroups": [""], "resources": ["secrets"], "verbs": read}]
     return [
         _namespaced("v1", "ServiceAccount", placement.service_account, placement.namespace),
         _cluster_role(NAME, clusters),
         _binding("ClusterRoleBinding", NAME, "ClusterRole", NAME, account),
-        _namespaced("rbac.authorization.k8s.io/v1", "Role", NAME, placement.secrets_namespace, rules=secrets),
-        _binding("RoleBinding", NAME, "Role", NAME, account, placement.secrets_namespace),
+        *_secret_roles(placement.secrets, account),
         # TokenReview and SubjectAccessReview.
         _binding(
             "ClusterRoleBinding", f"{NAME}:auth-delegator", "ClusterRole", "system:auth-delegator", account
@@ -122,6 +123,22 @@ def hub_rights(placement: Placement) -> list[Manifest]:
         ),
         _reader_role(),
     ]
+
+
+def _secret_roles(secrets: Iterable[SecretKey], account: dict[str, str]) -> list[Manifest]:
+    """A role and its binding in each namespace, for exactly these Secrets."""
+    found: list[Manifest] = []
+    for namespace, keys in groupby(sorted(secrets), key=itemgetter(0)):
+        rule = {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": [name for _, name in keys],
+            # A Secret is followed by a list and a watch of its name alone, for which this is enough.
+            "verbs": ["get", "list", "watch"],
+        }
+        found.append(_namespaced("rbac.authorization.k8s.io/v1", "Role", NAME, namespace, rules=[rule]))
+        found.append(_binding("RoleBinding", NAME, "Role", NAME, account, namespace))
+    return found
 
 
 def member_rights() -> list[Manifest]:

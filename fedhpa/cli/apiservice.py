@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,11 @@ from fedhpa.cli.pem import read_certificates
 
 if TYPE_CHECKING:
     from metrics_adapter.registration import Placement
+
+NO_SECRETS = (
+    "no Secret is named, so the adapter may read no credentials of Clusters: give --secret for each,"
+    " or --check, which finds them on the hub"
+)
 
 
 class Api(StrEnum):
@@ -38,14 +44,22 @@ def apiservice(
     external_name: Annotated[
         str, typer.Option(help="The DNS name behind the Service, where the hub runs no pods.")
     ] = "",
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(help="[NAMESPACE/]NAME of a Cluster's Secret, which the adapter may read; repeated."),
+    ] = None,
     secrets_namespace: Annotated[
-        str, typer.Option(help="Where the credentials of the Clusters are.")
+        str, typer.Option(help="The namespace of a --secret that names none.")
     ] = "karmada-cluster",
     api: Annotated[
         list[Api] | None, typer.Option(help="Register this API only; may be repeated. Default all.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Ask the hub first, and print nothing if an API is another's.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Ask the hub first: print nothing if an API is another's, and name the Clusters' Secrets.",
+        ),
     ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -63,7 +77,7 @@ def apiservice(
         service=service,
         port=port,
         external_name=external_name,
-        secrets_namespace=secrets_namespace,
+        secrets=frozenset(_secret_key(text, secrets_namespace) for text in secret or ()),
     )
     if member:
         documents = member_rights()
@@ -71,6 +85,9 @@ def apiservice(
         raise ConfigError("--ca-file is missing: the hub verifies the adapter's certificate against it")
     else:
         groups = [group for name, group in APIS.items() if api is None or name in api]
+        if check:
+            named = asyncio.run(_secrets_of_clusters(kubeconfig, context))
+            placement = replace(placement, secrets=placement.secrets | named)
         documents = manifests(placement, read_certificates("--ca-file", ca_file), groups)
         services = [document for document in documents if document["kind"] == "APIService"]
         if check:
@@ -82,7 +99,32 @@ def apiservice(
         else:
             names = ", ".join(document["metadata"]["name"] for document in services)
             typer.echo(f"applying this takes over {names}; --check looks whose they are on the hub", err=True)
+        if not placement.secrets:
+            typer.echo(NO_SECRETS, err=True)
     typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
+
+
+def _secret_key(text: str, default: str) -> tuple[str, str]:
+    namespace, slash, name = text.rpartition("/")
+    if not name or "/" in namespace or (slash and not namespace):
+        raise ConfigError(f'--secret="{text}": expected NAME or NAMESPACE/NAME')
+    return namespace or default, name
+
+
+async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple[str, str]]:
+    """Where the hub's Clusters have their credentials. ConfigError if the hub cannot be asked."""
+    from fedhpa.kube.responses import NOT_FOUND
+    from fedhpa.members.cluster import CLUSTERS_PATH, Cluster
+
+    async with hub_client(kubeconfig, context) as (hub, _):
+        try:
+            clusters = (await hub.list(CLUSTERS_PATH, Cluster)).items
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return frozenset()
+            raise ConfigError(f"cannot list Clusters: {error}") from error
+    references = [cluster.spec.secretRef for cluster in clusters]
+    return frozenset((ref.namespace, ref.name) for ref in references if ref and ref.namespace and ref.name)
 
 
 async def _owned_by_others(

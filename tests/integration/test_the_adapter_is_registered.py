@@ -10,7 +10,7 @@ import yaml
 
 from certs import CertificateAuthority
 from tests.commands import Ran, fedhpa_process, kubeconfig
-from tests.integration.fakeapi import FakeApi, fake_api
+from tests.integration.fakeapi import CLUSTERS, FakeApi, fake_api
 
 API_SERVICES = ("apiregistration.k8s.io/v1", "apiservices")
 ALL = [
@@ -62,6 +62,7 @@ async def test_an_api_of_somebody_else_is_not_registered_over(tmp_path: Path) ->
     async with fake_api() as hub:
         hub.put(API_SERVICES, stored("v1beta1.metrics.k8s.io", ours))
         hub.put(API_SERVICES, stored("v1beta1.external.metrics.k8s.io", theirs))
+        hub.put(CLUSTERS, cluster("member1", "karmada-cluster"))
         refused = await apiservice(tmp_path, "--check", hub=hub)
         fine = await apiservice(tmp_path, "--check", "--api", "metrics", "--api", "custom", hub=hub)
 
@@ -73,11 +74,70 @@ async def test_an_api_of_somebody_else_is_not_registered_over(tmp_path: Path) ->
     assert (fine[0], registered(fine[1]), fine[2]) == (0, ALL[:3], "")
 
 
-async def test_a_hub_that_cannot_be_asked_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/apis/apiregistration.k8s.io", "cannot read APIService v1beta1.metrics.k8s.io"),
+        ("/apis/cluster.karmada.io", "cannot list Clusters"),
+    ],
+)
+async def test_a_hub_that_cannot_be_asked_is_said(tmp_path: Path, path: str, said: str) -> None:
     """Exit 2, and nothing to apply."""
     async with fake_api() as hub:
-        hub.faults.status["/"] = 403
+        hub.faults.status[path] = 403
         code, out, err = await apiservice(tmp_path, "--check", hub=hub)
 
     assert (code, out) == (2, "")
-    assert "cannot read APIService v1beta1.metrics.k8s.io" in err
+    assert said in err
+
+
+def cluster(name: str, namespace: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"secretRef": {"namespace": namespace, "name": f"key-{name}"}},
+    }
+
+
+def readable(out: str) -> dict[str, list[str]]:
+    """The Secrets that may be read, by namespace; nothing else may speak of Secrets."""
+    found = {}
+    for document in yaml.safe_load_all(out):
+        for rule in document.get("rules", ()):
+            if "secrets" in rule["resources"]:
+                assert document["kind"] == "Role"
+                assert rule["verbs"] == ["get", "list", "watch"]
+                found[document["metadata"]["namespace"]] = rule["resourceNames"]
+    return found
+
+
+async def test_the_secrets_of_the_clusters_may_be_read_and_no_others(tmp_path: Path) -> None:
+    """Those that are named, and with --check those of the hub's Clusters, each in its namespace."""
+    async with fake_api() as hub:
+        hub.put(CLUSTERS, cluster("member1", "karmada-cluster"))
+        hub.put(CLUSTERS, cluster("member2", "elsewhere"))
+        hub.put(CLUSTERS, {"metadata": {"name": "pull"}, "spec": {}})
+        code, out, _ = await apiservice(tmp_path, "--check", "--secret", "a/b", "--secret", "c", hub=hub)
+
+    assert code == 0
+    assert readable(out) == {
+        "a": ["b"],
+        "elsewhere": ["key-member2"],
+        "karmada-cluster": ["c", "key-member1"],
+    }
+
+
+async def test_without_names_no_secret_may_be_read(tmp_path: Path) -> None:
+    """That is said, with what to do about it."""
+    code, out, err = await apiservice(tmp_path)
+
+    assert (code, readable(out)) == (0, {})
+    assert "no Secret is named" in err
+
+
+@pytest.mark.parametrize("name", ["", "/a", "a/", "a/b/c"])
+async def test_a_secret_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
+    """An empty name would be all of them."""
+    code, out, err = await apiservice(tmp_path, "--secret", name)
+
+    assert (code, out) == (2, "")
+    assert f'--secret="{name}"' in err

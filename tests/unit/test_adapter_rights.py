@@ -1,0 +1,67 @@
+"""The rights that the adapter is given are those that it needs: exactly these, word for word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metrics_adapter.registration import Placement, hub_rights, manifests, member_rights
+
+PLACEMENT = Placement(secrets=frozenset({("karmada-cluster", "member2"), ("karmada-cluster", "member1")}))
+READ = ["get", "list", "watch"]
+METRICS = ["metrics.k8s.io"]
+VALUES = ["custom.metrics.k8s.io", "external.metrics.k8s.io"]
+Rule = dict[str, Any]
+
+
+def rules(documents: list[dict[str, Any]]) -> dict[str, list[Rule]]:
+    """By kind, namespace and name."""
+    return {
+        f"{found['kind']} {found['metadata'].get('namespace', '')}/{found['metadata']['name']}": found[
+            "rules"
+        ]
+        for found in documents
+        if "rules" in found
+    }
+
+
+def test_on_the_hub_it_reads_clusters_and_named_secrets() -> None:
+    """Nothing is written; the reader of metrics is for people."""
+    clusters = {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": READ}
+    names = ["member1", "member2"]
+    secrets = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": READ}
+    metrics = {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]}
+
+    assert rules(manifests(PLACEMENT, b"ca")) == {
+        "ClusterRole /fedhpa-metrics-adapter": [clusters],
+        "Role karmada-cluster/fedhpa-metrics-adapter": [secrets],
+        "ClusterRole /system:aggregated-metrics-reader": [metrics],
+    }
+
+
+def test_on_the_hub_it_delegates_who_calls_and_what_they_may() -> None:
+    """By Kubernetes' own roles, to the adapter's account alone."""
+    bindings = [found for found in hub_rights(PLACEMENT) if "roleRef" in found]
+    account = {"kind": "ServiceAccount", "name": "fedhpa-metrics-adapter", "namespace": "fedhpa-system"}
+
+    assert [(found["metadata"].get("namespace", ""), found["roleRef"]["name"]) for found in bindings] == [
+        ("", "fedhpa-metrics-adapter"),
+        ("karmada-cluster", "fedhpa-metrics-adapter"),
+        ("", "system:auth-delegator"),
+        ("kube-system", "extension-apiserver-authentication-reader"),
+    ]
+    assert all(found["subjects"] == [account] for found in bindings)
+
+
+def test_without_secrets_there_is_no_right_to_any() -> None:
+    """An empty list of names would stand for all of them."""
+    assert "secrets" not in str(hub_rights(Placement()))
+
+
+def test_on_members_it_reads_metrics() -> None:
+    """Neither pods themselves nor anything else."""
+    assert rules(member_rights()) == {
+        "ClusterRole /fedhpa-metrics-adapter-member": [
+            {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]},
+            {"apiGroups": VALUES, "resources": ["*"], "verbs": ["get", "list"]},
+        ]
+    }
