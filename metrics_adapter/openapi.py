@@ -19,9 +19,11 @@ USAGE = {
 }
 METADATA = {"type": "object", "description": "Standard object metadata, with the cluster as an annotation."}
 LIST_METADATA = {"type": "object", "description": "Standard list metadata."}
+API_VERSION_FIELD = {"type": "string", "description": "The group and version of this object."}
+KIND_FIELD = {"type": "string", "description": "What this object is."}
 MEASURED = {
-    "apiVersion": {"type": "string"},
-    "kind": {"type": "string"},
+    "apiVersion": API_VERSION_FIELD,
+    "kind": KIND_FIELD,
     "metadata": METADATA,
     "timestamp": {"type": "string", "format": "date-time", "description": "The end of the window."},
     "window": {"type": "string", "description": "The length of the window, a Go duration."},
@@ -61,11 +63,18 @@ def _schemas(prefix: str) -> dict[str, Any]:
             "type": "object",
             "description": "The resources used by one container.",
             "required": ["name", "usage"],
-            "properties": {"name": {"type": "string"}, "usage": USAGE},
+            "properties": {
+                "name": {"type": "string", "description": "The name of the container."},
+                "usage": USAGE,
+            },
         }
     }
     for kind in KINDS:
-        containers = {"type": "array", "items": {"$ref": f"{prefix}{PACKAGE}.ContainerMetrics"}}
+        containers = {
+            "type": "array",
+            "description": "The resources used by each container.",
+            "items": {"$ref": f"{prefix}{PACKAGE}.ContainerMetrics"},
+        }
         measured = {"containers": containers} if kind.namespaced else {"usage": USAGE}
         schemas[f"{PACKAGE}.{kind.kind}"] = {
             "type": "object",
@@ -79,10 +88,14 @@ def _schemas(prefix: str) -> dict[str, Any]:
             "description": f"{kind.kind} of all clusters, sorted by namespace, name and cluster.",
             "required": ["items"],
             "properties": {
-                "apiVersion": {"type": "string"},
-                "kind": {"type": "string"},
+                "apiVersion": API_VERSION_FIELD,
+                "kind": KIND_FIELD,
                 "metadata": LIST_METADATA,
-                "items": {"type": "array", "items": {"$ref": f"{prefix}{PACKAGE}.{kind.kind}"}},
+                "items": {
+                    "type": "array",
+                    "description": f"{kind.kind} of all clusters.",
+                    "items": {"$ref": f"{prefix}{PACKAGE}.{kind.kind}"},
+                },
             },
             "x-kubernetes-group-version-kind": [_kind(f"{kind.kind}List")],
         }

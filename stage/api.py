@@ -53,10 +53,13 @@ class PlaneApi:
         body: Any = None,
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
+        accept: str = "*/*",
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of any answer."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": content_type} if data is not None else {}
+        headers = {"Accept": accept}
+        if data is not None:
+            headers["Content-Type"] = content_type
         async with self._session.request(
             method, path, data=data, headers=headers, params=params, allow_redirects=False
         ) as response:

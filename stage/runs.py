@@ -167,6 +167,10 @@ class Run:
             (self.folder / "pids" / name).unlink(missing_ok=True)
         return codes
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a program of this run; KeyError if there is none of that name."""
+        self._children[name].send_signal(number)
+
     def kill(self, name: str) -> None:
         """End a program as a crash would; returns when it is gone."""
         child = self._children.pop(name, None)

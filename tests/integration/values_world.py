@@ -35,8 +35,8 @@ Client = TestClient[web.Request, web.Application]
 class StubMember(FakeApi):
     """Answers a path with a JSON body or a text, or with a status; 404 where nothing was said."""
 
-    def __init__(self, responses: Mapping[str, Any]) -> None:
-        super().__init__(tls=False)
+    def __init__(self, responses: Mapping[str, Any], *, tls: bool = False) -> None:
+        super().__init__(tls=tls)
         self.responses = dict(responses)
         self.no_api = False
 

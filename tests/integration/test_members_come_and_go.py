@@ -1,0 +1,208 @@
+"""Members come, go, move, and change token and CA; each API of a running adapter follows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.adapter_world import JANE, Answer, Caller, World, until, world
+from tests.integration.fakeapi import CLUSTERS, SECRETS, fake_api, join, secret
+from tests.integration.values_world import CUSTOM, EXTERNAL, NOON, StubMember, items, serving, value
+
+PODS = "/apis/metrics.k8s.io/v1beta1/pods"
+HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
+DEPTH = f"{EXTERNAL}/namespaces/shop/depth"
+# Polled for: what a busy machine makes late is late, not wrong.
+SECONDS = 30.0
+APIS = pytest.mark.parametrize("path", [PODS, HITS, DEPTH], ids=["metrics", "custom", "external"])
+
+
+def member(name: str) -> StubMember:
+    """One pod, one hit, one message; the pod has the member's name."""
+    usage = {"name": "web", "usage": {"cpu": "1m", "memory": "1Ki"}}
+    pod = {"metadata": {"name": name, "namespace": "shop"}, "timestamp": NOON, "window": "10s"}
+    made = StubMember(
+        {
+            "/readyz": "ok",
+            "/version": {"gitVersion": "v1.36.3"},
+            **serving("v1beta2"),
+            PODS: {"kind": "PodMetricsList", "metadata": {}, "items": [{**pod, "containers": [usage]}]},
+            HITS: items(value("web", "1", kind="Service")),
+            DEPTH: {"items": [{"metricName": "depth", "metricLabels": {}, "timestamp": NOON, "value": "1"}]},
+        },
+        tls=True,
+    )
+    made.token = f"{name}-token"
+    return made
+
+
+class Fleet:
+    """A hub, a running adapter, and members by name."""
+
+    def __init__(self, world: World, members: dict[str, StubMember], caller: Caller) -> None:
+        self.hub = world.hub
+        self.members = members
+        self._caller = caller
+
+    async def get(self, path: str) -> Answer:
+        """What jane is answered."""
+        return await self._caller.call("GET", path, JANE)
+
+    async def until(self, path: str, here: int, *missing: str) -> None:
+        """Wait until the values of so many members are given, and these members are named as missing."""
+
+        async def look() -> bool:
+            answer = await self.get(path)
+            if answer.status != 200:
+                return False
+            named = [text.split('"')[1].split(" ")[0] for text in answer.warnings]
+            return (parts(path, answer.json), named) == (here, list(missing))
+
+        await until(look, SECONDS)
+
+
+def parts(path: str, body: Any) -> int:
+    """Of how many members an answer has something."""
+    if path == HITS:
+        return sum(int(item["value"]) for item in body["items"])
+    return len(body["items"])
+
+
+@asynccontextmanager
+async def fleet_of(folder: Path, *names: str) -> AsyncIterator[Fleet]:
+    """Members that are registered before the adapter starts."""
+    async with AsyncExitStack() as stack:
+        made = await stack.enter_async_context(world(folder))
+        members = {name: member(name) for name in names}
+        for name, api in members.items():
+            await api.start()
+            stack.push_async_callback(api.stop)
+            join(made.hub, name, api)
+        adapter = await stack.enter_async_context(made.adapter())
+        yield Fleet(made, members, await stack.enter_async_context(made.caller(adapter)))
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with fleet_of(tmp_path, "m1", "m2") as made:
+        yield made
+
+
+@APIS
+async def test_a_member_that_comes_is_asked_and_one_that_goes_is_not(fleet: Fleet, path: str) -> None:
+    """Within moments, without a restart; who was deregistered is no longer expected."""
+    third = member("m3")
+    await third.start()
+    try:
+        await fleet.until(path, 2)
+        join(fleet.hub, "m3", third)
+        await fleet.until(path, 3)
+        fleet.hub.remove(CLUSTERS, "m3")
+        await fleet.until(path, 2)
+    finally:
+        await third.stop()
+
+
+@APIS
+async def test_a_member_is_followed_to_its_new_token(fleet: Fleet, path: str) -> None:
+    """While the token is not known the member is missing by name."""
+    await fleet.until(path, 2)
+    api = fleet.members["m2"]
+    api.token = "new"
+    await fleet.until(path, 1, "m2")
+    fleet.hub.put(SECRETS, secret("m2", token="new", ca=api.ca_pem))
+    await fleet.until(path, 2)
+
+
+@APIS
+async def test_a_member_is_followed_to_its_new_authority(fleet: Fleet, path: str) -> None:
+    """A certificate of another CA is not believed before the Secret has that CA."""
+    await fleet.until(path, 2)
+    api = fleet.members["m2"]
+    await api.stop()
+    async with fake_api() as other:
+        api.ca = other.ca
+    await api.start()
+    await fleet.until(path, 1, "m2")
+    fleet.hub.put(SECRETS, secret("m2", token=str(api.token), ca=api.ca_pem))
+    await fleet.until(path, 2)
+
+
+@APIS
+async def test_a_member_is_followed_to_its_new_address(fleet: Fleet, path: str) -> None:
+    """Where it was nobody listens any more."""
+    await fleet.until(path, 2)
+    moved = member("m2")
+    await moved.start()
+    try:
+        await fleet.members["m2"].stop()
+        await fleet.until(path, 1, "m2")
+        join(fleet.hub, "m2", moved)
+        await fleet.until(path, 2)
+    finally:
+        await moved.stop()
+
+
+@APIS
+async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path, path: str) -> None:
+    """The adapter is ready without it, names it, and has its values once it answers."""
+    async with world(tmp_path) as made:
+        first, second = member("m1"), member("m2")
+        await first.start()
+        try:
+            await second.start()
+            await second.stop()
+            join(made.hub, "m1", first)
+            join(made.hub, "m2", second)
+            async with made.adapter() as adapter, made.caller(adapter) as caller:
+                fleet = Fleet(made, {}, caller)
+                await fleet.until(path, 1, "m2")
+                await second.start()
+                await fleet.until(path, 2)
+        finally:
+            await second.stop()
+            await first.stop()
+
+
+@APIS
+async def test_readiness_outlives_the_members(fleet: Fleet, path: str) -> None:
+    """Once reached it stays, and values are 503 while nobody answers."""
+    await fleet.until(path, 2)
+    for api in fleet.members.values():
+        await api.stop()
+
+    async def nobody() -> bool:
+        return (await fleet.get(path)).status == 503
+
+    await until(nobody, SECONDS)
+
+    assert (await fleet.get("/readyz")).body == b"ok"
+    assert (await fleet.get(f"/apis/{path.split('/')[2]}/v1beta1")).status == 200
+
+
+async def test_the_first_who_discovers_finds_what_is_there(fleet: Fleet) -> None:
+    """Members are asked when they come, so that nobody who discovers has to wait for them, or asks twice."""
+
+    async def listed() -> bool:
+        answer = await fleet.get(f"{CUSTOM}/v1beta2")
+        return [entry["name"] for entry in answer.json["resources"]] == ["services/hits"]
+
+    for api in fleet.members.values():
+        api.responses[f"{CUSTOM}/v1beta2"] = {"resources": [{"name": "services/hits", "namespaced": True}]}
+    third = member("m3")
+    third.responses[f"{CUSTOM}/v1beta2"] = fleet.members["m1"].responses[f"{CUSTOM}/v1beta2"]
+    await third.start()
+    try:
+        join(fleet.hub, "m3", third)
+        await until(listed, SECONDS)
+        before = len(third.queries(f"{CUSTOM}/v1beta2"))
+        for _ in range(5):
+            assert await listed()
+
+        assert len(third.queries(f"{CUSTOM}/v1beta2")) == before == 1
+    finally:
+        await third.stop()
