@@ -1,0 +1,81 @@
+"""What the adapter counts of its members: who can be asked, who was missing, and how old answers are."""
+
+from __future__ import annotations
+
+from prometheus_client import generate_latest
+
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.members.cluster import Cluster
+from fedhpa.members.member import Member
+from metrics_adapter.telemetry import Telemetry
+
+USAGE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
+
+
+def member(name: str) -> Member:
+    async def nothing() -> None:
+        """No Secret to read again."""
+
+    return Member(Cluster(metadata=ObjectMeta(name=name)), reread=nothing)
+
+
+def shown(telemetry: Telemetry, name: str) -> list[str]:
+    """The samples of a series."""
+    lines = generate_latest(telemetry.registry).decode().splitlines()
+    return [line.removeprefix(name) for line in lines if line.startswith(f"{name}{{")]
+
+
+def test_a_member_is_counted_by_api() -> None:
+    """Of an API that it was not asked for nothing is said; one that cannot be asked is down for all."""
+    telemetry = Telemetry(lambda: {"m1": member("m1")})
+    telemetry.outcome(CUSTOM, "m1", answered=False)
+    telemetry.outcome(CUSTOM, "m1", answered=False)
+    telemetry.outcome(CUSTOM, "m1", answered=True)
+    telemetry.outcome(EXTERNAL, "m1", answered=False)
+
+    assert shown(telemetry, "fedhpa_adapter_member_missing_total") == [
+        f'{{api="{CUSTOM}",cluster="m1"}} 2.0',
+        f'{{api="{EXTERNAL}",cluster="m1"}} 1.0',
+    ]
+    # Its access is not known, so it cannot be asked whatever it answered.
+    assert shown(telemetry, "fedhpa_adapter_member_api_up") == [
+        f'{{api="{CUSTOM}",cluster="m1"}} 0.0',
+        f'{{api="{EXTERNAL}",cluster="m1"}} 0.0',
+    ]
+    assert shown(telemetry, "fedhpa_adapter_member_up") == ['{cluster="m1"} 0.0']
+
+
+def test_a_member_that_left_leaves_no_series() -> None:
+    """Clusters come and go for years in one process."""
+    members = {"m1": member("m1")}
+    telemetry = Telemetry(lambda: members)
+    telemetry.outcome(USAGE, "m1", answered=False)
+    before = shown(telemetry, "fedhpa_adapter_member_missing_total")
+    members.clear()
+    after = shown(telemetry, "fedhpa_adapter_member_missing_total")
+
+    assert (len(before), after) == (1, [])
+    assert shown(telemetry, "fedhpa_adapter_member_up") == []
+
+
+def test_ages_of_answers_are_counted_by_api() -> None:
+    """With buckets on both sides of the maximum age."""
+    telemetry = Telemetry(dict)
+    telemetry.answered(USAGE, 0.0)
+    telemetry.answered(USAGE, 9.0)
+    buckets = shown(telemetry, "fedhpa_adapter_answer_age_seconds_bucket")
+
+    assert f'{{api="{USAGE}",le="0.1"}} 1.0' in buckets
+    assert f'{{api="{USAGE}",le="7.5"}} 1.0' in buckets
+    assert f'{{api="{USAGE}",le="10.0"}} 2.0' in buckets
+    assert f'{{api="{CUSTOM}",le="+Inf"}} 0.0' in buckets
+
+
+def test_what_alarms_are_made_of_is_there_from_the_start() -> None:
+    """A counter that appears with its first event has not increased."""
+    telemetry = Telemetry(dict)
+
+    assert shown(telemetry, "fedhpa_adapter_partial_answers_total") == [
+        f'{{api="{api}"}} 0.0' for api in (CUSTOM, EXTERNAL, USAGE)
+    ]
+    assert len(shown(telemetry, "fedhpa_adapter_requests_in_flight")) == 3
