@@ -7,9 +7,11 @@ list of 20,000 pods cost microseconds a pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, compress
+from itertools import compress
+from operator import attrgetter
 
 import msgspec
 
@@ -21,6 +23,10 @@ from metrics_adapter.usage import check_list, check_one
 # How Go's servers write an item of a list: metadata first. The cluster is spliced in right behind this.
 OPENING = b'{"metadata":{'
 ABSENT = msgspec.Raw()
+# Stands between namespace and name in what items sort by; no name has it.
+BETWEEN = "\0"
+# So many items are put in order at once: what is as large as this stays in the processor's caches.
+SLICE = 512
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False):
@@ -65,16 +71,29 @@ _DECODE_NAME = msgspec.json.Decoder(_Named).decode
 _DECODE_LABELS = msgspec.json.Decoder(_Labelled).decode
 
 
-class Item(msgspec.Struct, frozen=True, order=True, gc=False):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One PodMetrics or NodeMetrics of one cluster; `json` is the object without kind and apiVersion.
 
-    Items sort by namespace, name, cluster; no two of one cluster share namespace and name.
+    `key` is its namespace and its name, in one string because strings are compared ten times as fast as
+    objects. No two items of one cluster share it.
     """
 
-    namespace: str
-    name: str
+    key: str
     cluster: str
     json: bytes
+
+    @property
+    def namespace(self) -> str:
+        """Empty for what has none."""
+        return self.key.partition(BETWEEN)[0]
+
+    @property
+    def name(self) -> str:
+        """Within the namespace."""
+        return self.key.partition(BETWEEN)[2]
+
+
+_KEY = attrgetter("key")
 
 
 class MemberItems:
@@ -82,7 +101,12 @@ class MemberItems:
 
     def __init__(self, cluster: str, items: Sequence[Item]) -> None:
         self.cluster = cluster
-        self.items = sorted(items)
+        self.items = sorted(items, key=_KEY)
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of all items."""
+        return sum([len(item.json) for item in self.items])
 
     @cached_property
     def labels(self) -> Sequence[Mapping[str, str]]:
@@ -104,8 +128,28 @@ def merge(answers: Sequence[MemberItems]) -> Sequence[Item]:
     """All items, by namespace, name and cluster."""
     if len(answers) == 1:
         return answers[0].items
-    # Each member's items are sorted already; the sort finds the runs and merges them.
-    return sorted(chain.from_iterable(answer.items for answer in answers))
+    return [item for part in merged_slices(answers) for item in part]
+
+
+def merged_slices(answers: Sequence[MemberItems]) -> Iterator[Sequence[Item]]:
+    """The same, some hundreds at a time: between two of them others get their turn.
+
+    Where the longest answer is cut, all others are, so that each slice can be sorted by itself.
+    """
+    answers = sorted(answers, key=attrgetter("cluster"))
+    longest = max((answer.items for answer in answers), key=len, default=[])
+    step = max(SLICE // max(len(answers), 1), 1)
+    begins = [0] * len(answers)
+    for cut in (*longest[step::step], None):
+        part: list[Item] = []
+        for number, answer in enumerate(answers):
+            items, begin = answer.items, begins[number]
+            end = len(items) if cut is None else bisect_left(items, cut.key, begin, key=_KEY)
+            part += items[begin:end]
+            begins[number] = end
+        # Of equal keys the first cluster's stay first.
+        part.sort(key=_KEY)
+        yield part
 
 
 def decode_list(body: bytes, cluster: str) -> MemberItems:
@@ -130,14 +174,14 @@ def decode_one(body: bytes, cluster: str) -> MemberItems:
 
 def _items(named: Iterable[_Named], raws: Iterable[msgspec.Raw], cluster: str) -> list[Item]:
     start, opening = OPENING + _annotation(cluster) + b",", len(OPENING)
-    items = []
+    items, between = [], BETWEEN
     for item, raw in zip(named, raws, strict=True):
         metadata, json = item.metadata, bytes(raw)
         if json.startswith(OPENING) and not metadata.annotations:
             json = start + json[opening:]
         else:
             json = _rewritten(json, cluster)
-        items.append(Item(metadata.namespace, metadata.name, cluster, json))
+        items.append(Item(metadata.namespace + between + metadata.name, cluster, json))
     return items
 
 
