@@ -7,7 +7,10 @@ do, but xdist 3.8 writes them where pytest 9.2 no longer reads.
 
 import asyncio
 import gc
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,31 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+@contextmanager
+def logs_as_they_were() -> Iterator[None]:
+    """Undoes what happens within to the logs of the whole interpreter: processes and commands set them up."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    config = structlog.get_config()
+    processors = config["processors"][:]
+    try:
+        yield
+    finally:
+        # The list stays the same one: that is how structlog's own tools replace what is in it.
+        config["processors"][:] = processors
+        structlog.configure(**config)
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A command that hushes all but errors must not hush the next test, which looks at warnings."""
+    with logs_as_they_were():
+        yield
+
 
 # Checks that run against both planes assert outside of test modules.
 pytest.register_assert_rewrite("tests.conformance.plane")

@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -27,17 +27,6 @@ from metrics_adapter.process import main
 from tests.integration.adapter_world import World, world
 
 SECTIONS = {"Observing": flag_sets.OBSERVING, "Logging": flag_sets.LOGGING}
-
-
-@pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
-    """A process sets up the logs of the whole interpreter; the next test wants its own."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.mark.parametrize(
