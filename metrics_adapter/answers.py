@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,39 +12,12 @@ from multidict import CIMultiDict
 
 from fedhpa.api.selectors import FieldSelector
 from fedhpa.serving.status import status_response
+from metrics_adapter.bodies import ListBody
 from metrics_adapter.gather import Gathered, MembersSource
-from metrics_adapter.items import Item, MemberItems, merge
+from metrics_adapter.items import Item
 from metrics_adapter.kinds import API_VERSION, GROUP, MetricsKind
 from metrics_adapter.negotiation import JSON, YAML, Form, warnings_header
 from metrics_adapter.tables import table
-
-# Whole lists that are kept ready to be sent again; each may be megabytes.
-KEPT_BODIES = 4
-
-
-class Bodies:
-    """JSON bodies of whole lists, for as long as the members' answers they were made of are the same."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[Sequence[MemberItems], bytes]] = OrderedDict()
-
-    def list_body(self, kind: MetricsKind, place: str, answers: Sequence[MemberItems]) -> bytes:
-        """The JSON list of all items of `answers`; `place` tells lists of different scopes apart."""
-        key = f"{kind.plural} {place}"
-        kept = self._kept.get(key)
-        if kept is None or not _same(kept[0], answers):
-            kept = (answers, list_json(kind, merge(answers)))
-            self._kept[key] = kept
-        self._kept.move_to_end(key)
-        if len(self._kept) > KEPT_BODIES:
-            self._kept.popitem(last=False)
-        return kept[1]
-
-
-def list_json(kind: MetricsKind, items: Iterable[Item]) -> bytes:
-    """A PodMetricsList or NodeMetricsList."""
-    head = f'{{"kind":"{kind.kind}List","apiVersion":"{API_VERSION}","metadata":{{}},"items":['
-    return b"".join((head.encode(), b",".join([item.json for item in items]), b"]}"))
 
 
 def item_json(kind: MetricsKind, item: Item) -> bytes:
@@ -64,11 +36,13 @@ def warning_headers(gathered: Gathered[Any]) -> CIMultiDict[str]:
     return CIMultiDict[str](("Warning", value) for value in warnings_header(gathered.warnings()))
 
 
-def respond(body: bytes, form: Form, gathered: Gathered[Any]) -> web.Response:
+def respond(body: bytes | ListBody, form: Form, gathered: Gathered[Any]) -> web.Response:
     """200 with the body, which is JSON or a Table, and a warning for each member that did not answer."""
     headers = warning_headers(gathered)
     if form is Form.YAML:
-        return as_yaml(body, headers)
+        return as_yaml(body if isinstance(body, bytes) else body.whole(), headers)
+    if isinstance(body, ListBody):
+        headers["Content-Length"] = str(body.length)
     return web.Response(body=body, content_type=JSON, headers=headers)
 
 
@@ -134,7 +108,3 @@ def not_acceptable() -> web.Response:
         " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"
     )
     return status_response(406, message)
-
-
-def _same(left: Sequence[MemberItems], right: Sequence[MemberItems]) -> bool:
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
 from metrics_adapter import answers, discovery, openapi
+from metrics_adapter.bodies import Bodies, ListBody, list_json
 from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
 from metrics_adapter.items import Item, merge
@@ -31,7 +32,7 @@ class MetricsApi:
 
     def __init__(self, source: MembersSource) -> None:
         self._source = source
-        self._bodies = answers.Bodies()
+        self._bodies = Bodies()
 
     def routes(self) -> list[web.RouteDef]:
         """All paths of the group."""
@@ -76,6 +77,7 @@ class MetricsApi:
         if gathered.nobody_answered:
             return answers.unavailable(gathered)
         whole = not selector.requirements and not field_text
+        body: bytes | ListBody
         if whole and form is not Form.TABLE:
             body = self._bodies.list_body(kind, f"{namespace} {cluster or ''}", gathered.answers)
         else:
@@ -94,7 +96,7 @@ class MetricsApi:
         selected = answers.filtered(items, fields)
         if form is Form.TABLE:
             return answers.table_body(kind, selected, request.query, single=False)
-        return answers.list_json(kind, selected)
+        return list_json(kind, selected)
 
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
         form = choose_form(request.headers.get("Accept", ""))

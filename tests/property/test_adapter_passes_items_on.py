@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from metrics_adapter.answers import list_json
+from metrics_adapter.bodies import list_json
 from metrics_adapter.items import decode_list, merge
 from metrics_adapter.kinds import PODS
 

@@ -14,7 +14,8 @@ from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flags import parse_flags
 from metrics_adapter import openapi
-from metrics_adapter.answers import Bodies, item_json, list_json
+from metrics_adapter.answers import item_json
+from metrics_adapter.bodies import Bodies, list_json
 from metrics_adapter.items import MemberItems, decode_list, decode_one, merge
 from metrics_adapter.kinds import KINDS, PODS
 from metrics_adapter.negotiation import Form, choose_form, discovery_version, warnings_header
@@ -118,7 +119,7 @@ def test_a_body_is_made_once_for_the_same_answers() -> None:
 
     assert bodies.list_body(PODS, "a", [first]) is made
     assert bodies.list_body(PODS, "a", [second]) is not made
-    assert made == list_json(PODS, first.items)
+    assert made.whole() == list_json(PODS, first.items)
 
 
 def test_a_table_sums_containers() -> None:
