@@ -59,7 +59,9 @@ class Catalogue:
     def names(self, group: str) -> Sequence[Listed]:
         """The metrics of custom.metrics.k8s.io or external.metrics.k8s.io, as last known."""
         self._read = True
-        return self._merged[group]
+        ruled = [Listed(name, namespaced) for name, namespaced in self._source.names(group)]
+        # What a rule names is the rule's, whatever members say of it.
+        return _together([ruled, self._merged[group]]) if ruled else self._merged[group]
 
     async def run(self) -> None:
         """Keep the names as fresh as they are read, until cancelled."""
@@ -144,8 +146,12 @@ def _bounded(entries: Iterable[Listed]) -> Sequence[Listed]:
 
 def _merged(names: Mapping[Member, Names], group: str) -> Sequence[Listed]:
     """One entry a name: where members differ, the first one's by name."""
+    return _together(names[member].get(group, ()) for member in sorted(names, key=lambda one: one.name))
+
+
+def _together(lists: Iterable[Sequence[Listed]]) -> Sequence[Listed]:
     found: dict[str, Listed] = {}
-    for member in sorted(names, key=lambda member: member.name):
-        for entry in names[member].get(group, ()):
+    for entries in lists:
+        for entry in entries:
             found.setdefault(entry.name, entry)
     return sorted(found.values())

@@ -80,7 +80,7 @@ class MembersSource:
     ) -> None:
         self.members = members
         self.lists = lists
-        self._max_age = max_age
+        self.max_age = max_age
         self.observer = observer or Observer()
         self._failing: set[tuple[str, str]] = set()
         self._remembered = Remembered()
@@ -88,6 +88,10 @@ class MembersSource:
     def knows(self, cluster: str) -> bool:
         """Whether a cluster of that name is registered."""
         return cluster in self.members()
+
+    def names(self, group: str) -> Sequence[tuple[str, bool]]:  # noqa: ARG002 - members are asked for theirs
+        """Metrics of a group that are known without asking members, and whether each has a namespace."""
+        return ()
 
     async def list(
         self, kind: MetricsKind, namespace: str, selector: Selector, cluster: str | None
@@ -178,7 +182,7 @@ class MembersSource:
         self, member: Member, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], T]
     ) -> T:
         """A member's answer, shared by all who ask for it with the same `decode` within the maximum age."""
-        answer = await self.lists.get(member, path, params, decode, max_age=self._max_age)
+        answer = await self.lists.get(member, path, params, decode, max_age=self.max_age)
         self.observer.answered(path.split("/")[GROUP_PART], self.lists.age(answer))
         return answer.value
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,12 +28,16 @@ from fedhpa.serving.process import Signals, run_process
 from fedhpa.serving.server import TlsServer, side_doors
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
+from metrics_adapter import settings
 from metrics_adapter.application import build_application
 from metrics_adapter.callers import Callers
 from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
-from metrics_adapter.settings import ABOUT, FLAGS, METRICS_MAX_AGE, PROGRAM
+from metrics_adapter.settings import ABOUT, FLAGS, METRICS_MAX_AGE, METRICS_SOURCE, PROGRAM, PROMETHEUS
 from metrics_adapter.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from metrics_adapter.store_parts import StoreParts
 
 logger = structlog.get_logger(__name__)
 
@@ -90,6 +95,9 @@ class Adapter:
             max_age=values[METRICS_MAX_AGE],
             observer=self.telemetry,
         )
+        self._store = self._store_of(source)
+        if self._store is not None:
+            source = self._store.source
         self._catalogue = Catalogue(source)
         application = build_application(
             source,
@@ -102,11 +110,20 @@ class Adapter:
         )
         self.server = TlsServer.of(application, self.tls, values)
 
+    def _store_of(self, members: MembersSource) -> StoreParts | None:
+        if self._values[METRICS_SOURCE] != PROMETHEUS:
+            return None
+        # Its client costs memory and a tenth of a second, for nothing where there is no store.
+        from metrics_adapter.store_parts import StoreParts
+
+        return StoreParts(self._values, members, self.telemetry.registry)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve and follow hub and members; leaving drains."""
         async with (
             self._lists,
+            self._store.store if self._store is not None else nullcontext(),
             _background(
                 self._registry.run,
                 self._follow_config,
@@ -115,6 +132,7 @@ class Adapter:
                 self._watch_hub,
                 self._watch_members,
                 self._catalogue.run,
+                *((self._store.rules.follow,) if self._store is not None else ()),
             ),
             side_doors(self._values, self.health, self.telemetry.registry),
             self.server,
@@ -174,6 +192,7 @@ async def serve(
     values: Values, signals: Signals, started: Callable[[Adapter], None] = lambda _: None
 ) -> None:
     """Run until `signals.stop`; `started` is told once the secure port is bound."""
+    settings.check(values)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(await _client(values, values[flag_sets.KUBECONFIG]))
         clients = []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+from fedhpa.api.errors import ConfigError
 from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Flag, Sections, choice, duration
-from metrics_adapter import callers
+from fedhpa.serving.flag_types import Flag, Sections, Values, choice, duration
+from metrics_adapter import callers, store_settings
 
 PROGRAM = "fedhpa-metrics-adapter"
 ABOUT = (
@@ -16,15 +17,18 @@ ABOUT = (
     " Register it on the hub with the output of `fedhpa apiservice`."
 )
 
+MEMBERS, PROMETHEUS = "members", "prometheus"
 METRICS_SOURCE = choice(
     "metrics-source",
-    "members",
-    "Where metrics come from.",
-    choices=("members",),
-    not_built=("prometheus",),
+    MEMBERS,
+    "Where metrics come from: the members' own metrics APIs, or for what --metrics-rules name a metrics store"
+    " and the members for the rest.",
+    choices=(MEMBERS, PROMETHEUS),
 )
 METRICS_MAX_AGE = duration(
-    "metrics-max-age", 10.0, "An answer may be served from a member's list at most this old."
+    "metrics-max-age",
+    10.0,
+    "An answer may be served from a member's list, or a store's answer, at most this old.",
 )
 
 # Who serves an aggregated API is found by Service name on the default HTTPS port.
@@ -41,6 +45,7 @@ _CHANGED: dict[str, Flag[Any]] = {
 
 FLAGS: Sections = {
     "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *flag_sets.MEMBERS),
+    "Metrics store": store_settings.FLAGS,
     "Limits of callers": callers.FLAGS,
     "Hub": flag_sets.HUB,
     "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.SERVING),
@@ -49,3 +54,11 @@ FLAGS: Sections = {
     "Logging": (*flag_sets.LOGGING, *flag_sets.AUDIT),
     "Accepted for Karmada's manifests": flag_sets.UNBUILT,
 }
+
+
+def check(values: Values) -> None:
+    """What flags demand of one another. Raises ConfigError."""
+    if values[METRICS_SOURCE] == PROMETHEUS:
+        for flag in (store_settings.URL, store_settings.RULES):
+            if not values[flag]:
+                raise ConfigError(f"--metrics-source=prometheus: expected --{flag.name} with it")

@@ -19,6 +19,7 @@ import structlog
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.breaker import Breaker
+from fedhpa.members.lists import CHARGE
 from metrics_adapter.store_answer import Answer
 from metrics_adapter.store_client import StoreAccess, StoreCall, StoreSilent
 from metrics_adapter.store_telemetry import StoreTelemetry
@@ -105,6 +106,9 @@ class Store:
                 raise StoreSilent(refusal)
             if self._waiting >= MOST_WAITING:
                 raise MetricsUnavailable(f"{MOST_WAITING} queries wait for it already")
+            charge = CHARGE.get()
+            if charge is not None:
+                charge()
             entry.task = self._group.create_task(self._fetch(query, entry))
         if entry.task is not None:
             task = entry.task

@@ -61,19 +61,23 @@ class StoreAccess:
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ConfigError("the store's URL: expected http(s)://HOST[:PORT][/PATH]")
         if parts.username is not None or parts.password is not None:
-            raise ConfigError("the store's URL holds credentials: give them in files, by their own flags")
+            raise ConfigError(
+                "--metrics-store-url holds credentials: expected them in files, by flags of theirs"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ConfigError(f'--metrics-store-url="{self.url}": expected http(s)://HOST[:PORT][/PATH]')
         if bool(self.username) != bool(self.password_file):
-            raise ConfigError("basic authentication: expected a user name and a password file, both or none")
+            raise ConfigError("expected both --metrics-store-username and --metrics-store-password-file")
         if self.username and self.token_file:
-            raise ConfigError("expected a token file or basic authentication, not both")
+            raise ConfigError("expected --metrics-store-token-file or --metrics-store-username, not both")
         secret = self.username or self.token_file
         if secret and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ConfigError("the store's URL: expected https, or the credentials are sent in the clear")
-        if not (self.tenant.isascii() and self.tenant.isprintable()):
-            raise ConfigError("the store's tenant: expected printable ASCII")
+            raise ConfigError(
+                f'--metrics-store-url="{self.url}": expected https, or credentials are sent in the clear'
+            )
+        if not (self.tenant.isascii() and (not self.tenant or self.tenant.isprintable())):
+            raise ConfigError("--metrics-store-tenant: expected printable ASCII")
 
     def check(self) -> None:
         """Read all files once. Raises ConfigError naming the one that cannot be read."""

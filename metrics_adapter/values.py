@@ -25,7 +25,9 @@ MAX_INT64 = 2**63 - 1
 V1BETA1, V1BETA2 = "v1beta1", "v1beta2"
 
 
-class _Expression(msgspec.Struct, frozen=True, omit_defaults=True):
+class Expression(msgspec.Struct, frozen=True, omit_defaults=True):
+    """metav1.LabelSelectorRequirement."""
+
     key: str
     operator: str
     values: list[str] | None = None
@@ -35,7 +37,7 @@ class LabelSelector(msgspec.Struct, frozen=True, omit_defaults=True):
     """metav1.LabelSelector, so strict that Go's clients can read what is passed on."""
 
     matchLabels: dict[str, str] | None = None
-    matchExpressions: list[_Expression] | None = None
+    matchExpressions: list[Expression] | None = None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ SECTIONS = {"Observing": flag_sets.OBSERVING, "Logging": flag_sets.LOGGING}
     ("arguments", "code", "said"),
     [
         (["--secure-port=x"], 2, '--secure-port="x": invalid value'),
-        (["--metrics-source=prometheus"], 2, "not built in this version"),
+        (["--metrics-source=prometheus"], 2, "expected --metrics-store-url with it"),
         (["--kubeconfig=/nowhere/config"], 2, "/nowhere/config"),
         (["--tls-cert-file=a.crt", "--kubeconfig={kubeconfig}"], 2, "--tls-private-key-file"),
         (["--cert-dir=/nowhere", "--kubeconfig={kubeconfig}"], 1, "cannot read /nowhere/tls.crt"),

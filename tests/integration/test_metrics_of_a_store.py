@@ -1,0 +1,361 @@
+"""What a metrics store has comes out as values of the registered clusters, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.integration.store_world import (
+    CUSTOM,
+    EXTERNAL,
+    RULES,
+    USAGE,
+    failing,
+    series,
+    store_world,
+    vector,
+)
+from tests.integration.values_world import items as custom_items
+from tests.integration.values_world import serving, value
+
+
+def amounts(body: Any) -> dict[str, str]:
+    """Values of external metrics by cluster."""
+    return {item["metricLabels"].get("cluster", ""): item["value"] for item in body["items"]}
+
+
+async def test_external_values_come_by_cluster() -> None:
+    """Each cluster's series is a value with the cluster and its own labels."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("3", cluster="member2", namespace="shop", queue="b"),
+            series("2.5", cluster="member1", namespace="shop", queue="a", __name__="x"),
+        )
+        status, body, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert (status, warnings) == (200, [])
+        assert [item["value"] for item in body["items"]] == ["2500m", "3"]
+        assert body["items"][0]["metricLabels"] == {"cluster": "member1", "namespace": "shop", "queue": "a"}
+        assert world.fake.queries == ['sum by (cluster,namespace, queue) (queue_depth{namespace="shop"})']
+
+
+async def test_selectors_become_matchers_and_the_cluster_is_chosen_here() -> None:
+    """What is selected by is sent as matchers, but for the cluster, so that all ask the same."""
+    async with store_world(max_age=60.0) as world:
+        world.fake.answer = lambda _: vector(
+            series("1", cluster="member1", namespace="shop"), series("2", cluster="member2", namespace="shop")
+        )
+        path = f"{EXTERNAL}/shop/queue_depth"
+        chosen = (await world.get(path, labelSelector="cluster=member2,queue in (a,b.c)"))[1]
+        other = (await world.get(path, labelSelector="cluster!=member2,queue in (a,b.c)"))[1]
+        asked = (await world.get(path, labelSelector="queue in (a,b.c)", cluster="member1"))[1]
+
+        assert [amounts(body) for body in (chosen, other, asked)] == [
+            {"member2": "2"},
+            {"member1": "1"},
+            {"member1": "1"},
+        ]
+        assert world.fake.queries == [
+            'sum by (cluster,namespace, queue) (queue_depth{namespace="shop",queue=~"a|b\\\\.c"})'
+        ]
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, {"member1": "4", "member2": "2"}),
+        ({"aggregation": "Sum"}, {"": "6"}),
+        ({"aggregation": "Average"}, {"": "3"}),
+        ({"aggregation": "Max"}, {"": "4"}),
+        ({"aggregation": "Min"}, {"": "2"}),
+    ],
+)
+async def test_external_values_are_put_together_as_asked(
+    params: dict[str, str], expected: dict[str, str]
+) -> None:
+    """Without a word clusters stay apart; with one they are one value that has no cluster."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("4", cluster="member1", namespace="shop"), series("2", cluster="member2", namespace="shop")
+        )
+        _, body, _ = await world.get(f"{EXTERNAL}/shop/queue_depth", **params)
+
+        assert expected == amounts(body)
+
+
+async def test_a_rule_says_how_clusters_are_put_together() -> None:
+    """A rule's aggregation holds until the caller says another."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(series("4", cluster="member1"), series("2", cluster="member2"))
+        ruled = (await world.get(f"{EXTERNAL}/shop/busiest"))[1]
+        asked = (await world.get(f"{EXTERNAL}/shop/busiest", aggregation="Min"))[1]
+        refused = (await world.get(f"{EXTERNAL}/shop/busiest", aggregation="Median"))[0]
+
+        assert [amounts(ruled), amounts(asked), refused] == [{"": "4"}, {"": "2"}, 400]
+
+
+@pytest.mark.parametrize("amount", ["NaN", "+Inf", "-Inf", "-1", "5Mi", "", "1e300", "0x10", "1_0", None, 5])
+async def test_what_is_no_number_is_missing_and_never_zero(amount: Any) -> None:
+    """A cluster with such a value is named in a warning, and the others answer."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series(amount, cluster="member1", namespace="shop")
+            if amount != 5
+            else {"metric": {"cluster": "member1", "namespace": "shop"}},
+            series("2", cluster="member2", namespace="shop"),
+        )
+        status, body, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
+        if amount is None:  # not even JSON of the API
+            assert status == 503
+            return
+
+        assert (status, amounts(body)) == (200, {"member2": "2"})
+        assert len(warnings) == 1
+        assert warnings[0].startswith(
+            "member1 did not answer: the metrics store has a value of it that cannot"
+        )
+        assert world.dropped("no_number") == 1.0
+
+
+@pytest.mark.parametrize("shift", [-301.0, 301.0])
+async def test_a_value_of_another_time_is_missing(shift: float) -> None:
+    """A store whose samples are minutes off is not believed."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("1", time.time() + shift, cluster="member1", namespace="shop"),
+        )
+        status, body, _ = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert status == 503
+        assert "its time is more than 300 s off" in body["message"]
+
+
+async def test_series_of_no_registered_cluster_are_left_out_and_said() -> None:
+    """No cluster, and a cluster that nobody registered, count for nobody."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("1", cluster="member1", namespace="shop"),
+            series("10", cluster="stranger", namespace="shop"),
+            series("100", namespace="shop"),
+            series("1000", cluster="member2", namespace="other"),
+        )
+        status, body, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert (status, amounts(body)) == (200, {"member1": "1"})
+        assert len(warnings) == 3
+        assert "no label cluster" in warnings[0]
+        assert "not registered: 'stranger'" in warnings[1]
+        assert "1 series of the metrics store were not asked for" in warnings[2]
+        assert [world.dropped(why) for why in ("no_cluster", "unregistered", "not_asked")] == [1.0, 1.0, 1.0]
+
+
+async def test_a_default_cluster_takes_what_names_none() -> None:
+    """A store beside one cluster needs no label."""
+    async with store_world(rules=f"defaultCluster: member2\n{RULES}") as world:
+        world.fake.answer = lambda _: vector(series("7", namespace="shop"))
+        _, body, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert (amounts(body), warnings) == ({"member2": "7"}, [])
+
+
+async def test_a_cluster_whose_series_went_is_missing_not_zero() -> None:
+    """What was there a moment ago and is gone is named; so is what a rule expects from the first."""
+    async with store_world() as world:
+        one, two = (series(n, cluster=f"member{n}", namespace="shop") for n in ("1", "2"))
+        world.fake.answer = lambda _: vector(one)
+        before = await world.get(f"{EXTERNAL}/shop/queue_depth")
+        demanded = await world.get(f"{EXTERNAL}/shop/demanded")
+        world.fake.answer = lambda _: vector(two)
+        after = await world.get(f"{EXTERNAL}/shop/queue_depth")
+        world.fake.answer = lambda _: vector()
+        gone = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert before[2] == []
+        assert demanded[2] == ["member2 did not answer: the metrics store has no series of it"]
+        assert amounts(after[1]) == {"member2": "2"}
+        assert len(after[2]) == 1
+        assert after[2][0].startswith("member1 did not answer: it served this ")
+        assert gone[0] == 503
+
+
+async def test_what_the_store_warns_of_reaches_the_caller() -> None:
+    """Thanos answers in part and says so; so does the adapter, in one harmless line."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("1", cluster="member1", namespace="shop"), warnings=['store "x"\r\nX-Evil: 1 is down']
+        )
+        status, _, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert status == 200
+        assert warnings == ['the metrics store warns: store \\"x\\" X-Evil: 1 is down']
+
+
+async def test_what_no_rule_names_comes_from_members() -> None:
+    """The store is not asked for it."""
+    listed = {"kind": "ExternalMetricValueList", "items": [{"metricName": "lag", "value": "5"}]}
+    path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/lag"
+    member = serving("v1beta2", **{"namespaces/shop/pods/*/misses": custom_items(value("a", "1"))})
+    async with store_world({"member1": {path: listed, **member}}) as world:
+        _, external, _ = await world.get(f"{EXTERNAL}/shop/lag")
+        _, custom, _ = await world.get(f"{CUSTOM}/shop/pods/*/misses")
+
+        assert amounts(external) == {"member1": "5"}
+        assert [item["describedObject"]["name"] for item in custom["items"]] == ["a"]
+        assert world.fake.queries == []
+
+
+async def test_pods_stay_one_a_cluster_and_other_objects_become_one() -> None:
+    """Identity is (cluster, namespace, name); services of one name are added up, or as asked."""
+    async with store_world() as world:
+        found = [
+            series("1", cluster="member1", namespace="shop", pod="a", service="web"),
+            series("2", cluster="member2", namespace="shop", pod="a", service="web"),
+        ]
+        world.fake.answer = lambda _: vector(*found)
+        pods = (await world.get(f"{CUSTOM}/shop/pods/*/hits"))[1]["items"]
+        summed = (await world.get(f"{CUSTOM}/shop/services/web/hits"))[1]["items"]
+        largest = (await world.get(f"{CUSTOM}/shop/services/web/hits", aggregation="Max"))[1]["items"]
+        one = (await world.get(f"{CUSTOM}/shop/services/web/hits", cluster="member2"))[1]["items"]
+
+        assert [item["value"] for item in pods] == ["1", "2"]
+        assert pods[0]["describedObject"] == {
+            "kind": "Pod",
+            "namespace": "shop",
+            "name": "a",
+            "apiVersion": "v1",
+        }
+        assert [item["windowSeconds"] for item in pods] == [120, 120]
+        assert [[item["value"] for item in found] for found in (summed, largest, one)] == [
+            ["3"],
+            ["2"],
+            ["2"],
+        ]
+        assert (
+            'sum by (cluster,namespace,service) (hits{namespace="shop",service="web"})' in world.fake.queries
+        )
+
+
+async def test_objects_are_selected_by_labels_of_series() -> None:
+    """Keys that no label name can be are mapped by the rule, or refused."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(series("1", cluster="member1", namespace="shop", pod="a"))
+        path = f"{CUSTOM}/shop/pods/*/hits"
+        mapped = await world.get(path, labelSelector="app.kubernetes.io/name=web,tier!=x")
+        refused = await world.get(path, labelSelector="example.com/x=web")
+        compared = await world.get(path, labelSelector="size>3")
+
+        assert [mapped[0], refused[0], compared[0]] == [200, 400, 400]
+        assert "map it with the rule's selectorLabels" in refused[1]["message"]
+        assert world.fake.queries == [
+            'sum by (cluster,namespace,pod) (rate(hits_total{namespace="shop",app="web",tier!="x"}[2m]))'
+        ]
+
+
+async def test_a_pod_without_a_number_is_left_out_alone() -> None:
+    """An idle pod's 0/0 is no reason to lose its cluster."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("NaN", cluster="member1", namespace="shop", pod="a"),
+            series("1", cluster="member1", namespace="shop", pod="b"),
+        )
+        status, body, warnings = await world.get(f"{CUSTOM}/shop/pods/*/hits")
+
+        assert status == 200
+        assert [item["describedObject"]["name"] for item in body["items"]] == ["b"]
+        assert warnings[0].startswith("some values of member1 are left out")
+
+
+async def test_two_values_of_one_object_are_none() -> None:
+    """A query that does not aggregate is said to be wrong instead of picking one."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("1", cluster="member1", namespace="shop", pod="a", path="/"),
+            series("2", cluster="member1", namespace="shop", pod="a", path="/x"),
+        )
+        status, body, _ = await world.get(f"{CUSTOM}/shop/pods/*/hits")
+
+        assert status == 503
+        assert "Pod shop/a has more than one value" in body["message"]
+
+
+def usage(query: str) -> bytes:
+    """CPU and memory of one pod of two containers, whose second has no memory yet."""
+    where = {"cluster": "member1", "namespace": "shop", "pod": "web-0"}
+    if "cpu" in query:
+        return vector(
+            series("0.25", **where, container="app"), series("0.000001", **where, container="proxy")
+        )
+    return vector(series("1048576.5", **where, container="app"))
+
+
+async def test_usage_of_pods_comes_from_the_store() -> None:
+    """A rule for pods serves metrics.k8s.io, and nodes come from members; what is unknown is not zero."""
+    nodes = {
+        "items": [{"metadata": {"name": "n1"}, "timestamp": None, "window": "1s", "usage": {"cpu": "1"}}]
+    }
+    async with store_world({"member1": {"/apis/metrics.k8s.io/v1beta1/nodes": nodes}}) as world:
+        world.fake.answer = usage
+        _, pods, warnings = await world.get(f"{USAGE}/namespaces/shop/pods")
+        _, one, _ = await world.get(f"{USAGE}/namespaces/shop/pods/web-0")
+        _, found, _ = await world.get(f"{USAGE}/nodes")
+        [pod] = pods["items"]
+
+        assert warnings == []
+        assert {container["name"]: container["usage"] for container in pod["containers"]} == {
+            "app": {"cpu": "250m", "memory": "1048577"},
+            "proxy": {"cpu": "1u"},
+        }
+        assert (
+            pod["metadata"]["name"],
+            pod["metadata"]["namespace"],
+            pod["window"],
+        ) == ("web-0", "shop", "1m0s")
+        assert pod["metadata"]["annotations"] == {"resource.karmada.io/query-from-cluster": "member1"}
+        assert pod["containers"] == one["containers"]
+        assert [item["metadata"]["name"] for item in found["items"]] == ["n1"]
+        assert (
+            'sum by (cluster,namespace,pod,container) (memory{pod="web-0",namespace="shop"})'
+            in world.fake.queries
+        )
+
+
+async def test_usage_is_unavailable_while_one_of_its_queries_fails() -> None:
+    """Pods without CPU would be taken for idle."""
+    async with store_world() as world:
+        world.fake.answer = lambda query: failing("422 No", b"") if "cpu" in query else usage(query)
+        status, body, _ = await world.get(f"{USAGE}/namespaces/shop/pods")
+
+        assert status == 503
+        assert "the metrics store: HTTP 422" in body["message"]
+
+
+async def test_an_empty_namespace_is_an_empty_list() -> None:
+    """Where nothing ever was, nothing is missing."""
+    async with store_world() as world:
+        status, body, warnings = await world.get(f"{USAGE}/namespaces/shop/pods")
+
+        assert (status, body["items"], warnings) == (200, [], [])
+
+
+async def test_rules_are_discovered_from_memory() -> None:
+    """What rules name is listed, and the store is not asked."""
+    async with store_world() as world:
+        _, external, _ = await world.get("/apis/external.metrics.k8s.io/v1beta1")
+        _, custom, _ = await world.get("/apis/custom.metrics.k8s.io/v1beta2")
+
+        assert [item["name"] for item in external["resources"]] == ["busiest", "demanded", "queue_depth"]
+        assert [item["name"] for item in custom["resources"]] == ["pods/hits", "services/hits"]
+        assert world.fake.queries == []
+
+
+async def test_all_who_ask_at_once_cost_one_query() -> None:
+    """A hundred autoscalers of one metric are one query."""
+    async with store_world(max_age=60.0) as world:
+        world.fake.answer = lambda _: vector(series("1", cluster="member1", namespace="shop"))
+        asked = await asyncio.gather(*(world.get(f"{EXTERNAL}/shop/queue_depth") for _ in range(100)))
+
+        assert {200} == {status for status, _, _ in asked}
+        assert len(world.fake.queries) == 1
