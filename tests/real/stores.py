@@ -1,0 +1,136 @@
+"""A metrics adapter in each member, played here: one custom and one external metric."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from realplane.plane import Plane
+from stage.api import PlaneApi, has_condition
+from stage.ports import free_port
+from stage.processes import Processes
+from stage.registrations import aggregated_api
+
+SHOP = "values"
+CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
+HITS = f"/apis/{CUSTOM}/v1beta2/namespaces/{SHOP}/services/web/hits"
+DEPTH = f"/apis/{EXTERNAL}/v1beta1/namespaces/{SHOP}/depth"
+AGENT = "values-agent"
+TIME = "2026-03-11T12:00:00Z"
+
+
+class Store:
+    """What a member serves: `depth` messages, `hits` in milli-units; while it hangs, nothing at all."""
+
+    def __init__(self) -> None:
+        self.depth = 4
+        self.hits = 1500
+        self.lost = False
+        self._answers = asyncio.Event()
+        self._answers.set()
+
+    def hang(self) -> None:
+        """From now on accept requests for values and answer none of them."""
+        self._answers.clear()
+
+    def go_on(self) -> None:
+        """Answer, also those that wait."""
+        self._answers.set()
+
+    def values(self) -> dict[str, Any]:
+        """What it measures, by path; nothing while its store is lost."""
+        if self.lost:
+            return {}
+        service = {"kind": "Service", "namespace": SHOP, "name": "web", "apiVersion": "v1"}
+        hits = {
+            "describedObject": service,
+            "metric": {"name": "hits", "selector": None},
+            "timestamp": TIME,
+            "value": f"{self.hits}m",
+        }
+        depth = {"metricName": "depth", "metricLabels": {}, "timestamp": TIME, "value": str(self.depth)}
+        return {
+            HITS: {"kind": "MetricValueList", "apiVersion": f"{CUSTOM}/v1beta2", "items": [hits]},
+            DEPTH: {
+                "kind": "ExternalMetricValueList",
+                "apiVersion": f"{EXTERNAL}/v1beta1",
+                "items": [depth],
+            },
+        }
+
+    def discovery(self) -> dict[str, Any]:
+        """What it says that it serves, by path."""
+        return {
+            f"/apis/{CUSTOM}/v1beta2": resources(CUSTOM, "v1beta2", "services/hits", "MetricValueList"),
+            f"/apis/{EXTERNAL}/v1beta1": resources(EXTERNAL, "v1beta1", "depth", "ExternalMetricValueList"),
+        }
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """The document of a path; what it does not serve is 404, also an aggregated discovery."""
+        found = self.discovery().get(request.path)
+        if found is None:
+            await self._answers.wait()
+            found = self.values().get(request.path)
+        if found is None and len(request.path.split("/")) > 4:
+            status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound"}
+            return web.json_response({**status, "code": 404, "message": "no such metric"}, status=404)
+        return web.json_response(found) if found else web.Response(status=404, text="404 page not found")
+
+
+def resources(group: str, version: str, name: str, kind: str) -> dict[str, Any]:
+    """A list with one resource."""
+    entry = {"name": name, "singularName": "", "namespaced": True, "kind": kind, "verbs": ["get"]}
+    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}"}
+    return {**head, "resources": [entry]}
+
+
+@asynccontextmanager
+async def stores(plane: Plane, processes: Processes) -> AsyncIterator[dict[str, Store]]:
+    """A store in each member, registered there while this lasts."""
+    async with AsyncExitStack() as stack:
+        found = {}
+        for name, member in plane.members.items():
+            folder = processes.folder / f"{AGENT}-{name}"
+            processes.ca.issue_server(AGENT, dns=[f"{AGENT}.kube-system.svc"], ips=["127.0.0.1"]).save(folder)
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+            store = found[name] = Store()
+            application = web.Application()
+            application.router.add_get("/{path:.*}", store.answer)
+            runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            stack.callback(store.go_on)
+            port = free_port()
+            await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
+            api = await stack.enter_async_context(member.api())
+            for group, version in ((CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")):
+                service, registration = aggregated_api(
+                    group=group,
+                    version=version,
+                    service=AGENT,
+                    namespace="kube-system",
+                    port=port,
+                    ca_bundle=processes.ca.bundle_pem,
+                )
+                await api.apply(service)
+                await registered(stack, api, registration)
+        yield found
+
+
+async def registered(stack: AsyncExitStack, api: PlaneApi, registration: dict[str, Any]) -> None:
+    """Apply an APIService, wait until it is Available, and take it away at the end."""
+    await api.apply_all([registration])
+    path = f"/apis/apiregistration.k8s.io/v1/apiservices/{registration['metadata']['name']}"
+    stack.push_async_callback(api.delete, path)
+    await api.wait(
+        path,
+        lambda stored: has_condition(stored, kind="Available"),
+        what=f"{registration['metadata']['name']} is Available",
+        seconds=90,
+    )

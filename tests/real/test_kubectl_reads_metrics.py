@@ -1,0 +1,173 @@
+"""What a person types at the hub to see usage and metrics: kubectl, unmodified, through aggregation."""
+
+from __future__ import annotations
+
+import functools
+import json
+import signal
+
+import pytest
+import yaml
+
+from realplane.plane import Plane
+from stage.api import PlaneApi
+from stage.processes import Processes
+from stage.waiting import eventually
+from tests.real.workloads import deployment, run_everywhere, set_usage_everywhere
+
+NAME, SPACE = "seen", "kubectl-reads"
+ALONE = "alone"  # only in member1
+LISTS = f"/apis/metrics.k8s.io/v1beta1/namespaces/{SPACE}/pods"
+VERSIONS = (
+    "custom.metrics.k8s.io/v1beta1",
+    "custom.metrics.k8s.io/v1beta2",
+    "external.metrics.k8s.io/v1beta1",
+    "metrics.k8s.io/v1beta1",
+)
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+SECONDS = 120
+
+
+@pytest.fixture
+async def pod(plane: Plane, processes: Processes) -> str:
+    """A workload in both members and one in member1 alone, measured; the name of the latter's pod."""
+    await run_everywhere(plane, NAME, SPACE, replicas=1)
+    async with plane.members["member1"].api() as api:
+        await api.apply(deployment(ALONE, SPACE, replicas=1))
+    await set_usage_everywhere(plane, NAME, SPACE, "150m")
+    usage = {NAME: {"cpu": "150m", "memory": "64Mi"}, ALONE: {"cpu": "300m", "memory": "32Mi"}}
+    await plane.members["member1"].set_usage(SPACE, usage)
+
+    async def measured() -> str | None:
+        async with plane.hub.api() as api:
+            names = [item["metadata"]["name"] for item in (await api.get(LISTS))["items"]]
+        (name,) = [name for name in names if name.startswith(ALONE)] or [None]
+        return name if len(names) == 3 else None
+
+    return await eventually(measured, what="metrics of three pods", seconds=SECONDS, every=1)
+
+
+async def test_kubectl_top_takes_all_its_flags(plane: Plane, pod: str) -> None:
+    """-A, -n, -l, --containers, --sort-by, --sum, --no-headers; of nodes too."""
+
+    async def top(*flags: str) -> list[list[str]]:
+        answer = await plane.hub.kubectl("top", *flags, "--no-headers")
+        assert answer.code == 0, answer.err
+        return [line.split() for line in answer.out.splitlines()]
+
+    everywhere = await top("pods", "-A")
+    here = await top("pods", "-n", SPACE)
+    selected = await top("pods", "-n", SPACE, "-l", f"app={ALONE}")
+    containers = await top("pods", "-n", SPACE, "--containers", "-l", f"app={ALONE}")
+    total = await top("pods", "-n", SPACE, "--sum")
+    nodes = await top("nodes")
+    by_memory = await top("nodes", "--sort-by=memory")
+
+    async def sorted_by(resource: str) -> bool:
+        names = [line[0] for line in await top("pods", "-n", SPACE, f"--sort-by={resource}")]
+        return len(names) == 3 and names.index(pod) == {"cpu": 0, "memory": 2}[resource]
+
+    for resource in ("cpu", "memory"):
+        await eventually(
+            functools.partial(sorted_by, resource),
+            what=f"sorted by {resource}",
+            seconds=SECONDS,
+            every=1,
+        )
+
+    assert len([line for line in everywhere if line[0] == SPACE]) == 3
+    assert len(here) == 3
+    assert [line[0] for line in selected] == [pod]
+    assert [line[:2] for line in containers] == [[pod, ALONE]]
+    assert len(total) == 5
+    assert (
+        {line[0] for line in nodes} == {line[0] for line in by_memory} == {"member1-node1", "member2-node1"}
+    )
+
+
+async def test_a_pod_is_asked_for_by_name(plane: Plane, pod: str) -> None:
+    """As usage, as an object in every form, and explained field by field."""
+    top = await plane.hub.kubectl("top", "pod", pod, "-n", SPACE)
+    of = ("get", "pods.metrics.k8s.io", pod, "-n", SPACE)
+    table = await plane.hub.kubectl(*of)
+    wide = await plane.hub.kubectl(*of, "-o", "wide")
+    as_json = await plane.hub.kubectl(*of, "-o", "json")
+    as_yaml = await plane.hub.kubectl(*of, "-o", "yaml")
+    explained = await plane.hub.kubectl("explain", "podmetrics")
+    usage = await plane.hub.kubectl("explain", "podmetrics.containers.usage")
+    none = await plane.hub.kubectl("top", "pod", "nobody", "-n", SPACE)
+
+    assert pod in top.out, top.err
+    assert table.out.splitlines()[0].split() == ["NAME", "CPU", "MEMORY", "WINDOW"]
+    assert pod in wide.out, wide.err
+    assert json.loads(as_json.out)["metadata"]["annotations"] == {
+        "resource.karmada.io/query-from-cluster": "member1"
+    }
+    assert yaml.safe_load(as_yaml.out)["kind"] == "PodMetrics"
+    assert "containers\t<[]ContainerMetrics> -required-" in explained.out
+    assert "<no description>" not in explained.out
+    assert "map[string]" in usage.out
+    assert (none.code, "not found" in none.err) == (1, True)
+
+
+async def test_the_hub_knows_all_that_is_served(plane: Plane, processes: Processes) -> None:
+    """Every version in the list of versions, in the aggregated discovery document, in OpenAPI v2 and v3."""
+    versions = await plane.hub.kubectl("api-versions")
+    resources = await plane.hub.kubectl("api-resources", "--no-headers", "--cached=false")
+    async with plane.hub.api() as api:
+        index = (await api.get("/openapi/v3"))["paths"]
+        explained = await api.get("/openapi/v3/apis/custom.metrics.k8s.io/v1beta2")
+        groups = (await api.get("/apis"))["groups"]
+
+        async def merged() -> bool:
+            document = await api.get("/openapi/v2")
+            return f"/apis/{VERSIONS[1]}/namespaces/{{namespace}}/metrics/{{metric}}" in document["paths"]
+
+        # The hub merges the documents behind its clients' backs.
+        await eventually(merged, what="OpenAPI v2 has ours", seconds=SECONDS, every=2)
+        discovered = await aggregated(api)
+
+    assert set(VERSIONS) <= set(versions.out.split())
+    assert {"PodMetrics", "NodeMetrics"} <= {line.split()[-1] for line in resources.out.splitlines()}
+    assert {f"apis/{version}" for version in VERSIONS} <= index.keys()
+    assert any(
+        name.endswith("custom_metrics.v1beta2.MetricValueList") for name in explained["components"]["schemas"]
+    )
+    assert {g["name"]: g["preferredVersion"]["version"] for g in groups}["custom.metrics.k8s.io"] == "v1beta2"
+    assert set(VERSIONS) <= discovered
+
+
+async def aggregated(api: PlaneApi) -> set[str]:
+    """The group versions of the hub's aggregated discovery document that are not stale."""
+    _, _, body = await api.request("GET", "/apis", accept=DISCOVERY)
+    document = json.loads(body)
+    assert document["kind"] == "APIGroupDiscoveryList"
+    return {
+        f"{group['metadata']['name']}/{version['version']}"
+        for group in document["items"]
+        for version in group["versions"]
+        if version.get("freshness") == "Current"
+    }
+
+
+async def test_kubectl_says_who_is_missing(plane: Plane, pod: str) -> None:
+    """A member that hangs costs one deadline, and is a warning on standard error until it is back."""
+
+    async def shown() -> tuple[str, str]:
+        answer = await plane.hub.kubectl("top", "pods", "-n", SPACE)
+        return answer.out, answer.err
+
+    async def missing() -> bool:
+        out, err = await shown()
+        return "Warning: member2 did not answer" in err and pod in out
+
+    async def complete() -> bool:
+        out, err = await shown()
+        return "Warning" not in err and len(out.splitlines()) == 4
+
+    plane.run.signal("member2.kube-apiserver", signal.SIGSTOP)
+    try:
+        await eventually(missing, what="kubectl warns of member2", seconds=SECONDS, every=1)
+    finally:
+        plane.run.signal("member2.kube-apiserver", signal.SIGCONT)
+    await eventually(complete, what="member2 is back", seconds=SECONDS, every=1)

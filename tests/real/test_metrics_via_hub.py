@@ -1,0 +1,55 @@
+"""The controller that reads usage through the hub, as from anybody's adapter: here from ours."""
+
+from realplane.plane import Plane
+from stage.processes import CONTROLLER, Processes
+from stage.waiting import eventually
+from tests.real.test_scaling import until_total, utilization
+from tests.real.workloads import (
+    federated_hpa,
+    federated_hpa_path,
+    replicas,
+    run_everywhere,
+    set_usage_everywhere,
+)
+
+LOW, HIGH = 2, 6
+NAME, SPACE = "via-hub", "via-hub"
+SECONDS = 120.0
+
+
+async def test_workload_is_scaled_by_usage_that_the_hub_serves(plane: Plane, processes: Processes) -> None:
+    """With the documented rights and no others, over both members, up and down; the hub wrote down that the
+    controller asked it for the usage.
+    """
+    path = federated_hpa_path(NAME, SPACE)
+    await run_everywhere(plane, NAME, SPACE, replicas=1)
+    await set_usage_everywhere(plane, NAME, SPACE, "450m")
+    await processes.stop(CONTROLLER)
+    try:
+        await processes.start_one(CONTROLLER, "--metrics-via=hub")
+        async with plane.hub.api() as hub:
+            await hub.apply(federated_hpa(NAME, SPACE, low=LOW, high=HIGH))
+            await until_total(plane, NAME, SPACE, HIGH)
+            spread = await replicas(plane, NAME, SPACE)
+            await set_usage_everywhere(plane, NAME, SPACE, "20m")
+            seen = await hub.wait(
+                path, lambda found: utilization(found) < 20, what="low usage is seen", seconds=SECONDS
+            )
+            await until_total(plane, NAME, SPACE, LOW)
+            await hub.delete(path)
+
+        async def asked() -> bool:
+            return any(
+                event["user"]["username"] == CONTROLLER
+                and event["requestURI"].startswith(f"/apis/metrics.k8s.io/v1beta1/namespaces/{SPACE}/pods")
+                and event["responseStatus"]["code"] == 200
+                for event in plane.hub.audit_events()
+            )
+
+        await eventually(asked, what="the controller's request in the hub's audit log", seconds=30)
+    finally:
+        await processes.stop(CONTROLLER)
+        await processes.start_one(CONTROLLER)
+
+    assert spread == {"member1": 3, "member2": 3}
+    assert utilization(seen) < 20
