@@ -176,6 +176,20 @@ def test_usage_that_cannot_be_is_not_passed_on(usage: Any, problem: str, alone: 
     assert problem in str(error.value)
 
 
+def test_usage_cannot_hide_behind_an_escaped_name() -> None:
+    """JSON may write a name in many ways, and a bad value is found under each of them."""
+    containers = [
+        {"name": "x", "usage": {"cpu": "1m", "memory": "1Mi"}},
+        {"name": "y", "usage": {"cpu": "NaN"}},
+    ]
+    body = listing({**pod("a"), "containers": containers})
+    hidden = body.replace(b'"usage":{"cpu":"NaN"', b'"\\u0075sage":{"cpu":"NaN"')
+
+    assert hidden != body
+    with pytest.raises(MetricsUnavailable, match="NaN"):
+        decode_list(hidden, "m1")
+
+
 @pytest.mark.parametrize(
     "usage",
     [
