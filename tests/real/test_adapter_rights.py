@@ -1,0 +1,216 @@
+"""The adapter with the printed rights and no others: it works, and more is forbidden to it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from certs import CertificateAuthority
+from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.process import Signals
+from metrics_adapter.process import Adapter, serve
+from metrics_adapter.registration import NAME, Placement, hub_rights, member_rights
+from metrics_adapter.settings import FLAGS
+from realplane.plane import Plane
+from stage.api import PlaneApi
+from stage.registrations import Credentials, cluster_objects
+from stage.waiting import eventually
+from tests.real.workloads import namespace
+
+NAMESPACE = "least-rights"
+CLUSTER, SECRET = "least", ("karmada-cluster", "least")
+PLACEMENT = Placement(namespace=NAMESPACE, secrets=frozenset({SECRET}))
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+MEMBER_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:metrics-reader"
+READER = "people"
+PODS = "/apis/metrics.k8s.io/v1beta1/pods"
+
+# Verb, API group, resource, name, namespace.
+Question = tuple[str, str, str, str, str]
+CREDENTIALS = "karmada-cluster"
+AUTHENTICATION = "extension-apiserver-authentication"
+ON_THE_HUB: dict[Question, bool] = {
+    ("list", "cluster.karmada.io", "clusters", "", ""): True,
+    ("watch", "cluster.karmada.io", "clusters", "", ""): True,
+    ("update", "cluster.karmada.io", "clusters", "least", ""): False,
+    ("update", "cluster.karmada.io", "clusters/status", "least", ""): False,
+    ("get", "", "secrets", "least", CREDENTIALS): True,
+    ("watch", "", "secrets", "least", CREDENTIALS): True,
+    ("get", "", "secrets", "member1", CREDENTIALS): False,
+    ("get", "", "secrets", "least", "default"): False,
+    ("list", "", "secrets", "", CREDENTIALS): False,
+    ("watch", "", "secrets", "", ""): False,
+    ("update", "", "secrets", "least", CREDENTIALS): False,
+    ("create", "authentication.k8s.io", "tokenreviews", "", ""): True,
+    ("create", "authorization.k8s.io", "subjectaccessreviews", "", ""): True,
+    ("get", "", "configmaps", AUTHENTICATION, "kube-system"): True,
+    ("get", "", "configmaps", "other", "kube-system"): False,
+    ("list", "apps", "deployments", "", ""): False,
+    ("list", "autoscaling.karmada.io", "federatedhpas", "", ""): False,
+    ("create", "", "serviceaccounts/token", "default", CREDENTIALS): False,
+    ("impersonate", "", "users", "admin", ""): False,
+}
+ON_A_MEMBER: dict[Question, bool] = {
+    ("list", "metrics.k8s.io", "pods", "", ""): True,
+    ("get", "metrics.k8s.io", "nodes", "node", ""): True,
+    ("get", "custom.metrics.k8s.io", "services/hits", "web", "default"): True,
+    ("get", "external.metrics.k8s.io", "depth", "", "default"): True,
+    ("create", "metrics.k8s.io", "pods", "", "default"): False,
+    ("get", "", "pods/log", "web", "default"): False,
+    ("create", "", "pods/exec", "web", "default"): False,
+    ("delete", "", "pods", "web", "default"): False,
+    ("list", "", "secrets", "", ""): False,
+    ("list", "", "configmaps", "", "default"): False,
+    ("list", "apps", "deployments", "", ""): False,
+    ("update", "apps", "deployments/scale", "web", "default"): False,
+}
+
+
+async def token_of(api: PlaneApi, account: str) -> str:
+    """A token of a ServiceAccount of the test's namespace."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    made = await api.ask("POST", path, body=body)
+    return str(made["status"]["token"])
+
+
+def account(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+    }
+
+
+def binding(role: str, name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{NAMESPACE}:{name}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+    }
+
+
+@asynccontextmanager
+async def registered(plane: Plane) -> AsyncIterator[None]:
+    """The first member once more, as a Cluster whose credentials have the printed role there."""
+    member = plane.members["member1"]
+    async with member.api() as api:
+        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
+        await api.apply(binding(f"{NAME}-member", "metrics-reader"))
+        token = await token_of(api, "metrics-reader")
+    async with plane.hub.api() as api:
+        credentials = Credentials(token, member.pki.ca.bundle_pem)
+        await api.apply_all([namespace(NAMESPACE), *hub_rights(PLACEMENT), account(READER)])
+        await api.apply(binding("system:aggregated-metrics-reader", READER))
+        await api.apply_all(cluster_objects(CLUSTER, member.server, credentials))
+        try:
+            yield
+        finally:
+            await api.delete(f"/apis/cluster.karmada.io/v1alpha1/clusters/{CLUSTER}")
+            await api.delete(f"/api/v1/namespaces/{SECRET[0]}/secrets/{SECRET[1]}")
+
+
+def write_kubeconfig(plane: Plane, token: str, path: Path) -> None:
+    """The administrator's, with a token in place of its certificate."""
+    content = yaml.safe_load(plane.hub.kubeconfig.read_text(encoding="utf-8"))
+    content["users"] = [{"name": user["name"], "user": {"token": token}} for user in content["users"]]
+    path.write_text(yaml.safe_dump(content))
+
+
+@asynccontextmanager
+async def adapter(plane: Plane, folder: Path) -> AsyncIterator[Adapter]:
+    """The adapter in this process, as its ServiceAccount on the hub."""
+    async with plane.hub.api() as api:
+        token = await token_of(api, NAME)
+    write_kubeconfig(plane, token, folder / "kubeconfig")
+    flags = [
+        f"--kubeconfig={folder / 'kubeconfig'}",
+        f"--cert-dir={folder}",
+        "--bind-address=127.0.0.1",
+        "--secure-port=0",
+        "--metrics-bind-address=0",
+        "--shutdown-grace-period=1s",
+    ]
+    signals = Signals()
+    started: asyncio.Queue[Adapter] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(parse_flags(FLAGS, flags, {}), signals, started.put_nowait))
+        try:
+            async with asyncio.timeout(30):
+                yield await started.get()
+        finally:
+            signals.stop.set()
+
+
+async def test_the_printed_rights_are_enough(plane: Plane, tmp_path: Path) -> None:
+    """Tokens and access are reviewed by the hub, the named Cluster answers, and one that is not is named."""
+    authority = CertificateAuthority.create("adapter-ca")
+    authority.issue_server("adapter", ips=["127.0.0.1"]).save(tmp_path)
+    context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
+    async with registered(plane), plane.hub.api() as hub, adapter(plane, tmp_path) as running:
+
+        async def ready() -> bool:
+            return running.health.ready
+
+        await eventually(ready, what="the adapter is ready", seconds=60)
+        server = f"https://127.0.0.1:{running.server.port}"
+        async with (
+            PlaneApi(server, context, token=await token_of(hub, READER)) as reader,
+            PlaneApi(server, context, token=await token_of(hub, NAME)) as itself,
+            PlaneApi(server, context, token="made-up") as nobody,
+        ):
+
+            async def look() -> Any:
+                status, headers, body = await reader.request("GET", PODS)
+                return (status, headers, body) if status == 200 and b'"kube-system"' in body else None
+
+            _, headers, body = await eventually(look, what="metrics of the named cluster", seconds=60)
+            forbidden, _, _ = await itself.request("GET", PODS)
+            unknown, _, _ = await nobody.request("GET", PODS)
+
+    assert f'"resource.karmada.io/query-from-cluster":"{CLUSTER}"'.encode() in body
+    assert "its secret cannot be read" in str(headers)
+    assert (forbidden, unknown) == (403, 401)
+
+
+async def answers(api: PlaneApi, user: str, questions: Iterable[Question]) -> dict[Question, bool]:
+    """What the API server says that a ServiceAccount may do."""
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
+    found = {}
+    for question in questions:
+        verb, group, resource, name, space = question
+        plural, _, sub = resource.partition("/")
+        wanted = {"verb": verb, "group": group, "resource": plural, "subresource": sub, "name": name}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "groups": groups, "resourceAttributes": {**wanted, "namespace": space}},
+        }
+        made = await api.ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=review)
+        found[question] = made["status"]["allowed"]
+    return found
+
+
+async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
+    """Not other Secrets, not all of them, nothing of workloads; nothing is written."""
+    async with plane.hub.api() as api:
+        await api.apply_all([namespace(NAMESPACE), *hub_rights(PLACEMENT)])
+
+        assert await answers(api, ACCOUNT, ON_THE_HUB) == ON_THE_HUB
+
+
+async def test_on_a_member_nothing_else_is_allowed(plane: Plane) -> None:
+    """Who has the printed role reads metrics; no logs, no Secrets, no workloads."""
+    async with plane.members["member2"].api() as api:
+        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
+        await api.apply(binding(f"{NAME}-member", "metrics-reader"))
+
+        assert await answers(api, MEMBER_ACCOUNT, ON_A_MEMBER) == ON_A_MEMBER
