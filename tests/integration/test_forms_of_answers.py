@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -81,6 +82,33 @@ async def test_the_form_most_wanted_is_given(client: Client, path: str, accept: 
     assert response.status == 200
     assert response.content_type == ("application/yaml" if form == "yaml" else "application/json")
     assert (yaml.safe_load(text) if form == "yaml" else json.loads(text))["kind"] == kind
+
+
+async def test_a_large_list_as_yaml_holds_nobody_up() -> None:
+    """Ten thousand items, which would take ten seconds to write, are JSON in one line, which is YAML."""
+    world = {**serving("v1beta2"), HITS: items(*(labelled(number) for number in range(10_000)))}
+    async with adapter({"m1": world}) as (client, _):
+        began = time.process_time()
+        response = await client.get(HITS, headers={"Accept": "application/yaml"})
+        text = await response.text()
+        seconds = time.process_time() - began
+        head, _, rest = text.partition('"items":[')
+        first, _, _ = rest.partition(',{"describedObject"')
+
+    assert (response.status, response.content_type) == (200, "application/yaml")
+    assert yaml.safe_load(head + '"items":[' + first + "]}") == {
+        "kind": "MetricValueList",
+        "apiVersion": "custom.metrics.k8s.io/v1beta2",
+        "metadata": {},
+        "items": [{**labelled(0)}],
+    }
+    assert "\n" not in text
+    assert seconds < 5
+
+
+def labelled(number: int) -> dict[str, Any]:
+    """A value of the Service with labels of its own."""
+    return value("web", "3", kind="Service", labels={"n": f"{number:05}"})
 
 
 @pytest.mark.parametrize("path", KINDS)
