@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from metrics_adapter import answers, tables
 from tests.integration.values_world import CUSTOM, EXTERNAL, NOON, Client, adapter, items, serving, value
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
@@ -104,6 +106,25 @@ async def test_a_large_list_as_yaml_holds_nobody_up() -> None:
     }
     assert "\n" not in text
     assert seconds < 5
+
+
+@pytest.mark.parametrize(("rows", "aside"), [(500, False), (501, True)])
+async def test_a_long_table_holds_nobody_up(rows: int, aside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made in a thread, while the loop answers others; a short one is not worth that."""
+    made: list[bool] = []
+    table = tables.table
+
+    def watched(*args: Any, **options: Any) -> bytes:
+        made.append(threading.current_thread() is not threading.main_thread())
+        return table(*args, **options)
+
+    monkeypatch.setattr(answers, "table", watched)
+    pods = [{"metadata": {"name": f"p{n}", "namespace": "shop"}, "containers": []} for n in range(rows)]
+    async with adapter({"m1": {PODS: {"items": pods}}}) as (client, _):
+        response = await client.get(PODS, headers={"Accept": TABLE})
+        body = await response.json()
+
+    assert (len(body["rows"]), made) == (rows, [aside])
 
 
 def labelled(number: int) -> dict[str, Any]:
