@@ -12,6 +12,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.selectors import Selector
+from fedhpa.api.texts import one_line
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from fedhpa.members.metrics import (
@@ -33,6 +34,8 @@ from metrics_adapter.wanted import Selectors, Wanted
 log = structlog.get_logger(__name__)
 
 NOT_FOUND = 404
+# Members named in one message; the warnings and the series name them all.
+NAMED = 16
 # "", apis, GROUP, VERSION
 GROUP_PART = 2
 
@@ -62,6 +65,12 @@ class Gathered(Generic[T]):
         """One sentence for each member that did not answer, and what else is to be known."""
         silent = [f"{cluster} did not answer: {reason}" for cluster, reason in sorted(self.missing.items())]
         return [*silent, *self.notes]
+
+    def reasons(self) -> str:
+        """Who did not answer, and why, in one message."""
+        named = [f"{cluster}: {reason}" for cluster, reason in sorted(self.missing.items())]
+        more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
+        return "; ".join([*named[:NAMED], *more])
 
 
 class MembersSource:
@@ -237,6 +246,11 @@ def knows_none(error: FedHPAError) -> bool:
 
 
 def _reason(error: FedHPAError, api: str) -> str:
+    """Why a member did not answer; parts of it are the member's words."""
+    return one_line(_told(error, api))
+
+
+def _told(error: FedHPAError, api: str) -> str:
     if isinstance(error, MemberUnavailable):
         return error.reason
     cause = error.__cause__

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from fedhpa.api.texts import ascii_line
+
 JSON = "application/json"
 YAML = "application/yaml"
 TABLE_GROUP, TABLE_VERSION = "meta.k8s.io", "v1"
@@ -86,11 +88,10 @@ def discovery_content_type(version: str) -> str:
 
 
 def warnings_header(texts: Iterable[str]) -> list[str]:
-    """Values of Warning headers, one a text; quoted as RFC 7234 says, on one line, ASCII."""
+    """Values of Warning headers, one a text; quoted as RFC 7234 says, on one line, short, ASCII."""
     values = []
     for text in texts:
-        plain = " ".join(text.split()).encode("ascii", "replace").decode()
-        escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+        escaped = ascii_line(text).replace("\\", "\\\\").replace('"', '\\"')
         values.append(f'299 - "{escaped}"')
     return values
 

@@ -11,6 +11,8 @@ import structlog
 
 # From klog: 4 is "debug level verbosity".
 DEBUG_VERBOSITY = 4
+# What has lines on purpose.
+TRACES = ("exception", "stack")
 
 
 def configure_logs(form: str, verbosity: int, stream: TextIO | None = None) -> None:
@@ -24,6 +26,8 @@ def configure_logs(form: str, verbosity: int, stream: TextIO | None = None) -> N
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.format_exc_info,
     ]
+    if form != "json":
+        shared.append(_harmless)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
@@ -49,3 +53,11 @@ def configure_logs(form: str, verbosity: int, stream: TextIO | None = None) -> N
     root.setLevel(level)
     # asyncio at debug names every selector; nobody asked for that with -v=4.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """What callers and members sent must not command the terminal; structlog quotes what has line ends."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable() and key not in TRACES:
+            event[key] = "".join(char if char.isprintable() or char.isspace() else "?" for char in value)
+    return event

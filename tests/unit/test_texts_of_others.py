@@ -1,0 +1,106 @@
+"""What members and callers say is passed on in one line of bounded length, and nothing hides in it."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
+from fedhpa.api.texts import ascii_line, one_line
+from fedhpa.serving.logs import configure_logs
+from metrics_adapter.gather import Gathered, _reason
+from metrics_adapter.negotiation import warnings_header
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\r\nSet-Cookie: b", "a Set-Cookie: b"),
+        ("a\0\x1b[31mb\x7f", "a??[31mb?"),
+        ("\u2028\u202eab", "?ab"),
+        ("é", "é"),
+        ("x" * 512, "x" * 512),
+        ("x" * 513, "x" * 509 + "..."),
+        ("x" * 100_000, "x" * 509 + "..."),
+        (" " * 100_000 + "y", "..."),
+        ("\ud800", "?"),
+    ],
+)
+def test_a_text_is_one_printable_line(text: str, line: str) -> None:
+    """Without line ends, escapes, or what turns the direction of writing."""
+    assert one_line(text) == line
+
+
+def test_a_header_is_ascii() -> None:
+    """Go's clients refuse an answer that has anything else in a header."""
+    assert ascii_line("é\x01\u2603") == "???"
+
+
+def test_a_warning_can_be_read_whatever_it_says() -> None:
+    """Quotes are quoted, and the text is as long as a warning may be."""
+    long, nasty = warnings_header(["x" * 100_000, 'a "b" \\ \r\nX: y\0'])
+
+    assert len(long) < 600
+    assert nasty == '299 - "a \\"b\\" \\\\ X: y?"'
+
+
+def caused(error: MetricsUnavailable, cause: Exception) -> MetricsUnavailable:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemberUnavailable("m", "x\n" * 10_000),
+        MetricsUnavailable("x\n" * 10_000),
+        caused(MetricsUnavailable(""), ApiError("x\n" * 10_000, status=500)),
+        caused(MetricsUnavailable(""), ValueError("x\n" * 10_000)),
+    ],
+)
+def test_the_reason_of_a_member_is_short(error: MetricsUnavailable) -> None:
+    """For the log, warnings and answers alike."""
+    reason = _reason(error, "metrics.k8s.io/v1beta1")
+
+    assert len(reason) <= 512
+    assert "\n" not in reason
+
+
+def test_a_thousand_silent_members_are_told_of_in_one_message() -> None:
+    """Some of them by name."""
+    message = Gathered((), {f"m{number}": "x" * 512 for number in range(1000)}).reasons()
+
+    assert message.startswith("m0: x")
+    assert len(message) < 10_000
+    assert message.endswith("and 984 more")
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """The logs of the suite are as before."""
+    root = logging.getLogger()
+    before = structlog.get_config(), root.handlers, root.level
+    yield
+    structlog.configure(**before[0])
+    root.handlers, root.level = before[1], before[2]
+
+
+def test_nobody_writes_a_log_line_of_his_own(restored: None) -> None:
+    """What is logged of a request stays in its line, in the text form, too; a trace keeps its lines."""
+    stream = io.StringIO()
+    configure_logs("text", 0, stream)
+    log = structlog.get_logger("test")
+    log.info("request", path="/a\n2026-03-11 [info] forged", other="\x1b[2J")
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        log.exception("failed")
+
+    first, *rest = stream.getvalue().splitlines()
+    assert "/a\\n2026-03-11 [info] forged" in first
+    assert "other=?[2J" in first
+    assert any(line.startswith("ValueError: a bug") for line in rest)
