@@ -1,0 +1,217 @@
+"""The adapter's application behind its listener, asked with raw bytes, over members that send raw bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.members.cluster import Access, Cluster
+from fedhpa.members.lists import SharedLists
+from fedhpa.members.member import Member
+from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust, User
+from fedhpa.serving.authorization import Attributes, Authorizer, Guard, Verdict
+from fedhpa.serving.connections import Site
+from fedhpa.serving.fairness import Limits
+from fedhpa.serving.health import Health
+from metrics_adapter.application import build_application
+from metrics_adapter.callers import Callers
+from metrics_adapter.gather import MembersSource
+from metrics_adapter.telemetry import Telemetry
+
+# Nothing here takes a second; a machine that is busy with other things may.
+HANG_SECONDS = 30.0
+MEMBERS = ("m1", "m2")
+LONG_TEXT = 4096
+
+
+class RawMember:
+    """Sends the same bytes for every request, and closes; what was asked is kept."""
+
+    def __init__(self) -> None:
+        self.answer = b""
+        self.asked: list[str] = []
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> str:
+        """Listen; the URL."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.asked.append(head.split(b" ")[1].decode())
+            writer.write(self.answer)
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+def http(body: bytes, status: int = 200, headers: bytes = b"") -> bytes:
+    """A well-formed answer of a member."""
+    head = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % (status, len(body))
+    return head + b"Connection: close\r\n" + headers + b"\r\n" + body
+
+
+@dataclass
+class Answered:
+    """What the adapter answered."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+    reviewed: list[Attributes] = field(default_factory=list)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [value for name, value in self.headers if name == "warning"]
+
+
+class _Anybody(Authenticator):
+    """Everybody is a user."""
+
+    async def user(self, request: web.Request) -> User | None:
+        return User("fuzz", ("system:authenticated",))
+
+
+class _Allowing(Authorizer):
+    """Everybody may everything; what was asked is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(ApiClient(ApiConfig(server="http://hub.invalid")))
+        self.asked: list[Attributes] = []
+
+    async def verdict(self, user: User, attributes: Attributes) -> Verdict:
+        self.asked.append(attributes)
+        return Verdict(allowed=True)
+
+
+class Target:
+    """The running adapter and its members."""
+
+    def __init__(self, port: int, members: dict[str, tuple[RawMember, Member]], hub: _Allowing) -> None:
+        self._port = port
+        self._members = members
+        self._hub = hub
+
+    def members_answer(self, *answers: bytes) -> None:
+        """What each member sends from now on, to all that is asked; whatever was before is forgotten."""
+        for (stub, member), answer in zip(self._members.values(), answers, strict=True):
+            stub.answer = answer
+            stub.asked.clear()
+            member.client.breaker.success()
+            member.client._groups.clear()
+
+    @property
+    def asked(self) -> list[str]:
+        """The targets of all requests to members."""
+        return [target for stub, _ in self._members.values() for target in stub.asked]
+
+    async def send(self, request: bytes) -> Answered:
+        """The answer to these bytes. TimeoutError if none comes."""
+        self._hub.asked.clear()
+        async with asyncio.timeout(HANG_SECONDS):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**24)
+            try:
+                writer.write(request)
+                answer = await _read_answer(reader, request.startswith(b"HEAD "))
+            finally:
+                writer.close()
+        answer.reviewed = list(self._hub.asked)
+        return answer
+
+    async def get(self, target: str, headers: bytes = b"") -> Answered:
+        """GET of a target as it is."""
+        return await self.send(b"GET " + target.encode() + b" HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
+
+
+async def _read_answer(reader: asyncio.StreamReader, is_head: bool) -> Answered:
+    while True:
+        head = await reader.readuntil(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+        status = int(first.split(" ")[1])
+        if status != 100:
+            break
+    headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    length = 0 if is_head else int(dict(headers)["content-length"])
+    return Answered(status, headers, await reader.readexactly(length))
+
+
+@asynccontextmanager
+async def target() -> AsyncIterator[Target]:
+    """The adapter over two members, served on a socket."""
+
+    async def nothing() -> None:
+        """No Secret to read again."""
+
+    async with AsyncExitStack() as stack:
+        stubs: dict[str, tuple[RawMember, Member]] = {}
+        members: dict[str, Member] = {}
+        for name in MEMBERS:
+            stub = RawMember()
+            url = await stub.start()
+            stack.push_async_callback(stub.stop)
+            member = members[name] = Member(
+                Cluster(metadata=ObjectMeta(name=name)), reread=nothing, deadline=HANG_SECONDS / 3
+            )
+            await member.observe(member.cluster, Access(url, "member-token", None, None, ()))
+            stack.push_async_callback(member.client.close)
+            stubs[name] = stub, member
+        lists = await stack.enter_async_context(SharedLists())
+        source = MembersSource(lambda: members, lists, max_age=0.0)
+        peers = PeerAuthenticator(Trust())
+        hub = _Allowing()
+        callers = Callers(Limits(100, 100), CollectorRegistry())
+        guard = Guard(_Anybody(lambda: peers), hub, ("/healthz", "/livez", "/readyz"), callers.fairness)
+        application = build_application(source, guard, Health(), Telemetry(lambda: members), callers=callers)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = Site(runner, "127.0.0.1", 0, None)
+        await site.start()
+        yield Target(runner.addresses[0][1], stubs, hub)
+
+
+@contextmanager
+def nothing_goes_wrong() -> Iterator[None]:
+    """No error is logged, by nobody, and nothing that holds a token of a member."""
+    records: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    handler = Keep(logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    try:
+        with capture_logs() as entries:
+            yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+    wrong = [entry for entry in entries if entry["log_level"] in ("error", "critical") or "exc_info" in entry]
+
+    assert (wrong, [record.getMessage() for record in records]) == ([], [])
+    assert "member-token" not in str(entries)
+    assert all(len(str(value)) <= LONG_TEXT for entry in entries for value in entry.values())
