@@ -91,8 +91,11 @@ class Store:
             if entry.task is not None:
                 entry.task.cancel()
         group, self._group = self._group, None
-        await group.__aexit__(kind, error, trace)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            await group.__aexit__(kind, error, trace)
+        finally:
+            # Their connections were shut with the tasks: what is left of them ends by itself.
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def ask(self, query: Query) -> Answer:
         """The store's answer, at most the maximum age old. Raises MetricsUnavailable."""

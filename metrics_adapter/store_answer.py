@@ -44,7 +44,7 @@ class _Data(msgspec.Struct, frozen=True):
 
 
 class _Envelope(msgspec.Struct, frozen=True):
-    status: str
+    status: str = ""
     data: _Data | None = None
     warnings: list[str] | None = None
     errorType: str = ""

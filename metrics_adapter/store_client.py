@@ -182,13 +182,10 @@ def _shut(connected: socket.socket) -> None:
 
 def _reason(error: BaseException) -> str:
     # requests and urllib3 wrap one error in another; the innermost says it without addresses of objects.
-    inner = getattr(error, "reason", None)
-    for cause in (inner, *error.args):
-        if isinstance(cause, BaseException):
-            return _reason(cause)
-    if isinstance(error, OSError) and error.strerror:
-        return shown(error.strerror)
-    return shown(str(error).rpartition(">: ")[2]) or type(error).__name__
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    text = error.strerror if isinstance(error, OSError) else str(error)
+    return shown(text or "") or type(error).__name__
 
 
 class _Session(requests.Session):
@@ -226,13 +223,10 @@ class _Session(requests.Session):
 def _body(response: requests.Response, limit: int) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise StoreSilent("its answer is compressed, which was not asked for")
-    length = response.headers.get("Content-Length", "")
     found = bytearray()
     while len(found) <= limit:
         chunk = response.raw.read(CHUNK, decode_content=False)
         if not chunk:
-            if length.isdigit() and len(found) < int(length):
-                raise StoreSilent("its answer was cut off")
             return bytes(found)
         found += chunk
     raise MetricsUnavailable(f"its answer has more than {limit // 1024 // 1024 or 1} MiB: narrow the query")

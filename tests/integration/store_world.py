@@ -65,8 +65,12 @@ def vector(*found: Mapping[str, Any], **more: Any) -> bytes:
     ).encode()
 
 
+class Raw(bytes):
+    """Bytes that are sent as they are."""
+
+
 class FakeStore:
-    """Answers each query with `answer(query)`: a body, or a whole HTTP response if it begins with HTTP/.
+    """Answers each query with `answer(query)`: a body, or `Raw` bytes of HTTP.
 
     What `answer` gives may also be a list: its parts are sent one by one, after each of which a number
     waits so many seconds and None for ever.
@@ -125,7 +129,7 @@ class FakeStore:
             except TimeoutError:
                 return
         else:
-            writer.write(part if part.startswith(b"HTTP/") or not part else _http(part))
+            writer.write(part if isinstance(part, Raw) else _http(part))
             await writer.drain()
 
 
@@ -136,9 +140,9 @@ def _http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
     ).encode() + body
 
 
-def failing(status: str, body: bytes = b"", **headers: str) -> bytes:
+def failing(status: str, body: bytes = b"", **headers: str) -> Raw:
     """An HTTP error or redirect."""
-    return _http(body, status, **headers)
+    return Raw(_http(body, status, **headers))
 
 
 @asynccontextmanager

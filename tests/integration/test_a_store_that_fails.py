@@ -1,0 +1,296 @@
+"""A metrics store that hangs, lies or breaks costs a deadline at most, and never becomes a number."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from certs import CertificateAuthority
+from fedhpa.api.errors import MetricsUnavailable
+from metrics_adapter import store_client
+from metrics_adapter.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store
+from metrics_adapter.store_client import StoreAccess, StoreSilent
+from tests.integration.fakeapi import eventually
+from tests.integration.store_world import (
+    EXTERNAL,
+    FakeStore,
+    Raw,
+    failing,
+    secret,
+    series,
+    store_of,
+    store_world,
+    vector,
+)
+
+UP = Query("up")
+WELL = vector(series("1", cluster="member1", namespace="shop"))
+TRICKLE = [Raw(b"HTTP/1.1 200 OK\r\nX-Long: "), *[Raw(b"x"), 0.05] * 2000]
+SLOW_BODY = [Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"), *[Raw(b" "), 0.05] * 2000]
+
+
+def threads() -> int:
+    """Threads that ask a store and have not ended their work."""
+    return sum(thread.name.startswith("store") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "answer", [[None], TRICKLE, SLOW_BODY], ids=["silent", "trickling head", "trickling body"]
+)
+async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[Any]) -> None:
+    """More queries than there are threads hang, all end by the deadline, and the next ones are answered."""
+    clock = [0.0]
+    async with FakeStore() as fake:
+        fake.answer = lambda query: answer if "hang" in query else WELL
+        access = StoreAccess(fake.url)
+        async with Store(access, deadline=1.0, max_age=0.0, clock=lambda: clock[0]) as store:
+            hanging = [store.ask(Query(f"hang_{number}")) for number in range(AT_ONCE + 2)]
+            failed = await asyncio.gather(*hanging, return_exceptions=True)
+            clock[0] += 2 * COOLDOWN_SECONDS
+            found = await store.ask(UP)
+
+            assert {"no answer within 1 s"} == {str(error) for error in failed}
+            assert {StoreSilent} == {type(error) for error in failed}
+            assert len(found.series) == 1
+    await eventually(lambda: threads() == 0, within=30.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (failing("500 Internal Server Error", b"<html>"), "HTTP 500"),
+        (failing("503 X", b'{"status":"error","errorType":"timeout","error":"slow"}'), "503: timeout: slow"),
+        (failing("422 X", b'{"errorType":"execution","error":"a\\nb"}'), "HTTP 422: execution: a b"),
+        (failing("302 Found", Location="http://169.254.169.254/"), "(HTTP 302), which is not followed"),
+        (failing("200 OK", b"x" * 60, Content_Encoding="gzip"), "compressed"),
+        (b"<html>hello</html>", "its answer cannot be read"),
+        (b'{"status":"success"}', "it answered success"),
+        (b'{"status":"error","error":"no"}', "it answered error: no"),
+        (b'{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}', "gives a scalar"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "gives a matrix"),
+        (b'{"status":"success","data":{"resultType":"vector","result":{}}}', "its answer cannot be read"),
+        (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + WELL[:50]), "incomplete"),
+        (Raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n" + WELL[:5]), "incomplete"),
+        (Raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), ""),
+        (Raw(b""), ""),
+    ],
+)  # fmt: skip
+async def test_what_is_no_answer_says_what_it_is(answer: bytes, said: str) -> None:
+    """Each fault is an error with a reason in one line, and 503 to who asks."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: answer
+        status, body, _ = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert status == 503
+        assert said.lower() in body["message"].lower()
+        assert body["message"].startswith("no member cluster answered: the metrics store: ")
+        assert "\n" not in body["message"]
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Where it leads nobody is asked."""
+    async with FakeStore() as elsewhere, FakeStore() as fake, store_of(fake) as store:
+        fake.answer = lambda _: failing("307 X", Location=f"{elsewhere.url}/api/v1/query")
+        with pytest.raises(StoreSilent, match="not followed"):
+            await store.ask(UP)
+
+        assert elsewhere.queries == []
+
+
+async def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sends without end is cut off."""
+    monkeypatch.setattr(store_client, "MAX_ANSWER", 100_000)
+    endless = [Raw(b"HTTP/1.1 200 OK\r\n\r\n"), *[Raw(b" " * 10_000)] * 1000]
+    async with FakeStore() as fake, store_of(fake) as store:
+        fake.answer = lambda _: endless
+        with pytest.raises(MetricsUnavailable, match="narrow the query"):
+            await store.ask(UP)
+
+
+async def test_a_store_that_fails_is_left_alone_for_a_while() -> None:
+    """After some failures in a row nobody asks it until the pause is over; then one tries."""
+    clock = [0.0]
+    async with FakeStore() as fake:
+        fake.answer = lambda _: failing("502 Bad Gateway")
+        async with Store(StoreAccess(fake.url), deadline=5.0, max_age=0.0, clock=lambda: clock[0]) as store:
+            for number in range(FAILURES + 3):
+                with pytest.raises(StoreSilent, match="HTTP 502"):
+                    await store.ask(Query(f"q{number}"))
+            asked = len(fake.queries)
+            clock[0] += COOLDOWN_SECONDS + 0.1
+            fake.answer = lambda _: WELL
+            await store.ask(UP)
+            await store.ask(Query("other"))
+
+            assert asked == FAILURES
+            assert [*fake.queries[asked:]] == ["up", "other"]
+
+
+async def test_a_wrong_query_is_no_reason_to_leave_the_store_alone() -> None:
+    """What the store refuses is about what was asked for."""
+    async with FakeStore() as fake, store_of(fake) as store:
+        fake.answer = lambda query: WELL if query == "up" else failing("400 X", b'{"error":"parse error"}')
+        for number in range(FAILURES + 1):
+            with pytest.raises(MetricsUnavailable, match="parse error"):
+                await store.ask(Query(f"q{number}"))
+
+        assert len((await store.ask(UP)).series) == 1
+
+
+async def test_nothing_older_than_the_maximum_age_is_given() -> None:
+    """A known answer is given for as long as it may be, and then the failure is."""
+    clock = [0.0]
+    async with FakeStore() as fake:
+        fake.answer = lambda _: WELL
+        async with Store(StoreAccess(fake.url), deadline=5.0, max_age=10.0, clock=lambda: clock[0]) as store:
+            first = await store.ask(UP)
+            fake.answer = lambda _: failing("500 X")
+            clock[0] = 9.9
+            second = await store.ask(UP)
+            clock[0] = 10.1
+            with pytest.raises(StoreSilent, match="HTTP 500"):
+                await store.ask(UP)
+
+            assert first is second
+
+
+async def test_a_failure_is_shared_for_a_moment() -> None:
+    """A thousand who ask the same do not each try again at once."""
+    async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
+        fake.answer = lambda _: failing("500 X")
+        for _ in range(5):
+            with pytest.raises(StoreSilent):
+                await store.ask(UP)
+
+        assert len(fake.queries) == 1
+
+
+async def test_the_store_is_told_who_asks_and_logs_are_not(tmp_path: Path) -> None:
+    """Token, tenant and a bounded time reach the store; a changed token holds at once; no error has it."""
+    file = secret(tmp_path, "hush-1")
+    with capture_logs() as logs:
+        async with FakeStore() as fake, store_of(fake, token_file=file, tenant="team-a") as store:
+            await store.ask(UP)
+            secret(tmp_path, "hush-2")
+            fake.answer = lambda _: failing("401 Unauthorized")
+            with pytest.raises(MetricsUnavailable) as refused:
+                await store.ask(UP)
+            fake.answer = lambda _: failing("500 Error")
+            with pytest.raises(StoreSilent) as broken:
+                await store.ask(UP)
+
+    first, second, _ = fake.heads
+    assert "Authorization: Bearer hush-1\r\n" in first
+    assert "X-Scope-OrgID: team-a\r\n" in first
+    assert "Authorization: Bearer hush-2\r\n" in second
+    assert fake.parameters[0] == {"query": "up", "timeout": "5s"}
+    assert "hush" not in f"{refused.value} {broken.value} {logs}"
+
+
+async def test_basic_authentication(tmp_path: Path) -> None:
+    """User and password are sent as RFC 7617 says."""
+    file = secret(tmp_path, "open sesame")
+    async with FakeStore() as fake, store_of(fake, username="aladdin", password_file=file) as store:
+        await store.ask(UP)
+
+    assert "Authorization: Basic YWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n" in fake.heads[0]
+
+
+async def test_a_secret_that_cannot_be_read_names_its_file(tmp_path: Path) -> None:
+    """Nobody is asked without it."""
+    file = secret(tmp_path, "hush")
+    async with FakeStore() as fake, store_of(fake, token_file=file) as store:
+        Path(file).unlink()  # noqa: ASYNC240 - a file of this test, on a disk of this machine
+        with pytest.raises(MetricsUnavailable, match=f"cannot read {file}"):
+            await store.ask(UP)
+
+        assert fake.queries == []
+
+
+async def test_the_environment_sends_nobody_astray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither a proxy nor a .netrc of the process is looked at."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login x password stolen\n", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    async with FakeStore() as fake, store_of(fake) as store:
+        await store.ask(UP)
+
+    assert "Authorization" not in fake.heads[0]
+
+
+async def test_a_store_that_is_not_there() -> None:
+    """A closed port is said in words."""
+    async with Store(StoreAccess("http://127.0.0.1:1"), deadline=5.0, max_age=0.0) as store:
+        with pytest.raises(StoreSilent, match=r"^Connection refused$"):
+            await store.ask(UP)
+
+
+class TlsStore(FakeStore):
+    """The same behind TLS."""
+
+    def __init__(self, folder: Path, authority: CertificateAuthority) -> None:
+        super().__init__()
+        authority.issue_server("store", dns=["localhost"], ips=["127.0.0.1"]).save(folder)
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+
+    @property
+    def url(self) -> str:
+        return super().url.replace("http:", "https:")
+
+
+async def test_the_ca_file_alone_vouches_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is believed if a CA of the file signed for it, and the file is followed."""
+    right, wrong = (CertificateAuthority.create(name) for name in ("right-ca", "wrong-ca"))
+    fake = TlsStore(tmp_path, right)
+    serve: Callable[..., Any] = asyncio.start_server
+    monkeypatch.setattr(asyncio, "start_server", lambda *args: serve(*args, ssl=fake.context))
+    file = tmp_path / "ca.crt"
+    file.write_bytes(right.bundle_pem)
+    async with fake, store_of(fake, ca_file=str(file)) as store:
+        fake.answer = lambda _: WELL
+        known = await store.ask(UP)
+        file.write_bytes(wrong.bundle_pem)
+        with pytest.raises(StoreSilent, match="certificate verify failed"):
+            await store.ask(UP)
+
+        assert len(known.series) == 1
+        assert len(fake.queries) == 1
+
+
+async def test_a_store_that_hangs_in_the_handshake_costs_a_deadline(tmp_path: Path) -> None:
+    """A port that takes connections and says nothing is no TLS."""
+    async with FakeStore() as fake:
+        url = fake.url.replace("http:", "https:")
+        async with Store(StoreAccess(url), deadline=0.5, max_age=0.0) as store:
+            started = time.monotonic()
+            with pytest.raises(StoreSilent, match=r"no answer within 0\.5 s"):
+                await store.ask(UP)
+
+            assert time.monotonic() - started < 30.0
+    await eventually(lambda: threads() == 0, within=30.0)
+
+
+async def test_leaving_ends_what_is_under_way() -> None:
+    """A process that stops does not wait for a store."""
+    structlog.reset_defaults()
+    async with FakeStore() as fake:
+        fake.answer = lambda _: [None]
+        async with store_of(fake, deadline=60.0) as store:
+            waiting = asyncio.ensure_future(store.ask(UP))
+            await eventually(lambda: len(fake.queries) == 1, within=30.0)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    await eventually(lambda: threads() == 0, within=30.0)
