@@ -1,0 +1,180 @@
+"""The rules of a metrics store: what is refused in which words, and how their file is followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from fedhpa.api.errors import ConfigError, InvalidObject
+from metrics_adapter.rules import read_rules
+from metrics_adapter.rules_file import RulesFile
+from metrics_adapter.store_client import StoreAccess
+from metrics_adapter.store_telemetry import StoreTelemetry
+
+QUERY = "query: 'a{<<.LabelMatchers>>}'"
+RULES = f"external: [{{metric: depth, {QUERY}}}]"
+
+
+def one(more: str) -> str:
+    """A file of one external rule with these fields, too."""
+    return f"external: [{{metric: a, {QUERY}, {more}}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "expected a mapping with external, custom or resources"),
+        ("a: b: c", "it is no YAML"),
+        ("rules: []", "rules: no such field"),
+        ("external: [{metric: a}]", "external[0].query: required, and not there"),
+        (f"external: [{{metric: a/b, {QUERY}}}]", "external[0].metric: expected the name of a metric"),
+        ("external: [{metric: a, query: up}]", "external[0].query: expected <<.LabelMatchers>>"),
+        (
+            "external: [{metric: a, query: '<<.Series>>{<<.LabelMatchers>>}'}]",
+            "external[0].query: <<.Series>> is no placeholder: expected <<.LabelMatchers>> or <<.GroupBy>>",
+        ),
+        (one("window: 5"), 'external[0].window: expected a duration such as "2m"'),
+        (one("window: 1.5s"), "external[0].window: expected whole seconds"),
+        (one("clusters: [A_B]"), "external[0].clusters[0]: 'A_B' is no name of a"),
+        (one("aggregation: Mean"), "external[0].aggregation: Input should be 'Sum'"),
+        (f"external: [{{metric: a, {QUERY}}}, {{metric: a, {QUERY}}}]", "external: 'a' has two rules"),
+        (one("namespaced: 'yes'"), "external[0].namespaced: Input should be a valid"),
+        ("clusterLabel: a-b", "clusterLabel: 'a-b' is no label name"),
+        ("clusterLabel: __address__", "clusterLabel: '__address__' is no label name"),
+        (one("selectorLabels: {x: 'y z'}"), "external[0].selectorLabels.x: 'y z' is no label name"),
+        (f"custom: [{{metric: a, resource: widgets, {QUERY}}}]", "expected kind, apiVersion and objectLabel"),
+        ("resources: {pods: {cpu: 'a{<<.LabelMatchers>>}'}}", "resources.pods.memory: required, and not there"),
+        ("external: " + "[" * 2000, "it is no YAML"),
+        ("#" * (1024 * 1024 + 1), "expected at most 1048576"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_told_by_field(text: str, said: str) -> None:
+    """Each message names the field and what is expected there."""
+    with pytest.raises(InvalidObject) as refused:
+        read_rules(text)
+
+    assert said in str(refused.value)
+
+
+def test_an_empty_file_of_rules_has_none() -> None:
+    """Nothing has to be ruled: then all comes from members."""
+    rules = read_rules("clusterLabel: k8s_cluster")
+
+    assert (
+        rules.external_rule("a"),
+        rules.custom_rule("pods", "a"),
+        rules.resources.pods,
+    ) == (None, None, None)
+
+
+def test_a_rule_is_found_by_resource_and_metric() -> None:
+    """One metric may have rules for pods and for services; defaults describe the objects."""
+    text = "".join(
+        f"- {{metric: hits, resource: {resource}, {QUERY}}}\n"
+        for resource in ("pods", "nodes", "deployments.apps")
+    )
+    rules = read_rules(f"namespaceLabel: ns\ncustom:\n{text}")
+    pods, nodes, deployments = (
+        rules.custom_rule(name, "hits") for name in ("pods", "nodes", "deployments.apps")
+    )
+
+    assert pods is not None
+    assert nodes is not None
+    assert deployments is not None
+    assert (pods.described, pods.is_namespaced, rules.namespace_of(pods)) == (
+        ("Pod", "v1", "pod"),
+        True,
+        "ns",
+    )
+    assert (nodes.described, nodes.is_namespaced) == (("Node", "v1", "node"), False)
+    assert deployments.described == ("Deployment", "apps/v1", "deployment")
+    assert rules.custom_rule("deployments", "hits") is None
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES, encoding="utf-8")
+    return path
+
+
+def current(registry: CollectorRegistry) -> float | None:
+    return registry.get_sample_value("fedhpa_adapter_rules_current")
+
+
+def test_a_file_is_followed(file: Path) -> None:
+    """New rules hold as soon as they are there, also of the same length."""
+    rules = RulesFile(file, StoreTelemetry())
+    file.write_text(RULES.replace("depth", "width"), encoding="utf-8")
+    loaded = rules.reload()
+
+    assert loaded
+    assert rules.current.external_rule("depth") is None
+    assert rules.current.external_rule("width") is not None
+
+
+@pytest.mark.parametrize("bad", ["external: 5", "\xff", None], ids=["wrong", "no text", "gone"])
+def test_a_bad_file_leaves_the_old_rules(file: Path, bad: str | None) -> None:
+    """It is logged once, counted, and forgotten when the file is well again."""
+    registry = CollectorRegistry()
+    rules = RulesFile(file, StoreTelemetry(registry))
+    old = rules.current
+    if bad is None:
+        file.unlink()
+    else:
+        file.write_bytes(bad.encode("latin-1"))
+    with capture_logs() as logs:
+        assert [rules.reload() for _ in range(3)] == [False, False, False]
+        held, said = rules.current, current(registry)
+        file.write_text(RULES, encoding="utf-8")
+        mended = rules.reload()
+
+    assert (old, 0.0) == (held, said)
+    assert (mended, current(registry)) == (True, 1.0)
+    assert [entry["log_level"] for entry in logs] == ["error", "info"]
+    assert str(file) == logs[0]["file"]
+
+
+def test_a_process_does_not_start_with_a_bad_file(file: Path) -> None:
+    """The message names the file, the field and the remedy."""
+    file.write_text("external: [{}]", encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        RulesFile(file, StoreTelemetry())
+
+    assert str(refused.value).startswith(f"{file}: external[0].metric: required, and not there")
+
+
+@pytest.mark.parametrize(
+    ("access", "said"),
+    [
+        ({"url": "prometheus:9090"}, "expected http(s)://HOST[:PORT][/PATH]"),
+        ({"url": "ftp://x"}, "expected http(s)://HOST[:PORT][/PATH]"),
+        ({"url": "http://x/?q=1"}, "expected http(s)://HOST[:PORT][/PATH]"),
+        ({"url": "https://jane:hush@x"}, "holds credentials"),
+        ({"url": "http://x", "token_file": "t"}, "expected https, or credentials are sent in the clear"),
+        ({"url": "https://x", "username": "jane"}, "--metrics-store-password-file"),
+        ({"url": "https://x", "token_file": "t", "username": "j", "password_file": "p"}, "not both"),
+        (
+            {"url": "https://x", "tenant": "a\r\nX-Evil: b"},
+            "tenant: expected printable ASCII",
+        ),
+    ],
+)
+def test_how_the_store_is_reached_is_checked(access: dict[str, str], said: str) -> None:
+    """What could not work, or would send a secret in the clear, is refused, and no secret is shown."""
+    with pytest.raises(ConfigError) as refused:
+        StoreAccess(**access)
+
+    assert said in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["token_file", "ca_file"])
+def test_files_that_are_not_there_are_named_at_the_start(field: str) -> None:
+    """A process does not start to fail at each query."""
+    access = StoreAccess("https://x", **{field: "/nowhere/file"})
+    with pytest.raises(ConfigError, match="/nowhere/file"):
+        access.check()
