@@ -8,6 +8,7 @@ such a member stay usable.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,6 +28,8 @@ FAILURE_THRESHOLD = 3
 GROUP_COOLDOWN_SECONDS = 10.0
 PROBE_PATH = "/readyz"
 PROBE_LIMIT = 64 * 1024
+# By so much of it a token is known in a message, which may have been cut within it.
+TOKEN_START = 12
 
 
 class MemberClient(ApiClient):
@@ -88,6 +91,7 @@ class MemberClient(ApiClient):
         try:
             yield
         except ApiError as error:
+            await self._redact(error)
             if generation != self.generation:
                 raise MemberUnavailable(name, "its access was changed during the call") from error
             reason = self._count(error, group, began, seconds)
@@ -136,6 +140,13 @@ class MemberClient(ApiClient):
         else:
             group.failure(reason, at_once=True)
         return reason
+
+    async def _redact(self, error: ApiError) -> None:
+        """Servers and proxies may quote a request they refuse; our token is for nobody else to read."""
+        header = await self.config.credentials.authorization() or ""
+        start = header.partition(" ")[2][:TOKEN_START]
+        if len(start) == TOKEN_START and start in str(error):
+            error.args = (re.sub(re.escape(start) + r"[\w.~+/=-]*", "(redacted)", str(error)),)
 
     def _answered(self, group: Breaker) -> None:
         self._answered_at = self._clock()

@@ -70,13 +70,13 @@ class RequestHeader:
     uid_headers: tuple[str, ...] = ("X-Remote-Uid",)
 
     def user(self, headers: CIMultiDictProxy[str]) -> User | None:
-        """The user the headers name; None if they name none."""
+        """The user the headers name; None if they name none, or in what is not UTF-8."""
         name = _first(headers, self.username_headers)
         if not name:
             return None
         groups = [group for header in self.group_headers for group in headers.getall(header, []) if group]
         user = User(name, tuple(groups), _first(headers, self.uid_headers), self._extra(headers))
-        return user.authenticated()
+        return user.authenticated() if _is_text(user) else None
 
     def _extra(self, headers: CIMultiDictProxy[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         found: dict[str, list[str]] = {}
@@ -203,7 +203,7 @@ class Authenticator:
                 return user
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip()
-        if self._tokens is None or scheme.lower() != "bearer" or not token:
+        if self._tokens is None or scheme.lower() != "bearer" or not token or not token.isascii():
             return None
         try:
             return await self._tokens.user(token)
@@ -222,3 +222,14 @@ def peer_certificate(request: web.Request) -> bytes | None:
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((headers[name] for name in names if headers.get(name)), "")
+
+
+def _is_text(user: User) -> bool:
+    """Whether nothing of a user is made of bytes that are no characters: no hub can be asked about such."""
+    parts = [user.name, user.uid, *user.groups]
+    parts += [part for key, values in user.extra for part in (key, *values)]
+    try:
+        "".join(parts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -119,11 +119,13 @@ class Connection(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002 - it quotes what was sent
     ) -> web.StreamResponse:
         """The answer to what is not HTTP, or to a bug; the connection ends with it."""
-        if status == 400:
+        # aiohttp stumbles over an expectation that is not even text.
+        if status == 400 or (isinstance(exc, UnicodeEncodeError) and "Expect" in request.headers):
+            status = 400
             too_large = isinstance(exc, LineTooLong)
             logger.debug("request is not HTTP", problem=type(exc).__name__)
             text = "the request's header is too large" if too_large else "the request is not HTTP"
-            response = status_response(431 if too_large else 400, text)
+            response = status_response(431 if too_large else status, text)
         else:
             logger.error("request failed unexpectedly", exc_info=exc)
             response = status_response(status, "Internal error occurred")

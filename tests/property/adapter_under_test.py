@@ -10,17 +10,27 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.responses import Response
 from fedhpa.members.cluster import Access, Cluster
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
-from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust, User
+from fedhpa.serving.authentication import (
+    Authenticator,
+    PeerAuthenticator,
+    RequestHeader,
+    TokenReviewer,
+    Trust,
+    User,
+)
 from fedhpa.serving.authorization import Attributes, Authorizer, Guard, Verdict
 from fedhpa.serving.connections import Site
 from fedhpa.serving.fairness import Limits
@@ -89,29 +99,37 @@ class Answered:
         return [value for name, value in self.headers if name == "warning"]
 
 
+class _Hub(ApiClient):
+    """Allows everything, and knows no token."""
+
+    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+        msgspec.json.encode(body)  # as it would be sent
+        return Response(201, CIMultiDictProxy(CIMultiDict()), b'{"status":{"allowed":true}}')
+
+
 class _Anybody(Authenticator):
-    """Everybody is a user."""
+    """Everybody is a front proxy; who speaks for nobody, and has no token, is a user all the same."""
 
     async def user(self, request: web.Request) -> User | None:
-        return User("fuzz", ("system:authenticated",))
+        return RequestHeader(b"").user(request.headers) or await super().user(request) or User("fuzz")
 
 
-class _Allowing(Authorizer):
-    """Everybody may everything; what was asked is kept."""
+class _Noting(Authorizer):
+    """What was reviewed is kept."""
 
-    def __init__(self) -> None:
-        super().__init__(ApiClient(ApiConfig(server="http://hub.invalid")))
+    def __init__(self, hub: ApiClient) -> None:
+        super().__init__(hub, allowed_seconds=0.0)
         self.asked: list[Attributes] = []
 
     async def verdict(self, user: User, attributes: Attributes) -> Verdict:
         self.asked.append(attributes)
-        return Verdict(allowed=True)
+        return await super().verdict(user, attributes)
 
 
 class Target:
     """The running adapter and its members."""
 
-    def __init__(self, port: int, members: dict[str, tuple[RawMember, Member]], hub: _Allowing) -> None:
+    def __init__(self, port: int, members: dict[str, tuple[RawMember, Member]], hub: _Noting) -> None:
         self._port = port
         self._members = members
         self._hub = hub
@@ -182,9 +200,11 @@ async def target() -> AsyncIterator[Target]:
         lists = await stack.enter_async_context(SharedLists())
         source = MembersSource(lambda: members, lists, max_age=0.0)
         peers = PeerAuthenticator(Trust())
-        hub = _Allowing()
+        api = _Hub(ApiConfig(server="http://hub.invalid"))
+        hub = _Noting(api)
         callers = Callers(Limits(100, 100), CollectorRegistry())
-        guard = Guard(_Anybody(lambda: peers), hub, ("/healthz", "/livez", "/readyz"), callers.fairness)
+        anybody = _Anybody(lambda: peers, TokenReviewer(api))
+        guard = Guard(anybody, hub, ("/healthz", "/livez", "/readyz"), callers.fairness)
         application = build_application(source, guard, Health(), Telemetry(lambda: members), callers=callers)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
         await runner.setup()

@@ -73,7 +73,8 @@ BASES = (
     ],
 )
 HOSTILE = st.text(st.characters(codec="latin-1", exclude_characters="\r\n\0"), max_size=12)
-ODD_SEGMENTS = HOSTILE.map(lambda text: quote(text, safe="")) | st.text(max_size=5).map(quote)
+RAW_SEGMENTS = HOSTILE.map(lambda text: "".join(char for char in text if char not in " /?#"))
+ODD_SEGMENTS = RAW_SEGMENTS | HOSTILE.map(lambda text: quote(text, safe="")) | st.text(max_size=5).map(quote)
 SEGMENTS = st.sampled_from([*WORDS, ""]) | ODD_SEGMENTS
 BUILT = st.lists(SEGMENTS, max_size=9).map(lambda parts: "/" + "/".join(parts))
 STEMS = st.sampled_from(BASES)

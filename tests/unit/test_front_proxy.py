@@ -114,6 +114,19 @@ def test_a_proxy_that_names_no_user_proves_nothing() -> None:
     assert PeerAuthenticator(TRUST).user(proxy, NO_HEADERS) is None
 
 
+@pytest.mark.parametrize(
+    "header", ["X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-A", "X-Remote-Extra-\udc80"]
+)
+def test_a_user_is_made_of_text(header: str) -> None:
+    """Bytes that are no characters, as headers may have them, name nobody whom the hub could be asked about."""
+    headers = CIMultiDict(JANE)
+    headers.popall(header, None)
+    headers.add(header, "\udc80")
+    proxy = der(PROXIES.issue_client("front-proxy-client"))
+
+    assert PeerAuthenticator(TRUST).user(proxy, CIMultiDictProxy(headers)) is None
+
+
 def test_a_user_certificate_proves_itself_only() -> None:
     """An ordinary client certificate with X-Remote-* is its own CN and O, whatever the headers say."""
     joe = der(CLIENTS.issue_client("joe", organizations=["ops"]))

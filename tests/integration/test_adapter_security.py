@@ -1,0 +1,270 @@
+"""Who is nobody gets nothing from the adapter, whatever is spelled how; and nobody reads a credential."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from aiohttp import web
+from yarl import URL
+
+from fedhpa.serving.logs import configure_logs
+from tests.integration.adapter_world import (
+    JANE,
+    METRICS,
+    PODS_PATH,
+    Answer,
+    Caller,
+    World,
+    pod_metrics,
+    until,
+    world,
+)
+from tests.integration.fakeapi import FakeApi, eventually, fake_api, join
+
+MEMBER_TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im0xIn0.bWVtYmVyLW9uZQ." + "s3cret" * 100
+SERVED = [
+    "/",
+    "/apis",
+    "/apis/metrics.k8s.io",
+    "/apis/metrics.k8s.io/v1beta1",
+    "/apis/custom.metrics.k8s.io/v1beta2",
+    "/apis/external.metrics.k8s.io/v1beta1",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/apis/metrics.k8s.io/v1beta1",
+    "/version",
+    "/metrics",
+    "/nowhere",
+]
+
+
+class Fleet:
+    def __init__(self, world: World, member: FakeApi) -> None:
+        self.world = world
+        self.member = member
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with world(tmp_path) as made, fake_api() as member:
+        member.put(METRICS, pod_metrics("web", app="web"))
+        member.token = MEMBER_TOKEN
+        join(made.hub, "member1", member, token=MEMBER_TOKEN)
+        yield Fleet(made, member)
+
+
+async def as_it_is(caller: Caller, target: str, headers: dict[str, str]) -> Answer:
+    """GET of a target that no client would send so; what it leads to is not followed."""
+    url = URL(caller._base + target, encoded=True)
+    async with caller._session.get(url, headers=headers, allow_redirects=False) as response:
+        return Answer(response.status, response.headers, await response.read())
+
+
+async def test_every_path_is_reviewed(fleet: Fleet) -> None:
+    """Discovery, OpenAPI and the series tell as much of a fleet as its metrics do."""
+    fleet.world.hub.denied.add("jane")
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        found = [(await caller.call("GET", path, JANE)).status for path in SERVED]
+        reviewed = [review["nonResourceAttributes"] for review in fleet.world.hub.reviews]
+
+    assert found == [403] * len(SERVED)
+    assert reviewed == [{"path": path, "verb": "get"} for path in SERVED]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"X_Remote_User": "admin"}, id="underscores"),
+        pytest.param({"X-Remote-User ": "admin"}, id="blank"),
+        pytest.param({"X-Remote-User": ""}, id="nobody"),
+        pytest.param({"X-Remote-Group": "system:masters"}, id="a group alone"),
+        pytest.param({"X-Remote-Extra-User": "admin"}, id="extra alone"),
+        pytest.param({"Impersonate-User": "admin"}, id="impersonation"),
+        pytest.param({"X-Forwarded-User": "admin"}, id="another proxy's"),
+    ],
+)
+async def test_a_proxy_names_its_user_in_one_spelling(fleet: Fleet, headers: dict[str, str]) -> None:
+    """What is not the header that the hub published is not looked at; one that is none ends the request."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        answer = await caller.call("GET", PODS_PATH, headers)
+
+        assert answer.status in (400, 401)
+        assert fleet.world.hub.reviews == []
+
+
+async def test_of_repeated_headers_the_first_user_counts(fleet: Fleet) -> None:
+    """As for Go's servers, so that both ends of the hub's proxy see the same user; groups add up."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        url = caller._base + PODS_PATH
+        headers = [("X-Remote-User", "jane"), ("X-Remote-User", "admin"), ("X-Remote-Group", "a")]
+        more = [("X-Remote-Group", "b"), ("X-Remote-Extra-Team%2Fx", "1"), ("Impersonate-Group", "c")]
+        async with caller._session.get(url, headers=[*headers, *more]) as response:
+            assert response.status == 200
+
+        (review,) = fleet.world.hub.reviews
+        assert (review["user"], review["groups"]) == ("jane", ["a", "b", "system:authenticated"])
+        assert review["extra"] == {"team/x": ["1"]}
+
+
+async def test_nothing_of_a_strangers_headers_is_passed_on(fleet: Fleet) -> None:
+    """A client's certificate or token proves its user; groups and extras that it claims are dropped."""
+    claims = {**JANE, "X-Remote-Group": "system:masters", "X-Remote-Extra-a": "b", "X-Remote-Uid": "1"}
+    fleet.world.hub.users["good"] = {"username": "joe"}
+    async with (
+        fleet.world.adapter() as adapter,
+        fleet.world.caller(adapter, authority=fleet.world.clients, name="joe") as known,
+        fleet.world.caller(adapter, name="not-the-front-proxy") as strange,
+        fleet.world.caller(adapter, certificate=False) as bearer,
+    ):
+        assert (await known.call("GET", PODS_PATH, claims)).status == 200
+        assert (await strange.call("GET", PODS_PATH, claims)).status == 401
+        with_token = {**claims, "Authorization": "Bearer good"}
+        assert (await bearer.call("GET", "/version", with_token)).status == 200
+
+        for review in fleet.world.hub.reviews:
+            assert review["user"] == "joe"
+            assert review["groups"] == ["system:authenticated"]
+            assert not {"extra", "uid"} & set(review)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"/healthz/..{PODS_PATH}",
+        f"/healthz/%2e%2e{PODS_PATH}",
+        f"/healthz%2f..{PODS_PATH}",
+        f"/healthz/..;{PODS_PATH}",
+        f"/livez/{PODS_PATH}",
+        f"//healthz{PODS_PATH}",
+        f"/readyz?x={PODS_PATH}#{PODS_PATH}",
+    ],
+)
+async def test_an_open_path_opens_no_other(fleet: Fleet, target: str) -> None:
+    """Without proof there are no metrics, by no detour over the paths that probes use."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter, certificate=False) as caller:
+        before = len(fleet.member.seen)
+        answer = await as_it_is(caller, target, JANE)
+
+        assert answer.status in (200, 400, 401, 404)
+        assert b"items" not in answer.body
+        assert not any("metrics.k8s.io" in seen.path for seen in fleet.member.seen[before:])
+
+
+@pytest.mark.parametrize(
+    "target", [f"{PODS_PATH}/", f"/{PODS_PATH}", "/apis/", f"{PODS_PATH}/../pods", "/metrics/"]
+)
+async def test_nothing_is_redirected(fleet: Fleet, target: str) -> None:
+    """A front proxy would follow with the user's headers."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        answer = await as_it_is(caller, target, JANE)
+
+        assert (answer.status, "Location" in answer.headers) in ((200, False), (404, False))
+
+
+@pytest.mark.parametrize(
+    ("review", "status"),
+    [
+        pytest.param({}, 403, id="nothing"),
+        pytest.param({"status": {}}, 403, id="no verdict"),
+        pytest.param({"status": {"allowed": True, "denied": True}}, 403, id="both"),
+        pytest.param({"status": {"allowed": "true"}}, 500, id="no boolean"),
+        pytest.param([], 500, id="no object"),
+    ],
+)
+async def test_what_the_hub_does_not_allow_is_denied(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, review: object, status: int
+) -> None:
+    """A review that says nothing, or cannot be read, is no permission; the latter is asked for again."""
+    serve = fleet.world.hub._serve
+    asked = 0
+
+    async def reviewing(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        if not request.path.endswith("/subjectaccessreviews"):
+            return await serve(request)
+        asked += 1
+        return web.json_response(review)
+
+    monkeypatch.setattr(fleet.world.hub, "_serve", reviewing)
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        found = [(await caller.call("GET", PODS_PATH, JANE)).status for _ in range(2)]
+
+    assert found == [status] * 2
+    assert asked == (1 if status == 403 else 2)
+
+
+async def test_a_selector_may_be_long_but_not_endless(fleet: Fleet) -> None:
+    """Sixty kilobytes are read; more is no request."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        values = ",".join(f"a{number}" for number in range(8_000))
+        read = await as_it_is(caller, f"{PODS_PATH}?labelSelector=app%20in%20({values})", JANE)
+        endless = await as_it_is(caller, f"{PODS_PATH}?labelSelector=app%20in%20({values},{values})", JANE)
+
+    assert (read.status, endless.status) == (200, 431)
+    assert endless.json["kind"] == "Status"
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """All that the process would log with -v=4."""
+    root = logging.getLogger()
+    before = structlog.get_config(), root.handlers, root.level
+    stream = io.StringIO()
+    configure_logs("json", 4, stream)
+    yield stream
+    structlog.configure(**before[0])
+    root.handlers, root.level = before[1], before[2]
+
+
+@pytest.mark.parametrize("cut", [0, 450], ids=["whole", "cut"])
+async def test_credentials_are_nowhere_to_be_read(fleet: Fleet, log: io.StringIO, cut: int) -> None:
+    """Not in the log at debug level, not in an answer, through every failure; the member quotes them."""
+    quoted = "x" * cut + f' bad header "Authorization: Bearer {MEMBER_TOKEN}"'
+    serve = fleet.member._serve
+    failure = 500
+
+    async def quoting(request: web.Request) -> web.StreamResponse:
+        if "metrics.k8s.io" not in request.path:
+            return await serve(request)
+        body = {"kind": "Status", "message": quoted, "reason": MEMBER_TOKEN, "code": failure}
+        return web.json_response(body, status=failure, headers={"X-Echo": MEMBER_TOKEN})
+
+    fleet.member._serve = quoting  # type: ignore[method-assign]  # a member that is not well
+    said: list[str] = []
+    async with (
+        fleet.world.adapter("--audit-log-path=-") as adapter,
+        fleet.world.caller(adapter) as caller,
+        fleet.world.caller(adapter, certificate=False) as bearer,
+    ):
+        configure_logs("json", 4, log)
+        paths = [PODS_PATH, "/apis/custom.metrics.k8s.io/v1beta2/namespaces/a/pods/*/m"]
+        paths.append("/apis/external.metrics.k8s.io/v1beta1/namespaces/a/m")
+        for status in (400, 403, 404, 409, 500, 503):
+            failure = status
+            for path in paths:
+                answer = await caller.call("GET", path, {**JANE, "Authorization": "Bearer caller-token"})
+                said.append(f"{answer.headers} {answer.body!r}")
+        (await bearer.get(PODS_PATH, Authorization="Bearer another-caller-token"))
+        fleet.member.token = "rotated"
+
+        async def refused() -> bool:
+            answer = await caller.call("GET", PODS_PATH, JANE)
+            said.append(f"{answer.headers} {answer.body!r}")
+            return b"refuses our token" in answer.body
+
+        await until(refused, 30.0)
+        await fleet.member.stop()
+        await eventually(lambda: "cannot connect" in log.getvalue(), 30.0)
+        await fleet.world.hub.stop()
+        await eventually(lambda: "readiness check failed" in log.getvalue(), 30.0)
+
+    everything = log.getvalue() + "".join(said)
+    assert "(redacted)" in everything
+    assert '"event": "request"' in everything
+    for secret in (MEMBER_TOKEN[:20], "s3cret", "caller-token", "hub-token", "rotated", "PRIVATE KEY"):
+        assert secret not in everything
