@@ -34,10 +34,12 @@ def has_method(at: Attributes, kind: Kind, method: str) -> bool:
     return method in ("GET", "POST", "DELETE")
 
 
-def json_response(body: Object, status: int = 200, warnings: Sequence[str] = ()) -> web.Response:
+def json_response(
+    body: Object, status: int = 200, warnings: Sequence[str] = (), *, content_type: str = "application/json"
+) -> web.Response:
     """An answer, with warnings in its headers."""
     response = web.Response(
-        body=msgspec.json.encode(body), status=status, headers={"Content-Type": "application/json"}
+        body=msgspec.json.encode(body), status=status, headers={"Content-Type": content_type}
     )
     response.headers["Cache-Control"] = "no-cache, private"
     for text in dict.fromkeys(warnings):

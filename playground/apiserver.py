@@ -1,10 +1,10 @@
 """The embedded API server: one aiohttp application over one store.
 
 It serves what the processes of this project and kubectl's get, apply, delete, create, patch, scale, top and
-explain need. Not there: server-side apply, managed fields, CEL, watch lists, aggregated discovery.
+explain need. Not there: server-side apply, managed fields, CEL, watch lists.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from playground import addressing, openapi, queries, refusals, selecting, tables, watch
+from playground import addressing, one_document, openapi, queries, refusals, selecting, tables, watch
 from playground.answers import has_method, has_path, json_response, readable, refused
 from playground.bodies import decode
 from playground.calls import Call
@@ -112,6 +112,10 @@ class ApiServer:
             group, version, resource, kind, subresource=subresource, namespaced=namespaced
         )
 
+    def remote(self, resources: Callable[[str], Sequence[Object] | None]) -> None:
+        """Who knows what the servers behind APIServices serve."""
+        self._discovery.remote = resources
+
     async def _end_watches(self, _app: web.Application) -> None:
         self.watches.end()
 
@@ -156,6 +160,11 @@ class ApiServer:
             return web.Response(text=verbose if "verbose" in request.query else "ok")
         if at.path == openapi.V2_PATH:
             return web.Response(body=openapi.V2, content_type=openapi.V2_TYPE)
+        version = one_document.asked_for(request.headers.get("Accept", ""))
+        if version is not None and at.path in ("/api", "/apis"):
+            whole = self._discovery.one_document(at.path, version)
+            if whole is not None:
+                return json_response(whole, content_type=one_document.content_type(version))
         found = self._discovery.answer(at.path)
         if found is None and at.path.startswith("/api/"):
             raise refusals.no_such_path()

@@ -8,6 +8,7 @@ import datetime as dt
 from collections.abc import Callable
 
 import aiohttp
+import msgspec
 
 from fedhpa.serving.authentication import utc_now
 from playground.outgoing import SERVICES, Outgoing, Unreachable, words
@@ -18,6 +19,13 @@ API_SERVICES: Collection = ("apiregistration.k8s.io", "apiservices")
 # kube-aggregator too gives up after 5 s, but looks every 30 s only: longer than a person should wait here.
 CHECK_SECONDS, EVERY_SECONDS = 5.0, 1.0
 CHECKER = User("system:kube-aggregator", ("system:masters",))
+
+
+class _Listed(msgspec.Struct):
+    resources: list[Object] = []
+
+
+_DECODE = msgspec.json.Decoder(_Listed).decode
 
 
 class Availability:
@@ -36,6 +44,11 @@ class Availability:
         self._now = now
         self._every_seconds = every_seconds
         self._changed = asyncio.Event()
+        self._resources: dict[str, list[Object]] = {}
+
+    def resources(self, name: str) -> list[Object] | None:
+        """What the server behind an APIService said that it serves; None if it never did."""
+        return self._resources.get(name)
 
     async def __aenter__(self) -> "Availability":
         self._unsubscribe = self._store.subscribe(self._notice)
@@ -86,11 +99,12 @@ class Availability:
         try:
             call = self._outgoing.aggregated(service, url, CHECKER)
             async with asyncio.timeout(CHECK_SECONDS), call as answer:
-                status = answer.status
+                status, body = answer.status, await answer.read()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return "FailedDiscoveryCheck", f'{failing}Get "{url}": {words(error)}'
         if not 200 <= status < 300:
             return "FailedDiscoveryCheck", f"{failing}bad status from {url}: {status}"
+        self._resources[service["metadata"]["name"]] = _resources(body)
         return "Passed", "all checks passed"
 
     def _say(self, name: str, reason: str, message: str) -> None:
@@ -105,6 +119,14 @@ class Availability:
         condition |= {"status": status, "type": "Available"}
         if condition != old:
             self._store.update(API_SERVICES, {**service, "status": {"conditions": [condition]}})
+
+
+def _resources(body: bytes) -> list[Object]:
+    """Of a list that can be read; nobody makes a server unavailable for another."""
+    try:
+        return list(_DECODE(body).resources)
+    except msgspec.DecodeError:
+        return []
 
 
 def available(service: Object) -> Object:

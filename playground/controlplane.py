@@ -80,6 +80,7 @@ class ControlPlane:
         server.authenticator, server.authorizer = self.authenticator, authorizer
         server.admitter = Admission(self.store, self._outgoing)
         server.router = FirstOf(self.routers())
+        server.remote(self._availability.resources)
         reviews = Reviews(self.authenticator, authorizer, self.now)
         server.virtual(AUTHENTICATION, "tokenreviews", "TokenReview", _asked(reviews.token))
         server.virtual(AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview", _asked(reviews.oneself))

@@ -1,9 +1,9 @@
 """What is served, as clients ask for it: versions, groups, resources, OpenAPI v3."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from playground import openapi
+from playground import one_document, openapi
 from playground.availability import available
 from playground.kinds import API_SERVICES, NAMESPACES, VERBS, Kind, Kinds
 from playground.pipeline import Object
@@ -29,6 +29,8 @@ class Discovery:
         self._kinds = kinds
         self._store = store
         self._virtual: dict[tuple[str, str], list[Object]] = {}
+        # What the server behind an APIService serves, by the APIService's name.
+        self.remote: Callable[[str], Sequence[Object] | None] = lambda _: None
 
     def add_virtual(
         self, group: str, version: str, resource: str, kind: str, *, subresource: str, namespaced: bool
@@ -72,6 +74,28 @@ class Discovery:
                 return openapi.document(self._kinds, "/".join(rest))
             case _:
                 return None
+
+    def one_document(self, path: str, version: str) -> Object | None:
+        """All resources of the core group (/api) or of all others (/apis); None where some are not known."""
+        names = {"": ["v1"]} if path == "/api" else self._groups()
+        groups = [(name, {v: self._listed(name, v) for v in versions}) for name, versions in names.items()]
+        for name, served in groups:
+            for each, resources in served.items():
+                if resources is None and not self._is_remote(name, each):
+                    return None
+        return one_document.document(version, groups)
+
+    def _listed(self, group: str, version: str) -> Sequence[Object] | None:
+        if self._is_remote(group, version):
+            service = self._store.find(API_SERVICES, "", f"{version}.{group}")
+            answers = service is not None and available(service).get("status") == "True"
+            return self.remote(f"{version}.{group}") if answers else None
+        found = self._resources(group, version)
+        return None if found is None else found["resources"]
+
+    def _is_remote(self, group: str, version: str) -> bool:
+        service = self._store.find(API_SERVICES, "", f"{version}.{group}")
+        return service is not None and bool(service["spec"].get("service"))
 
     def _aggregated(self) -> list[str]:
         """The group versions whose servers are behind this one and answer; the router has their documents."""
