@@ -118,7 +118,7 @@ def test_a_proxy_that_names_no_user_proves_nothing() -> None:
     "header", ["X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-A", "X-Remote-Extra-\udc80"]
 )
 def test_a_user_is_made_of_text(header: str) -> None:
-    """Bytes that are no characters, as headers may have them, name nobody whom the hub could be asked about."""
+    """Bytes that are no characters, as headers may have them, name nobody the hub can be asked about."""
     headers = CIMultiDict(JANE)
     headers.popall(header, None)
     headers.add(header, "\udc80")
