@@ -67,8 +67,7 @@ def table_body(kind: MetricsKind, items: Sequence[Item], query: Mapping[str, str
 
 def unavailable(gathered: Gathered[Any]) -> web.Response:
     """503: members are expected and none answered."""
-    reasons = "; ".join(f"{cluster}: {reason}" for cluster, reason in sorted(gathered.missing.items()))
-    return status_response(503, f"no member cluster answered: {reasons}")
+    return status_response(503, f"no member cluster answered: {gathered.reasons()}")
 
 
 def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[Any]) -> web.Response:

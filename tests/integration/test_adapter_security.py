@@ -14,6 +14,7 @@ from yarl import URL
 
 from fedhpa.serving.logs import configure_logs
 from tests.integration.adapter_world import (
+    CONFIG_MAPS,
     JANE,
     METRICS,
     PODS_PATH,
@@ -130,6 +131,28 @@ async def test_nothing_of_a_strangers_headers_is_passed_on(fleet: Fleet) -> None
             assert review["user"] == "joe"
             assert review["groups"] == ["system:authenticated"]
             assert not {"extra", "uid"} & set(review)
+
+
+async def test_the_names_of_front_proxies_are_followed(fleet: Fleet) -> None:
+    """A proxy whose name the hub drops speaks for nobody any more, also on a connection that is open."""
+    name = "extension-apiserver-authentication"
+    async with (
+        fleet.world.adapter() as adapter,
+        fleet.world.caller(adapter) as old,
+        fleet.world.caller(adapter, name="another-proxy") as new,
+    ):
+        assert [(await caller.call("GET", PODS_PATH, JANE)).status for caller in (old, new)] == [200, 401]
+
+        published = fleet.world.hub.find(CONFIG_MAPS, name, "kube-system")
+        assert published is not None
+        published["data"]["requestheader-allowed-names"] = '["another-proxy"]'
+        fleet.world.hub.put(CONFIG_MAPS, published)
+
+        async def swapped() -> bool:
+            found = [(await caller.call("GET", PODS_PATH, JANE)).status for caller in (old, new)]
+            return found == [401, 200]
+
+        await until(swapped, 30.0)
 
 
 @pytest.mark.parametrize(
