@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import FedHPAError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.wire import ObjectList, PodMetrics
@@ -27,6 +29,12 @@ METRICS_API = "metrics.k8s.io/v1beta1"
 FAILURE_SECONDS = 2.0
 # Who asks what did not answer the last time waits so long; the request goes on, for whoever asks next.
 AFTER_FAILURE_SECONDS = 0.5
+# A thousand selections at once would be a thousand connections to each member, and end at their deadline: the
+# others wait for their turn, which comes when one ends, by its deadline.
+AT_ONCE = 32
+TURN_SECONDS = 30.0
+# A list of some hundred pods is decoded in a millisecond; one of 10,000 takes some 30.
+LARGE_BYTES = 256 * 1024
 # An answer that nobody asked for again is dropped after this long.
 KEEP_SECONDS = 120.0
 # All that is remembered, as it was sent: whole lists of a hundred members with 10,000 pods each, and then the
@@ -89,6 +97,8 @@ class SharedLists:
         self._group: asyncio.TaskGroup | None = None
         self._fetches = 0
         self._bytes = 0
+        self._turns: WeakKeyDictionary[Asked, asyncio.Semaphore] = WeakKeyDictionary()
+        self._decoding = asyncio.Lock()
 
     @property
     def fetches(self) -> int:
@@ -177,12 +187,14 @@ class SharedLists:
 
     async def _fetch(self, key: _Key, entry: _Entry, deadline: float | None) -> None:
         member, _, path, params, decode = key
-        began = self._clock()
-        self._fetches += 1
         size = ENTRY_BYTES + len(path) + sum(len(value) for _, value in params)
         try:
-            response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
-            entry.answer, entry.error = Fetched(decode(response.body), began), None
+            async with self._turn(member):
+                began = self._clock()
+                self._fetches += 1
+                response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
+                value = await self._decoded(response.body, decode)
+            entry.answer, entry.error = Fetched(value, began), None
             entry.at = began
             size += len(response.body)
         except MemberUnavailable as error:
@@ -196,6 +208,35 @@ class SharedLists:
             # A failure leaves the answer before it where it was.
             self._weigh(entry, size if entry.error is None else max(size, entry.size))
             entry.task = None
+
+    @asynccontextmanager
+    async def _turn(self, member: Asked) -> AsyncIterator[None]:
+        """A place among the requests to a member; MemberUnavailable if none is given up in time."""
+        turns = self._turns.get(member)
+        if turns is None:
+            turns = self._turns[member] = asyncio.Semaphore(AT_ONCE)
+        if turns.locked():
+            try:
+                async with asyncio.timeout(TURN_SECONDS):
+                    await turns.acquire()
+            except TimeoutError:
+                reason = f"{AT_ONCE} requests to it are under way, and none ended in {TURN_SECONDS:g} s"
+                raise MemberUnavailable(member.name, reason) from None
+        else:
+            await turns.acquire()
+        try:
+            yield
+        finally:
+            turns.release()
+
+    async def _decoded(self, body: bytes, decode: Callable[[bytes], T]) -> T:
+        """The decoded answer. Of several that are large only one is decoded before others get their turn."""
+        if len(body) < LARGE_BYTES:
+            return decode(body)
+        async with self._decoding:
+            value = decode(body)
+            await asyncio.sleep(0)
+            return value
 
     def _weigh(self, entry: _Entry, size: int) -> None:
         """Count what an entry holds now, and forget the oldest where that is too much."""

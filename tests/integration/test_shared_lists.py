@@ -224,6 +224,49 @@ async def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.Monkey
         assert len(lists._entries) == 1
 
 
+async def test_a_member_is_asked_so_many_questions_at_once() -> None:
+    """A hundred selections are some requests at a time; when these hang the others wait no longer."""
+    async with federation("member1", deadline=3) as world, SharedLists(clock=loop_time) as lists:
+        api, member = world.members["member1"], world["member1"]
+
+        async def ask(number: int) -> None:
+            params = {"labelSelector": f"app=a{number}"}
+            await lists.get(member, PATH, params, decode_pod_metrics, max_age=60)
+
+        await asyncio.gather(*(ask(number) for number in range(100)))
+        answered = len(api.queries(PATH))
+        api.faults.hang.add("/apis/metrics.k8s.io")
+        began = loop_time()
+        results = await asyncio.gather(*(ask(number) for number in range(100, 200)), return_exceptions=True)
+
+        assert answered == 100
+        assert {type(result) for result in results} == {MemberUnavailable}
+        assert loop_time() - began == pytest.approx(3, abs=0.1)
+        assert len(api.queries(PATH)) - answered == module.AT_ONCE
+
+
+async def test_nobody_waits_for_a_turn_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gets no turn is told how many are before it."""
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(module, "TURN_SECONDS", 5.0)
+    async with federation("member1", deadline=60) as world, SharedLists(clock=loop_time) as lists:
+        world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
+        waits = [
+            asyncio.create_task(
+                lists.get(world["member1"], PATH, {"n": str(number)}, decode_pod_metrics, max_age=60)
+            )
+            for number in range(3)
+        ]
+        await asyncio.sleep(6)
+
+        assert [wait.done() for wait in waits] == [False, False, True]
+        with pytest.raises(MemberUnavailable, match="2 requests to it are under way, and none ended in 5 s"):
+            await waits[2]
+        for wait in waits:
+            wait.cancel()
+        await asyncio.wait(waits)
+
+
 async def test_who_has_asked_enough_asks_nobody() -> None:
     """What is known already costs nothing; a question that was refused leaves nothing behind."""
 
