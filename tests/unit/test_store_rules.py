@@ -46,7 +46,7 @@ def one(more: str) -> str:
         ("clusterLabel: __address__", "clusterLabel: '__address__' is no label name"),
         (one("selectorLabels: {x: 'y z'}"), "external[0].selectorLabels.x: 'y z' is no label name"),
         (f"custom: [{{metric: a, resource: widgets, {QUERY}}}]", "expected kind, apiVersion and objectLabel"),
-        ("resources: {pods: {cpu: 'a{<<.LabelMatchers>>}'}}", "resources.pods.memory: required, and not there"),
+        ("resources: {pods: {cpu: 'a{<<.LabelMatchers>>}'}}", "resources.pods.memory: required"),
         ("external: " + "[" * 2000, "it is no YAML"),
         ("#" * (1024 * 1024 + 1), "expected at most 1048576"),
     ],

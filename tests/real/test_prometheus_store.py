@@ -1,0 +1,197 @@
+"""The adapter over a real Prometheus: what its scrapes say becomes values of the registered clusters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from realplane.assets import find_program
+from stage.waiting import eventually
+from tests.integration.adapter_world import JANE, Answer, Caller, world
+from tests.integration.fakeapi import fake_api, join
+from tests.real.prometheus import PROMETHEUS, Prometheus, prometheus
+
+SECONDS = 90
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces"
+CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces"
+PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
+RULES = """
+external:
+- metric: depth
+  query: sum by (<<.GroupBy>>, queue) (queue_depth{<<.LabelMatchers>>})
+- metric: wrong
+  query: sum by (<<.GroupBy>> (queue_depth{<<.LabelMatchers>>})
+- metric: idle
+  query: queue_depth{<<.LabelMatchers>>} / 0 - queue_depth / 0
+custom:
+- metric: hits
+  resource: pods
+  query: sum by (<<.GroupBy>>) (hits{<<.LabelMatchers>>})
+  selectorLabels: {app.kubernetes.io/name: app}
+- metric: hits
+  resource: services
+  query: sum by (<<.GroupBy>>) (hits{<<.LabelMatchers>>})
+resources:
+  pods:
+    cpu: sum by (<<.GroupBy>>) (cpu_cores{<<.LabelMatchers>>})
+    memory: sum by (<<.GroupBy>>) (memory_bytes{<<.LabelMatchers>>})
+"""
+
+
+HOSTILE = (
+    'shop"} or queue_depth{queue="orders',
+    "shop|bank",
+    "sh.p",
+    'a\\"b',
+    "a\nb",
+    "<<.GroupBy>>",
+    "\u00e9\U0001f600",
+)
+
+
+def exported(orders: int, hits: float) -> str:
+    """What a cluster exports."""
+    pod = 'namespace="shop",pod="web-0"'
+    return "".join(
+        line + "\n"
+        for line in (
+            f'queue_depth{{namespace="shop",queue="orders"}} {orders}',
+            'queue_depth{namespace="shop",queue="re.turns"} 100',
+            'queue_depth{namespace="bank",queue="orders"} 1000',
+            f'hits{{{pod},service="web",app="web"}} {hits}',
+            f'hits{{namespace="shop",pod="db-0",service="db",app="db"}} {hits}',
+            f'cpu_cores{{{pod},container="app"}} 0.25',
+            f'memory_bytes{{{pod},container="app"}} 1048576',
+        )
+    )
+
+
+TEXTS = {"member1": exported(3, 1.5), "member2": exported(4, 2), "stranger": exported(50, 60)}
+
+
+class Scene:
+    """Prometheus and who calls the adapter over it."""
+
+    def __init__(self, store: Prometheus, caller: Caller, rules: Path) -> None:
+        self.store = store
+        self.caller = caller
+        self.rules = rules
+
+    async def get(self, path: str) -> Answer:
+        return await self.caller.call("GET", path, JANE)
+
+    async def depths(self, query: str = "labelSelector=queue%3Dorders") -> dict[str, str]:
+        """Values by cluster; none while there is no answer."""
+        answer = await self.get(f"{EXTERNAL}/shop/depth?{query}")
+        items = answer.json.get("items", [])
+        return {item["metricLabels"].get("cluster", ""): item["value"] for item in items}
+
+    async def until(self, look: Callable[[], Awaitable[Any]], what: str) -> None:
+        await eventually(look, what=what, seconds=SECONDS, every=0.3)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    """A Prometheus that has scraped both clusters, and one that nobody registered."""
+    program = find_program(PROMETHEUS)
+    if program is None:
+        reason = "no real Prometheus: it is not here (make real-plane builds it)"
+        if os.environ.get("FEDHPA_REAL_PLANE") == "require":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES, encoding="utf-8")
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(prometheus(program, TEXTS))
+        made = await stack.enter_async_context(world(tmp_path))
+        for name in ("member1", "member2"):
+            join(made.hub, name, await stack.enter_async_context(fake_api()))
+        adapter = await stack.enter_async_context(
+            made.adapter(*store.flags, f"--metrics-rules={rules}", "--metrics-store-deadline=10s")
+        )
+        found = Scene(store, await stack.enter_async_context(made.caller(adapter)), rules)
+
+        async def scraped() -> bool:
+            # Each of these was scraped, or the warning of the stranger would be missing.
+            answer = await found.get(f"{EXTERNAL}/shop/depth")
+            return "stranger" in str(answer.warnings) and len(await found.depths()) == 2
+
+        await found.until(scraped, "all targets were scraped")
+        yield found
+
+
+async def test_values_of_all_clusters(scene: Scene) -> None:
+    """External values by cluster and together, selected by label; custom ones of pods and of a service;
+    usage of pods; a strange cluster counts for nobody.
+    """
+    apart = await scene.depths()
+    kept = {
+        how: await scene.depths(f"labelSelector=queue%3Dorders&aggregation={how}") for how in ("Sum", "Max")
+    }
+    dotted = await scene.depths("labelSelector=queue%20in%20(re.turns,rexturns)&aggregation=Sum")
+    pods = (await scene.get(f"{CUSTOM}/shop/pods/*/hits?labelSelector=app.kubernetes.io/name%3Dweb")).json
+    service = (await scene.get(f"{CUSTOM}/shop/services/web/hits")).json
+    usage = (await scene.get(PODS)).json
+    idle = await scene.get(f"{EXTERNAL}/shop/idle")
+
+    assert apart == {"member1": "3", "member2": "4"}
+    assert kept == {"Sum": {"": "7"}, "Max": {"": "4"}}
+    assert dotted == {"": "200"}
+    assert [(item["describedObject"]["name"], item["value"]) for item in pods["items"]] == [
+        ("web-0", "1500m"),
+        ("web-0", "2"),
+    ]
+    assert [item["value"] for item in service["items"]] == ["3500m"]
+    assert [item["containers"][0]["usage"] for item in usage["items"]] == [
+        {"cpu": "250m", "memory": "1Mi"}
+    ] * 2
+    assert (idle.status, "is no number that can be meant" in str(idle.json)) == (503, True)
+
+
+async def test_an_exporter_that_goes_is_missing_and_not_zero(scene: Scene) -> None:
+    """Prometheus forgets a target's series at its first failed scrape; the cluster is named until it is
+    back.
+    """
+    exporter = scene.store.exporters["member2"]
+
+    async def gone() -> bool:
+        answer = await scene.get(f"{EXTERNAL}/shop/depth")
+        missed = "member2 did not answer: it served this" in str(answer.warnings)
+        return missed and await scene.depths() == {"member1": "3"}
+
+    async def back() -> bool:
+        return await scene.depths() == {"member1": "3", "member2": "4"}
+
+    await exporter.stop()
+    await scene.until(gone, "member2 is missing by name")
+    await exporter.start()
+    await scene.until(back, "member2 is back")
+
+
+async def test_hostile_namespaces_are_names_that_nobody_has(scene: Scene) -> None:
+    """Prometheus understands the query, and finds nothing."""
+    for namespace in HOSTILE:
+        answer = await scene.get(f"{EXTERNAL}/{quote(namespace, safe='')}/depth")
+
+        assert (namespace, answer.status, answer.warnings) == (namespace, 404, [])
+
+
+async def test_a_wrong_query_says_what_prometheus_says_of_it(scene: Scene) -> None:
+    """Who wrote the rule reads where it is wrong, and mends it without a restart."""
+    wrong = await scene.get(f"{EXTERNAL}/shop/wrong")
+    scene.rules.write_text(RULES.replace("GroupBy>> (queue", "GroupBy>>) (queue"), encoding="utf-8")
+
+    async def mended() -> bool:
+        return (await scene.get(f"{EXTERNAL}/shop/wrong")).status == 200
+
+    await scene.until(mended, "the new rules hold")
+
+    assert wrong.status == 503
+    assert "bad_data" in wrong.json["message"]
+    assert "parse error" in wrong.json["message"]
