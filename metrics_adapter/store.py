@@ -34,6 +34,10 @@ FAILURE_SECONDS = 2.0
 FAILURES = 3
 COOLDOWN_SECONDS = 5.0
 KEEP_SECONDS = 120.0
+# Series that are remembered in all, some hundreds of bytes each; callers may think of queries without end.
+MOST_SERIES = 500_000
+# What a query counts beside its series.
+QUERY_SERIES = 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class _Entry:
     answer: Answer | None = None
     error: MetricsUnavailable | None = None
     at: float = float("-inf")
+    weight: int = 0
 
 
 class Store:
@@ -71,6 +76,7 @@ class Store:
         self._clock = clock
         self._breaker = Breaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
         self._entries: dict[Query, _Entry] = {}
+        self._weight = 0
         self._swept_at = clock()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
@@ -102,8 +108,8 @@ class Store:
         if self._group is None:
             raise RuntimeError("Store is used outside its `async with`")
         self._sweep()
-        entry = self._entries.setdefault(query, _Entry())
-        if entry.task is None and not self._fresh(entry):
+        entry = self._entries.get(query)
+        if entry is None or (entry.task is None and not self._fresh(entry)):
             refusal = self._breaker.refusal()
             if refusal is not None:
                 raise StoreSilent(refusal)
@@ -112,6 +118,8 @@ class Store:
             charge = CHARGE.get()
             if charge is not None:
                 charge()
+            if entry is None:
+                entry = self._entries[query] = _Entry()
             entry.task = self._group.create_task(self._fetch(query, entry))
         if entry.task is not None:
             task = entry.task
@@ -150,6 +158,7 @@ class Store:
             self._telemetry.answered("refused", self._clock() - began)
         finally:
             self._waiting -= 1
+            self._weigh(entry)
             entry.task = None
 
     async def _run(self, query: Query) -> Answer:
@@ -189,6 +198,24 @@ class Store:
             self._breaker.failure(reason)
         self._telemetry.up(self._breaker.failures == 0)
 
+    def _weigh(self, entry: _Entry) -> None:
+        """Count what an entry holds now, and forget the oldest where that is too much."""
+        weight = QUERY_SERIES + (len(entry.answer.series) if entry.answer is not None else 0)
+        self._weight += weight - entry.weight
+        entry.weight = weight
+        if self._weight <= MOST_SERIES:
+            return
+        idle = [(query, known) for query, known in self._entries.items() if known.task is None]
+        # More than must, for this looks at everything.
+        for query, known in sorted(idle, key=lambda pair: pair[1].at):
+            if self._weight <= MOST_SERIES * 3 // 4:
+                return
+            self._drop(query, known)
+
+    def _drop(self, query: Query, entry: _Entry) -> None:
+        del self._entries[query]
+        self._weight -= entry.weight
+
     def _sweep(self) -> None:
         now = self._clock()
         if now - self._swept_at < KEEP_SECONDS:
@@ -196,4 +223,4 @@ class Store:
         self._swept_at = now
         for query, entry in tuple(self._entries.items()):
             if entry.task is None and now - entry.at > KEEP_SECONDS:
-                del self._entries[query]
+                self._drop(query, entry)

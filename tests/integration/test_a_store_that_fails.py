@@ -16,6 +16,8 @@ from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
 from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.members.lists import CHARGE
+from metrics_adapter import store as module
 from metrics_adapter import store_client
 from metrics_adapter.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store
 from metrics_adapter.store_client import StoreAccess, StoreSilent
@@ -294,3 +296,30 @@ async def test_leaving_ends_what_is_under_way() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
     await eventually(lambda: threads() == 0, within=30.0)
+
+
+async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers may think of queries without end; one that was refused leaves nothing behind."""
+    monkeypatch.setattr(module, "MOST_SERIES", 10 * module.QUERY_SERIES)
+
+    def enough() -> None:
+        raise PermissionError
+
+    async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
+        fake.answer = lambda _: [WELL]
+        for number in range(50):
+            await store.ask(Query(f"up{number}"))
+
+            assert sum(entry.weight for entry in store._entries.values()) == store._weight
+            assert store._weight <= module.MOST_SERIES
+        kept = set(store._entries)
+        assert Query("up49") in kept
+
+        token = CHARGE.set(enough)
+        try:
+            with pytest.raises(PermissionError):
+                await store.ask(Query("another"))
+        finally:
+            CHARGE.reset(token)
+
+        assert set(store._entries) == kept
