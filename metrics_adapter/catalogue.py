@@ -23,6 +23,8 @@ from metrics_adapter.gather import MembersSource
 log = structlog.get_logger(__name__)
 
 REFRESH_SECONDS = 60.0
+# A member that came while it was busy is not left out of discovery for as long.
+RETRY_SECONDS = 5.0
 CHECK_SECONDS = 1.0
 # Members asked at the same time: a fleet that starts must not be asked all at once for what can wait.
 AT_ONCE = 8
@@ -52,7 +54,8 @@ class Catalogue:
         self._source = source
         self._clock = clock
         self._names: dict[Member, Names] = {}
-        self._asked: dict[Member, float] = {}
+        # When each member may be asked again.
+        self._next: dict[Member, float] = {}
         self._merged: Names = {CUSTOM: (), EXTERNAL: ()}
         self._read = False
 
@@ -74,9 +77,9 @@ class Catalogue:
         members = self._source.members()
         known = {member for member in members.values() if member.unavailable() is None}
         due = [member for member in sorted(known, key=lambda member: member.name) if self._due(member)]
-        gone = self._asked.keys() - set(members.values())
+        gone = self._next.keys() - set(members.values())
         for member in gone:
-            del self._asked[member]
+            del self._next[member]
             self._names.pop(member, None)
         if due:
             self._read = False
@@ -86,12 +89,13 @@ class Catalogue:
             self._merged = {group: _merged(self._names, group) for group in (CUSTOM, EXTERNAL)}
 
     def _due(self, member: Member) -> bool:
-        asked = self._asked.get(member)
-        return asked is None or (self._read and self._clock() - asked >= REFRESH_SECONDS)
+        turn = self._next.get(member)
+        return turn is None or (self._read and self._clock() >= turn)
 
     async def _ask(self, member: Member, slots: asyncio.Semaphore) -> None:
         async with slots:
-            self._asked[member] = self._clock()
+            began = self._clock()
+            self._next[member] = began + REFRESH_SECONDS
             known = dict(self._names.get(member, {}))
             for group, version in ((CUSTOM, self._custom_version), (EXTERNAL, _external_version)):
                 try:
@@ -100,6 +104,7 @@ class Catalogue:
                     known[group] = ()
                 except FedHPAError as error:
                     # What it served is most likely what it will serve.
+                    self._next[member] = began + RETRY_SECONDS
                     log.debug("metrics not listed", cluster=member.name, api=group, reason=str(error))
             self._names[member] = known
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from metrics_adapter.catalogue import MAX_NAMES, REFRESH_SECONDS, Catalogue
+from metrics_adapter.catalogue import MAX_NAMES, REFRESH_SECONDS, RETRY_SECONDS, Catalogue
 from tests.integration.values_world import CUSTOM, EXTERNAL, client_of, members_source, serving
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -171,6 +171,26 @@ async def test_a_member_that_fails_keeps_what_it_served() -> None:
         ]
 
     assert known == [["pods/a"], ["x"]]
+
+
+async def test_a_member_that_could_not_be_listed_is_asked_again_soon() -> None:
+    """A member that comes while it is busy would else not be discovered for a minute; with a reader only."""
+    clock = Clock()
+    served = lists(["pods/a"], ["x"])
+    async with members_source({"m1": {}}) as (source, stubs):
+        stubs["m1"].responses.update(dict.fromkeys(served, 500))
+        catalogue = Catalogue(source, clock=clock)
+        await catalogue.refresh()
+        stubs["m1"].responses = served
+        clock.now += RETRY_SECONDS
+        asked = len(stubs["m1"].seen)
+        await catalogue.refresh()
+        unread = len(stubs["m1"].seen) - asked
+        catalogue.names("external.metrics.k8s.io")
+        await catalogue.refresh()
+        known = [entry.name for entry in catalogue.names("external.metrics.k8s.io")]
+
+    assert (unread, known) == (0, ["x"])
 
 
 @pytest.mark.parametrize("answer", ["[]", '{"resources": [{"name": 1}]}', "{", '{"resources": {}}'])
