@@ -94,6 +94,16 @@ def test_a_rule_is_found_by_resource_and_metric() -> None:
     assert rules.custom_rule("deployments", "hits") is None
 
 
+def test_the_documented_rules_can_be_used() -> None:
+    """The complete example of docs/metrics-store.md is one."""
+    page = (Path(__file__).parents[2] / "docs" / "metrics-store.md").read_text(encoding="utf-8")
+    rules = read_rules(page.split("```yaml\n")[1].split("```")[0])
+
+    assert [rule.metric for rule in rules.external] == ["queue_depth", "orders_per_second"]
+    assert [rule.described[2] for rule in rules.custom] == ["pod", "service", "topic"]
+    assert rules.resources.nodes is not None
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "rules.yaml"
