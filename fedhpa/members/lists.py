@@ -33,8 +33,10 @@ AFTER_FAILURE_SECONDS = 0.5
 # others wait for their turn, which comes when one ends, by its deadline.
 AT_ONCE = 32
 TURN_SECONDS = 30.0
-# A list of some hundred pods is decoded in a millisecond; one of 10,000 takes some 30.
+# A list of some hundred pods is decoded in a millisecond; one of 10,000 takes some 30. Of a hundred of these
+# at once the last would be read after its deadline, and all would be in memory as they were sent.
 LARGE_BYTES = 256 * 1024
+LARGE_AT_ONCE = 8
 # An answer that nobody asked for again is dropped after this long.
 KEEP_SECONDS = 120.0
 # All that is remembered, as it was sent: whole lists of a hundred members with 10,000 pods each, and then the
@@ -98,6 +100,7 @@ class SharedLists:
         self._fetches = 0
         self._bytes = 0
         self._turns: WeakKeyDictionary[Asked, asyncio.Semaphore] = WeakKeyDictionary()
+        self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
         self._decoding = asyncio.Lock()
 
     @property
@@ -189,7 +192,7 @@ class SharedLists:
         member, _, path, params, decode = key
         size = ENTRY_BYTES + len(path) + sum(len(value) for _, value in params)
         try:
-            async with self._turn(member):
+            async with self._turn(member), self._large_turn(member, entry, bool(params)):
                 began = self._clock()
                 self._fetches += 1
                 response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
@@ -215,19 +218,20 @@ class SharedLists:
         turns = self._turns.get(member)
         if turns is None:
             turns = self._turns[member] = asyncio.Semaphore(AT_ONCE)
-        if turns.locked():
-            try:
-                async with asyncio.timeout(TURN_SECONDS):
-                    await turns.acquire()
-            except TimeoutError:
-                reason = f"{AT_ONCE} requests to it are under way, and none ended in {TURN_SECONDS:g} s"
-                raise MemberUnavailable(member.name, reason) from None
-        else:
-            await turns.acquire()
-        try:
+        reason = f"{AT_ONCE} requests to it are under way, and none ended in {TURN_SECONDS:g} s"
+        async with _place(turns, member, reason):
             yield
-        finally:
-            turns.release()
+
+    @asynccontextmanager
+    async def _large_turn(self, member: Asked, entry: _Entry, selected: bool) -> AsyncIterator[None]:
+        """A place among the large answers, for what was large the last time or is all of something new."""
+        known = entry.answer is not None
+        if selected or (known and entry.size < LARGE_BYTES):
+            yield
+            return
+        reason = f"{LARGE_AT_ONCE} large answers are awaited, and none ended in {TURN_SECONDS:g} s"
+        async with _place(self._large_turns, member, reason):
+            yield
 
     async def _decoded(self, body: bytes, decode: Callable[[bytes], T]) -> T:
         """The decoded answer. Of several that are large only one is decoded before others get their turn."""
@@ -263,6 +267,22 @@ class SharedLists:
         for key, entry in tuple(self._entries.items()):
             if entry.task is None and now - entry.at > KEEP_SECONDS:
                 self._drop(key, entry)
+
+
+@asynccontextmanager
+async def _place(places: asyncio.Semaphore, member: Asked, reason: str) -> AsyncIterator[None]:
+    if places.locked():
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await places.acquire()
+        except TimeoutError:
+            raise MemberUnavailable(member.name, reason) from None
+    else:
+        await places.acquire()
+    try:
+        yield
+    finally:
+        places.release()
 
 
 def _without_frames(error: E) -> E:

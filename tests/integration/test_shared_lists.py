@@ -245,6 +245,36 @@ async def test_a_member_is_asked_so_many_questions_at_once() -> None:
         assert len(api.queries(PATH)) - answered == module.AT_ONCE
 
 
+async def test_large_answers_are_awaited_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may be large waits for its turn, also across members; what selects, or was small, does not."""
+    monkeypatch.setattr(module, "LARGE_AT_ONCE", 2)
+    async with federation("member1", "member2", deadline=20) as world, SharedLists(clock=loop_time) as lists:
+        one, two = world["member1"], world["member2"]
+        await names(lists, two, max_age=0)
+        world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
+        waits = [
+            asyncio.create_task(pod_metrics(lists, one, space, max_age=0, decode=decode_pod_metrics))
+            for space in ("a", "b")
+        ]
+        await asyncio.sleep(1)
+        began = loop_time()
+        await names(lists, two, max_age=0)
+        await lists.get(two, PATH, {"labelSelector": "app=a"}, decode_pod_metrics, max_age=0)
+        quick = loop_time() - began
+        waits.append(
+            asyncio.create_task(pod_metrics(lists, two, "new", max_age=0, decode=decode_pod_metrics))
+        )
+        await asyncio.sleep(10)
+
+        assert quick < 0.1
+        assert not waits[2].done()
+        first, second, third = await asyncio.gather(*waits, return_exceptions=True)
+        assert isinstance(first, MemberUnavailable)
+        assert isinstance(second, MemberUnavailable)
+        assert not isinstance(third, BaseException)
+        assert loop_time() - began == pytest.approx(19, abs=0.5)
+
+
 async def test_nobody_waits_for_a_turn_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who gets no turn is told how many are before it."""
     monkeypatch.setattr(module, "AT_ONCE", 2)
