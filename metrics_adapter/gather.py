@@ -38,6 +38,9 @@ NOT_FOUND = 404
 NAMED = 16
 # "", apis, GROUP, VERSION
 GROUP_PART = 2
+# Callers ask in turns of some 15 s. A member that lost one metric of many fails each time for that one and
+# answers for the others: that is no change, and nobody wants to read of it four times a minute.
+BACK_SECONDS = 20.0
 
 T = TypeVar("T")
 
@@ -91,7 +94,8 @@ class MembersSource:
         self.lists = lists
         self.max_age = max_age
         self.observer = observer or Observer()
-        self._failing: set[tuple[str, str]] = set()
+        # When each failing one failed last, by API and cluster.
+        self._failing: dict[tuple[str, str], float] = {}
         self._remembered = Remembered()
 
     def knows(self, cluster: str) -> bool:
@@ -203,10 +207,13 @@ class MembersSource:
         answers: dict[str, T] = {}
         missing: dict[str, str] = {}
 
+        group = _group(api)
+
         async def attempt(member: Member) -> None:
             try:
                 answers[member.name] = await ask(member)
             except NotServed:
+                self.observer.absent(group, member.name)
                 return
             except FedHPAError as error:
                 missing[member.name] = _reason(error, api)
@@ -216,15 +223,21 @@ class MembersSource:
         return Gathered([answers[name] for name in sorted(answers)], missing)
 
     def _note(self, api: str, cluster: str, reason: str | None) -> None:
-        """Tell how a member did; the log has each change."""
-        self.observer.outcome(api.partition("/")[0], cluster, reason is None)
-        known = (api, cluster) in self._failing
-        if reason is not None and not known:
-            log.warning("metrics missing", cluster=cluster, api=api, reason=reason)
-            self._failing.add((api, cluster))
-        elif reason is None and known:
+        """Tell how a member did; the log has each change that lasts."""
+        self.observer.outcome(_group(api), cluster, reason is None)
+        key, now = (api, cluster), asyncio.get_running_loop().time()
+        failed = self._failing.get(key)
+        if reason is not None:
+            if failed is None:
+                log.warning("metrics missing", cluster=cluster, api=api, reason=reason)
+            self._failing[key] = now
+        elif failed is not None and now - failed >= BACK_SECONDS:
             log.info("metrics are back", cluster=cluster, api=api)
-            self._failing.discard((api, cluster))
+            del self._failing[key]
+
+
+def _group(api: str) -> str:
+    return api.partition("/")[0]
 
 
 @lru_cache(maxsize=4096)

@@ -38,6 +38,10 @@ class MembersUp(Collector):
         if not answered:
             self._missing[api][cluster] = self._missing[api].get(cluster, 0) + 1
 
+    def absent(self, api: str, cluster: str) -> None:
+        """Nothing is expected of the member any more: it is neither up nor down."""
+        self._answered[api].pop(cluster, None)
+
     def collect(self) -> Iterator[Metric]:
         """One sample a registered cluster, and one for each API that it was asked for."""
         up = GaugeMetricFamily(
@@ -57,8 +61,8 @@ class MembersUp(Collector):
             labels=["cluster", "api"],
         )
         members = self._members()
-        for gone in {name for known in self._answered.values() for name in known} - members.keys():
-            for api in SERVED:
+        for api in SERVED:
+            for gone in (self._answered[api].keys() | self._missing[api].keys()) - members.keys():
                 self._answered[api].pop(gone, None)
                 self._missing[api].pop(gone, None)
         for name, member in sorted(members.items()):
@@ -67,6 +71,7 @@ class MembersUp(Collector):
             for api, known in self._answered.items():
                 if name in known:
                     by_api.add_metric([name, api], float(reachable and known[name]))
+                if name in known or name in self._missing[api]:
                     missing.add_metric([name, api], self._missing[api].get(name, 0))
         yield up
         yield by_api
@@ -122,6 +127,10 @@ class Telemetry(Observer):
     def outcome(self, api: str, cluster: str, answered: bool) -> None:
         """How a member's part of one answer ended."""
         self._members_up.outcome(api, cluster, answered)
+
+    def absent(self, api: str, cluster: str) -> None:
+        """A member does not serve the API."""
+        self._members_up.absent(api, cluster)
 
     def answered(self, api: str, age: float) -> None:
         """How old an answer is that was used."""

@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+import fedhpa.members.metrics as values_of_members
+from metrics_adapter import remembered
 from tests.integration.values_world import (
     CUSTOM,
     EXTERNAL,
@@ -98,6 +101,47 @@ async def test_nobody_misses_a_pod_that_went(federation: tuple[Client, dict[str,
     status, _, named = await get(client, POD)
 
     assert (status, named) == (200, [])
+
+
+@pytest.mark.parametrize("path", [HITS, DEPTH], ids=["custom", "external"])
+async def test_an_api_that_went_for_good_is_no_alarm(
+    federation: tuple[Client, dict[str, StubMember]], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is absent, no longer missing, nothing is said of it any more."""
+    client, members = federation
+    await get(client, path)
+    members["m2"].responses = {}
+    members["m2"].no_api = True
+    missing = await get(client, path)
+    monkeypatch.setattr(remembered, "REMEMBERED_SECONDS", -1.0)
+    # A member's versions are known for a while, until when it is the metric that is absent.
+    monkeypatch.setattr(values_of_members, "VERSION_SECONDS", 0.0)
+    absent = await get(client, path)
+    series = await (await client.get("/metrics")).text()
+    up = [line for line in series.splitlines() if line.startswith("fedhpa_adapter_member_api_up{")]
+
+    assert [missing[2], absent[2]] == [["m2"], []]
+    assert "m2" not in "".join(up)
+    assert "m1" in "".join(up)
+
+
+async def test_the_log_is_not_filled_by_one_metric_of_many(
+    federation: tuple[Client, dict[str, StubMember]],
+) -> None:
+    """A member that lost one metric and serves others is told of once, not at each turn."""
+    client, members = federation
+    await get(client, DEPTH)
+    other = f"{EXTERNAL}/namespaces/shop/other"
+    for stub in members.values():
+        stub.responses[other] = stub.responses.get(DEPTH, {"items": []})
+    del members["m2"].responses[DEPTH]
+    with capture_logs() as logs:
+        for _ in range(10):
+            await get(client, DEPTH)
+            await get(client, other)
+    told = [line["event"] for line in logs if line["log_level"] in ("warning", "info")]
+
+    assert told == ["metrics missing"]
 
 
 async def test_a_metric_that_comes_back_is_whole_again(
