@@ -33,7 +33,7 @@ MOST_WAITING = 1000
 FAILURE_SECONDS = 2.0
 FAILURES = 3
 COOLDOWN_SECONDS = 5.0
-KEEP_SECONDS = 120.0
+SWEEP_SECONDS = 10.0
 # Series that are remembered in all, some hundreds of bytes each; callers may think of queries without end.
 MOST_SERIES = 500_000
 # What a query counts beside its series.
@@ -217,10 +217,11 @@ class Store:
         self._weight -= entry.weight
 
     def _sweep(self) -> None:
+        """Forget what is too old to be given."""
         now = self._clock()
-        if now - self._swept_at < KEEP_SECONDS:
+        if now - self._swept_at < SWEEP_SECONDS:
             return
         self._swept_at = now
         for query, entry in tuple(self._entries.items()):
-            if entry.task is None and now - entry.at > KEEP_SECONDS:
+            if entry.task is None and not self._fresh(entry):
                 self._drop(query, entry)
