@@ -30,7 +30,8 @@ lint: venv
 test: venv
 	@$(BIN)/python -m realplane.testrun
 
-# The tests that go further when they have hours: broken requests by the hundred thousand, every time zone.
+# The tests that go further when they have hours: broken requests by the hundred thousand, every time zone,
+# ten minutes of churn around the adapter.
 nightly: venv
 	@FEDHPA_NIGHTLY=1 $(BIN)/pytest -n 2 -m nightly
 
