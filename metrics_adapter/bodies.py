@@ -6,6 +6,7 @@ that reads slowly, and nobody else would be served meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -54,9 +55,13 @@ class ListBody(Payload):
         return b"".join(self.pieces())
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """As aiohttp's payloads: waits for the client between two pieces."""
+        """As aiohttp's payloads: between two pieces it waits for the client, and others get their turn."""
         for piece in self.pieces():
             await writer.write(piece)
+            await asyncio.sleep(0)  # a client that reads as fast as we write is never waited for
+        if self._ready is None:
+            # The connection holds on to its last answer; what is not kept must not stay for that long.
+            self._answers = ()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """As aiohttp's payloads."""

@@ -158,7 +158,9 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
         # Twice over the bytes, once for names and once for slices, is cheaper than once for each item.
         named, raw = _DECODE_NAMES(body).items or (), _DECODE_RAW(body).items or ()
         check_list(body, len(named))
-        return MemberItems(cluster, _items(named, raw, cluster))
+        found = MemberItems(cluster, _items(named, raw, cluster))
+        assert found.size >= 0  # reckoned here, a member at a time, not for all members in one go
+        return found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 

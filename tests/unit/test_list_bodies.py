@@ -1,0 +1,119 @@
+"""Whole lists as bodies: piece by piece the same bytes, bounded in memory, and nobody is kept waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import pytest
+from aiohttp.abc import AbstractStreamWriter
+
+from metrics_adapter import bodies as module
+from metrics_adapter.bodies import Bodies, ListBody, list_json
+from metrics_adapter.items import SLICE, MemberItems, decode_list, merge
+from metrics_adapter.kinds import KINDS
+
+PODS = KINDS[0]
+
+
+def answer(cluster: str, count: int, first: int = 0) -> MemberItems:
+    """A member's list of so many pods."""
+    items = [
+        {
+            "metadata": {"name": f"web-{number * 7919 % 10_007:05}", "namespace": f"shop-{number % 3}"},
+            "containers": [{"name": "web", "usage": {"cpu": "1m", "memory": "1Mi"}}],
+        }
+        for number in range(first, first + count)
+    ]
+    return decode_list(json.dumps({"items": items}, separators=(",", ":")).encode(), cluster)
+
+
+class Written:
+    """Takes what is written, and never makes anybody wait."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    async def write(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+
+
+async def write(body: ListBody) -> list[bytes]:
+    """The pieces that a client gets."""
+    written = Written()
+    await body.write(cast(AbstractStreamWriter, written))
+    return written.pieces
+
+
+@pytest.mark.parametrize("counts", [[], [0], [1], [0, 3], [SLICE], [SLICE + 1], [7, 3 * SLICE, 0, SLICE]])
+async def test_pieces_are_the_list(counts: list[int]) -> None:
+    """Whatever the members hold, the pieces are the sorted list, as long as announced."""
+    answers = [answer(f"m{index}", count) for index, count in enumerate(counts)]
+    body = ListBody(PODS, answers)
+    sent = b"".join(await write(body))
+    keys = [(item.namespace, item.name, item.cluster) for item in merge(answers)]
+
+    assert sent == list_json(PODS, merge(answers))
+    assert len(sent) == body.length
+    assert len(json.loads(sent)["items"]) == sum(counts)
+    assert keys == sorted(keys)
+
+
+async def test_a_list_that_is_kept_is_sent_again() -> None:
+    """It is made once, and given to all who ask while the members' answers are the same."""
+    bodies, answers = Bodies(), [answer("m1", 3), answer("m2", 2)]
+    first = bodies.list_body(PODS, "", answers)
+    again = bodies.list_body(PODS, "", list(answers))
+    other = bodies.list_body(PODS, "", answers[:1])
+
+    assert first is again
+    assert await write(first) == await write(first) != await write(other)
+
+
+async def test_a_large_list_is_forgotten_once_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the bodies nor the connection, which holds its last answer, hold the members' answers then."""
+    monkeypatch.setattr(module, "KEPT_BYTES", 1000)
+    bodies, answers = Bodies(), [answer("m1", 100)]
+    body = bodies.list_body(PODS, "", answers)
+    sent = b"".join(await write(body))
+
+    assert sent == list_json(PODS, answers[0].items)
+    assert bodies.list_body(PODS, "", answers) is not body
+    assert not body.made_of(answers)
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list that was not asked for longest goes first, by number and by bytes."""
+    one = answer("m1", 1)
+    size = ListBody(PODS, [one]).length
+    for bound, value in (("KEPT_BODIES", 3), ("KEPT_BYTES", 3 * size)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, bound, value)
+            bodies = Bodies()
+            made: dict[str, Any] = {place: bodies.list_body(PODS, place, [one]) for place in "abc"}
+            bodies.list_body(PODS, "a", [one])
+            bodies.list_body(PODS, "d", [one])
+
+            assert bodies.list_body(PODS, "a", [one]) is made["a"]
+            assert bodies.list_body(PODS, "c", [one]) is made["c"]
+            assert bodies.list_body(PODS, "b", [one]) is not made["b"]
+
+
+async def test_others_get_their_turn_between_two_pieces() -> None:
+    """Also where the client reads as fast as we write, and nothing is ever waited for."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    pieces = await write(ListBody(PODS, [answer("m1", 5 * SLICE)]))
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert len(pieces) == 5
+    assert turns >= 4
