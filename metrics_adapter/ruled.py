@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 # What reasons and warnings call it, where members have their name.
 STORE = "the metrics store"
+# A store behind which hundreds fail names each; one answer's headers hold only so much.
+MOST_WARNINGS = 10
 NOTHING = "the metrics store has no series of it"
 
 
@@ -214,7 +216,7 @@ class RuledSource(MembersSource):
             self._telemetry.dropped(reason, count)
         answers: dict[str, T] = {}
         missing: dict[str, str] = {}
-        notes = [f"{STORE} warns: {text}" for text in answer.warnings]
+        notes = [f"{STORE} warns: {text}" for text in answer.warnings[:MOST_WARNINGS]]
         notes += found.notes(label)
         for cluster in filter(question.wanted, sorted(registered)):
             spoiled = found.spoiled.get(cluster)

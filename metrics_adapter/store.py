@@ -162,9 +162,10 @@ class Store:
             entry.task = None
 
     async def _run(self, query: Query) -> Answer:
-        parameters = {"timeout": f"{self._deadline:g}s"}
+        # Without a unit, for Prometheus' durations have no fractions.
+        parameters = {"timeout": f"{self._deadline:g}"}
         if query.lookback:
-            parameters["lookback_delta"] = f"{query.lookback}s"
+            parameters["lookback_delta"] = str(query.lookback)
         call = StoreCall(self._access)
         try:
             async with asyncio.timeout(self._deadline):

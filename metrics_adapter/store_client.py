@@ -60,13 +60,11 @@ class StoreAccess:
     tenant: str = ""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.username is not None or parts.password is not None:
-            raise ConfigError(
-                "--metrics-store-url holds credentials: expected them in files, by flags of theirs"
-            )
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        if "@" in self.url:
+            raise ConfigError("--metrics-store-url holds credentials: expected files, by flags of their own")
+        if not _is_base(self.url):
             raise ConfigError(f'--metrics-store-url="{self.url}": expected http(s)://HOST[:PORT][/PATH]')
+        parts = urlsplit(self.url)
         if bool(self.username) != bool(self.password_file):
             raise ConfigError("expected both --metrics-store-username and --metrics-store-password-file")
         if self.username and self.token_file:
@@ -110,6 +108,15 @@ class StoreAccess:
             raise MetricsUnavailable(f"cannot use the CA file {self.ca_file}: {error}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
+
+
+def _is_base(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        bare = not (parts.query or parts.fragment) and parts.port != 0
+    except ValueError:  # an address or a port that is none
+        return False
+    return bare and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _secret(file: str) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from fedhpa.serving.flag_types import Flag, duration, path, string
 
 
 def _without_secrets(text: str) -> str:
     # A URL with credentials is refused, but flags are logged and quoted before that.
-    _, at, host = urlsplit(text).netloc.rpartition("@")
-    return f"{urlsplit(text).scheme}://...@{host}" if at else text
+    before, at, _ = text.rpartition("@")
+    return f"{before.partition('://')[0][:8]}://...@" if at else text
 
 
 URL = replace(

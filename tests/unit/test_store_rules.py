@@ -9,9 +9,12 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.serving.flags import parse_flags
 from metrics_adapter.rules import read_rules
 from metrics_adapter.rules_file import RulesFile
+from metrics_adapter.settings import FLAGS
 from metrics_adapter.store_client import StoreAccess
+from metrics_adapter.store_settings import URL
 from metrics_adapter.store_telemetry import StoreTelemetry
 
 QUERY = "query: 'a{<<.LabelMatchers>>}'"
@@ -163,6 +166,8 @@ def test_a_process_does_not_start_with_a_bad_file(file: Path) -> None:
         ({"url": "prometheus:9090"}, "expected http(s)://HOST[:PORT][/PATH]"),
         ({"url": "ftp://x"}, "expected http(s)://HOST[:PORT][/PATH]"),
         ({"url": "http://x/?q=1"}, "expected http(s)://HOST[:PORT][/PATH]"),
+        ({"url": "http://x:99999"}, "expected http(s)://HOST[:PORT][/PATH]"),
+        ({"url": "http://[::1"}, "expected http(s)://HOST[:PORT][/PATH]"),
         ({"url": "https://jane:hush@x"}, "holds credentials"),
         ({"url": "http://x", "token_file": "t"}, "expected https, or credentials are sent in the clear"),
         ({"url": "https://x", "username": "jane"}, "--metrics-store-password-file"),
@@ -188,3 +193,12 @@ def test_files_that_are_not_there_are_named_at_the_start(field: str) -> None:
     access = StoreAccess("https://x", **{field: "/nowhere/file"})
     with pytest.raises(ConfigError, match="/nowhere/file"):
         access.check()
+
+
+def test_credentials_in_the_url_are_shown_nowhere() -> None:
+    """Flags are logged at the start, before anybody looks whether they can be used."""
+    values = parse_flags(FLAGS, ["--metrics-store-url=https://jane:hush@store/a?b"], {})
+
+    assert "hush" not in str(values.shown())
+    with pytest.raises(ConfigError, match="holds credentials"):
+        StoreAccess(values[URL])
