@@ -110,8 +110,14 @@ class MemberItems:
 
     @cached_property
     def labels(self) -> Sequence[Mapping[str, str]]:
-        """The labels of each item, in the items' order; decoded once, when the first selector comes."""
-        return [_DECODE_LABELS(item.json).metadata.labels or {} for item in self.items]
+        """The labels of each item, in the items' order; decoded once, when the first selector comes.
+
+        Raises MetricsUnavailable where they are none.
+        """
+        try:
+            return [_DECODE_LABELS(item.json).metadata.labels or {} for item in self.items]
+        except msgspec.DecodeError as error:
+            raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
     @property
     def labelled(self) -> bool:
@@ -156,6 +162,7 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
     """A member's PodMetricsList or NodeMetricsList. Raises MetricsUnavailable if it is none."""
     try:
         # Twice over the bytes, once for names and once for slices, is cheaper than once for each item.
+        _check_text(body)
         named, raw = _DECODE_NAMES(body).items or (), _DECODE_RAW(body).items or ()
         check_list(body, len(named))
         found = MemberItems(cluster, _items(named, raw, cluster))
@@ -168,10 +175,17 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
 def decode_one(body: bytes, cluster: str) -> MemberItems:
     """A member's single PodMetrics or NodeMetrics. Raises MetricsUnavailable if it is none."""
     try:
+        _check_text(body)
         check_one(body)
         return MemberItems(cluster, _items([_DECODE_NAME(body)], [msgspec.Raw(body)], cluster))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
+
+
+def _check_text(body: bytes) -> None:
+    """UnicodeDecodeError for bytes that are no text: what is passed over is not looked at by a decoder."""
+    if not body.isascii():
+        body.decode()
 
 
 def _items(named: Iterable[_Named], raws: Iterable[msgspec.Raw], cluster: str) -> list[Item]:

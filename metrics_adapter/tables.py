@@ -29,6 +29,8 @@ class _Measured(msgspec.Struct, frozen=True, gc=False):
 
 
 _DECODE = msgspec.json.Decoder(_Measured).decode
+# Where a member's item is not what it should be: as kubectl shows what it cannot read.
+UNKNOWN = "<unknown>"
 
 
 def table(items: Sequence[Item], kind: str, api_version: str, include: str, *, single: bool) -> bytes:
@@ -36,14 +38,14 @@ def table(items: Sequence[Item], kind: str, api_version: str, include: str, *, s
 
     An empty list has neither columns nor rows, from which kubectl prints "No resources found".
     """
-    measured = [_DECODE(item.json) for item in items]
-    names: list[str] = []
+    measured = [_measured(item) for item in items]
+    names: list[str] = next((sorted(_total(found)) for found in measured if found.window != UNKNOWN), [])
     rows: list[object] = []
-    for position, (item, metrics) in enumerate(zip(items, measured, strict=True)):
+    for item, metrics in zip(items, measured, strict=True):
         usage = _total(metrics)
-        if position == 0:
-            names = sorted(usage)
         cells = [item.name, *(str(usage.get(name, Quantity(0))) for name in names), metrics.window or "0s"]
+        if metrics.window == UNKNOWN:
+            cells[1:] = [UNKNOWN] * (len(names) + 1)
         row: dict[str, object] = {"cells": cells}
         shown = _object(item, metrics, kind, api_version, include)
         if shown is not None:
@@ -57,6 +59,14 @@ def table(items: Sequence[Item], kind: str, api_version: str, include: str, *, s
         "rows": rows if rows or single else None,
     }
     return msgspec.json.encode(answer)
+
+
+def _measured(item: Item) -> _Measured:
+    try:
+        return _DECODE(item.json)
+    except msgspec.DecodeError:
+        metadata = msgspec.json.encode({"name": item.name, "namespace": item.namespace})
+        return _Measured(msgspec.Raw(metadata), window=UNKNOWN)
 
 
 def _total(metrics: _Measured) -> dict[str, Quantity]:

@@ -1,0 +1,55 @@
+"""An item that is not what it should be costs its member the answer, or itself its cells, and nobody else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fedhpa.api.errors import MetricsUnavailable
+from metrics_adapter.items import decode_list, decode_one
+from metrics_adapter.tables import table
+
+WELL = {
+    "metadata": {"name": "well", "namespace": "shop"},
+    "window": "15s",
+    "containers": [{"name": "app", "usage": {"cpu": "1", "memory": "2Ki"}}],
+}
+
+
+def item(**fields: Any) -> dict[str, Any]:
+    return {**WELL, "metadata": {"name": "odd", "namespace": "shop"}, **fields}
+
+
+@pytest.mark.parametrize("spoiled", [{"window": []}, {"containers": 7, "extra": WELL["containers"]}])
+@pytest.mark.parametrize("include", ["", "None", "Object"])
+def test_a_table_shows_what_it_cannot_read_as_unknown(spoiled: dict[str, Any], include: str) -> None:
+    """In its row alone, never as a number."""
+    body = json.dumps({"items": [WELL, item(**spoiled)]}, separators=(",", ":")).encode()
+    items = decode_list(body, "m1").items
+    rows = json.loads(table(items, "PodMetrics", "metrics.k8s.io/v1beta1", include, single=False))["rows"]
+
+    assert sorted(row["cells"] for row in rows) == [
+        ["odd", "<unknown>", "<unknown>", "<unknown>"],
+        ["well", "1", "2Ki", "15s"],
+    ]
+
+
+def test_labels_that_are_none_cost_the_member_the_answer() -> None:
+    """It is named with the reason, as for all that cannot be read."""
+    odd = item(metadata={"name": "odd", "namespace": "shop", "labels": {"a": 7}})
+    found = decode_list(json.dumps({"items": [odd]}, separators=(",", ":")).encode(), "m1")
+
+    with pytest.raises(MetricsUnavailable, match="cannot be read"):
+        assert found.labelled
+
+
+def test_bytes_that_are_no_text_cost_the_member_the_answer() -> None:
+    """Also where no decoder looks."""
+    odd = json.dumps(item(other="\ud800"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+    with pytest.raises(MetricsUnavailable, match="cannot be read"):
+        decode_list(b'{"items":[' + odd + b"]}", "m1")
+    with pytest.raises(MetricsUnavailable, match="cannot be read"):
+        decode_one(odd, "m1")
