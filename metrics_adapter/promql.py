@@ -18,9 +18,9 @@ GROUP_BY = "<<.GroupBy>>"
 PLACEHOLDER = re.compile(r"<<[^<>]*>>")
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-# Selects every series: a query must stay well-formed where there is nothing to select by, and PromQL has no
-# braces that begin with a comma.
-ANY = '__name__!=""'
+# Selects every series, also those without the label: a query must stay well-formed where there is nothing to
+# select by, and PromQL has no braces that begin with a comma.
+ANY = 'cluster=~".*"'
 # What Go's regexp.QuoteMeta quotes.
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 

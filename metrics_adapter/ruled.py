@@ -7,7 +7,7 @@ where it had some minutes ago; else there is nothing of it. One whose exporter w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -17,17 +17,23 @@ from fedhpa.members.metrics import CUSTOM, EXTERNAL
 from metrics_adapter.gather import Gathered, MembersSource
 from metrics_adapter.items import MemberItems
 from metrics_adapter.kinds import GROUP, PODS, MetricsKind
-from metrics_adapter.promql import equals, filled, selector_matchers
 from metrics_adapter.remembered import Remembered
-from metrics_adapter.rules import EVERY, Common, ExternalRule, Rules, UsageRule
+from metrics_adapter.rules import Rules, UsageRule
 from metrics_adapter.series import Series, Told
-from metrics_adapter.store import Query, Store
+from metrics_adapter.store import Store
+from metrics_adapter.store_questions import (
+    Question,
+    custom_question,
+    external_question,
+    usage_labels,
+    usage_question,
+)
 from metrics_adapter.store_series import Measured, Sorted, by_cluster
 from metrics_adapter.store_telemetry import StoreTelemetry
 from metrics_adapter.store_usage import member_items
 from metrics_adapter.store_values import object_values
 from metrics_adapter.values import Value
-from metrics_adapter.wanted import ALL, Selectors, Wanted
+from metrics_adapter.wanted import Selectors, Wanted
 
 T = TypeVar("T")
 
@@ -65,21 +71,15 @@ class RuledSource(MembersSource):
         rule = rules.external_rule(metric)
         if rule is None:
             return await super().external(namespace, metric, selector, wanted)
-        label = rules.namespace_of(rule)
-        place = [equals(label, namespace)] if rule.namespaced else []
-        matchers = [*place, *selector_matchers(selector, rule.selector_labels, "labelSelector")]
-        group = [rules.cluster_of(rule), *([label] if rule.namespaced else [])]
-        question = _Question(rules, rule, _query(rule, rule.query, matchers, group), wanted)
-
-        def asked(labels: Mapping[str, str]) -> bool:
-            return not rule.namespaced or labels.get(label, namespace) == namespace
+        window = rule.window
 
         def told(cluster: str, found: Sequence[Measured]) -> Told:
             if len({frozenset(one.labels.items()) for one in found}) < len(found):
                 raise MetricsUnavailable("the metrics store has two values of it with the same labels")
-            return Told(cluster, [_series(one, metric, rule) for one in found])
+            return Told(cluster, [Series(metric, one.labels, one.at, window, one.amount) for one in found])
 
-        gathered = await self._ask(question, asked, told, spoils=True, api=EXTERNAL)
+        question = external_question(rules, rule, namespace, selector, wanted)
+        gathered = await self._ask(question, told, spoils=True, api=EXTERNAL)
         return replace(gathered, aggregation=rule.aggregation or "")
 
     async def custom(
@@ -90,31 +90,15 @@ class RuledSource(MembersSource):
         rule = rules.custom_rule(wanted.resource, wanted.metric)
         if rule is None:
             return await super().custom(wanted, selectors, cluster)
-        _, _, object_label = rule.described
-        label = rules.namespace_of(rule) if rule.is_namespaced else None
-        place = {} if label is None or wanted.namespace in ("", ALL) else {label: wanted.namespace}
-        if wanted.name != ALL:
-            place[object_label] = wanted.name
-        matchers = [
-            *(equals(name, text) for name, text in place.items()),
-            *selector_matchers(selectors.objects, rule.selector_labels, "labelSelector"),
-            *selector_matchers(selectors.metric, rule.selector_labels, "metricLabelSelector"),
-        ]
-        group = [rules.cluster_of(rule), *([label] if label else []), object_label]
-        question = _Question(
-            rules, rule, _query(rule, rule.query, matchers, group), lambda name: cluster in (None, name)
-        )
-
-        def asked(labels: Mapping[str, str]) -> bool:
-            named = all(labels.get(name) == text for name, text in place.items())
-            return named and bool(labels.get(object_label)) and (label is None or bool(labels.get(label)))
+        namespace = rules.namespace_of(rule) if rule.is_namespaced else None
 
         def told(_: str, found: Sequence[Measured]) -> Sequence[Value]:
-            return object_values(found, rule, label, selectors.metric)
+            return object_values(found, rule, namespace, selectors.metric)
 
+        question = custom_question(rules, rule, wanted, selectors, _only(cluster))
         # One pod without a number leaves that pod out; a sum without a part of it would be wrong.
         spoils = wanted.resource != PODS.plural
-        gathered = await self._ask(question, asked, told, spoils=spoils, api=CUSTOM, fleeting=wanted.fleeting)
+        gathered = await self._ask(question, told, spoils=spoils, api=CUSTOM, fleeting=wanted.fleeting)
         return replace(gathered, aggregation=rule.aggregation)
 
     async def list(
@@ -124,7 +108,7 @@ class RuledSource(MembersSource):
         rule = self._usage(kind)
         if rule is None:
             return await super().list(kind, namespace, selector, cluster)
-        return await self._usages(rule, kind, {"namespace": namespace, "name": ""}, selector, cluster)
+        return await self._usages(rule, kind, (namespace, ""), selector, cluster)
 
     async def get(
         self, kind: MetricsKind, namespace: str, name: str, cluster: str | None
@@ -133,7 +117,7 @@ class RuledSource(MembersSource):
         rule = self._usage(kind)
         if rule is None:
             return await super().get(kind, namespace, name, cluster)
-        return await self._usages(rule, kind, {"namespace": namespace, "name": name}, Selector(), cluster)
+        return await self._usages(rule, kind, (namespace, name), Selector(), cluster)
 
     def names(self, group: str) -> Sequence[tuple[str, bool]]:
         """The metrics that rules name, without asking anybody."""
@@ -150,47 +134,28 @@ class RuledSource(MembersSource):
         self,
         rule: UsageRule,
         kind: MetricsKind,
-        wanted: Mapping[str, str],
+        name: tuple[str, str],
         selector: Selector,
         cluster: str | None,
     ) -> Gathered[MemberItems]:
         rules = self._rules.current
-        object_label = rule.object_label or kind.plural.removesuffix("s")
-        names = {"name": object_label}
-        if kind.namespaced:
-            names["namespace"] = rules.namespace_of(rule)
-        place = {label: wanted[key] for key, label in names.items() if wanted[key]}
-        matchers = [
-            *(equals(name, text) for name, text in place.items()),
-            *selector_matchers(selector, rule.selector_labels, "labelSelector"),
-        ]
-        container = [rule.container_label] if kind.namespaced else []
-        group = [rules.cluster_of(rule), *reversed(names.values()), *container]
 
-        def asked(labels: Mapping[str, str]) -> bool:
-            named = all(labels.get(name) == text for name, text in place.items())
-            return named and all(labels.get(label) for label in (*names.values(), *container))
-
-        async def usage(text: str) -> Gathered[tuple[str, Sequence[Measured]]]:
-            question = _Question(
-                rules, rule, _query(rule, text, matchers, group), lambda name: cluster in (None, name)
-            )
+        async def usage(query: str) -> Gathered[tuple[str, Sequence[Measured]]]:
+            question = usage_question(rules, rule, query, kind, name, selector, _only(cluster))
             return await self._ask(
                 question,
-                asked,
-                lambda name, found: (name, found),
+                lambda cluster, found: (cluster, found),
                 spoils=False,
                 api=GROUP,
-                fleeting=bool(wanted["name"]),
+                fleeting=bool(name[1]),
             )
 
         cpu, memory = await asyncio.gather(usage(rule.cpu), usage(rule.memory))
-        return member_items(cpu, memory, kind, rule, names)
+        return member_items(cpu, memory, kind, rule, usage_labels(rules, rule, kind))
 
     async def _ask(
         self,
-        question: _Question,
-        asked: Callable[[Mapping[str, str]], bool],
+        question: Question,
         told: Callable[[str, Sequence[Measured]], T],
         *,
         spoils: bool,
@@ -202,22 +167,25 @@ class RuledSource(MembersSource):
         With `spoils` a series without a usable value makes its whole cluster missing. What is `fleeting`
         is not missed when it goes.
         """
-        rules, rule = question.rules, question.rule
         try:
             answer = await self._store.ask(question.query)
         except FedHPAError as error:
             return Gathered((), {STORE: str(error)})
-        label, registered = rules.cluster_of(rule), self.members()
+        registered = self.members()
         # Series are told apart once for all clusters: what is wrong is said whoever asks for one of them.
         found = by_cluster(
-            answer, label=label, default=rules.default_cluster, registered=registered, asked=asked
+            answer,
+            label=question.label,
+            default=question.default,
+            registered=registered,
+            asked=question.asked,
         )
         for reason, count in found.dropped.items():
             self._telemetry.dropped(reason, count)
         answers: dict[str, T] = {}
         missing: dict[str, str] = {}
         notes = [f"{STORE} warns: {text}" for text in answer.warnings[:MOST_WARNINGS]]
-        notes += found.notes(label)
+        notes += found.notes(question.label)
         for cluster in filter(question.wanted, sorted(registered)):
             spoiled = found.spoiled.get(cluster)
             try:
@@ -234,7 +202,7 @@ class RuledSource(MembersSource):
         return Gathered([answers[name] for name in sorted(answers)], missing, notes)
 
     async def _told(
-        self, question: _Question, cluster: str, found: Sorted, *, fleeting: bool
+        self, question: Question, cluster: str, found: Sorted, *, fleeting: bool
     ) -> Sequence[Measured]:
         values = found.found.get(cluster)
         if values is None and question.expects(cluster):
@@ -244,28 +212,9 @@ class RuledSource(MembersSource):
         return values or ()
 
 
-class _Question:
-    """A query by a rule, and the clusters that are wanted."""
-
-    def __init__(self, rules: Rules, rule: Common, query: Query, wanted: Callable[[str], bool]) -> None:
-        self.rules = rules
-        self.rule = rule
-        self.query = query
-        self.wanted = wanted
-
-    def expects(self, cluster: str) -> bool:
-        """Whether a cluster must have series."""
-        expected: Collection[str] = self.rule.clusters or ()
-        return EVERY in expected or cluster in expected
-
-
 async def _ready(values: Sequence[Measured] | None) -> Sequence[Measured] | None:
     return values
 
 
-def _query(rule: Common, text: str, matchers: Iterable[str], group_by: Iterable[str]) -> Query:
-    return Query(filled(text, matchers, group_by), rule.lookback or 0)
-
-
-def _series(measured: Measured, metric: str, rule: ExternalRule) -> Series:
-    return Series(metric, measured.labels, measured.at, rule.window, measured.amount)
+def _only(cluster: str | None) -> Callable[[str], bool]:
+    return lambda name: cluster in (None, name)

@@ -23,9 +23,9 @@ WHOLE = 10**9
 
 
 def member_items(
-    cpu: Found, memory: Found, kind: MetricsKind, rule: UsageRule, names: Mapping[str, str]
+    cpu: Found, memory: Found, kind: MetricsKind, rule: UsageRule, names: tuple[str, str]
 ) -> Gathered[MemberItems]:
-    """CPU and memory put together; `names` are the labels of name and namespace.
+    """CPU and memory put together; `names` are the labels of namespace, "" for what has none, and name.
 
     What one of them does not have is left out, never zero; a cluster that is missing for one is missing.
     """
@@ -45,26 +45,26 @@ def member_items(
 
 
 def _list_json(
-    found: Mapping[str, Sequence[Measured]], kind: MetricsKind, rule: UsageRule, names: Mapping[str, str]
+    found: Mapping[str, Sequence[Measured]], kind: MetricsKind, rule: UsageRule, names: tuple[str, str]
 ) -> bytes:
-    objects: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
-    oldest: dict[tuple[str, ...], float] = {}
+    objects: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    oldest: dict[tuple[str, str], float] = {}
     for resource, measured in found.items():
         for one in measured:
-            key = tuple(one.labels[label] for label in names.values())
+            key = one.labels.get(names[0], ""), one.labels[names[1]]
             container = one.labels.get(rule.container_label, "") if kind.namespaced else ""
             usage = objects.setdefault(key, {}).setdefault(container, {})
             if resource in usage:
                 raise MetricsUnavailable(
-                    f"{'/'.join(reversed(key))} has more than one value of {resource}: let the rule's query"
-                    " aggregate, as in sum by (<<.GroupBy>>)"
+                    f"{'/'.join(filter(None, key))} has more than one value of {resource}: let the rule's"
+                    " query aggregate, as in sum by (<<.GroupBy>>)"
                 )
             usage[resource] = _usage(resource, one.amount)
             oldest[key] = min(one.at, oldest.get(key, one.at))
     window = format_duration(rule.window or WINDOW)
     items = [
         {
-            "metadata": dict(zip(names, key, strict=True)),
+            "metadata": {"name": key[1]} | ({"namespace": key[0]} if kind.namespaced else {}),
             "timestamp": time_json(oldest[key]),
             "window": window,
             **_usages(usages, kind),

@@ -317,7 +317,7 @@ async def test_usage_of_pods_comes_from_the_store() -> None:
         assert pod["containers"] == one["containers"]
         assert [item["metadata"]["name"] for item in found["items"]] == ["n1"]
         assert (
-            'sum by (cluster,namespace,pod,container) (memory{pod="web-0",namespace="shop"})'
+            'sum by (cluster,namespace,pod,container) (memory{namespace="shop",pod="web-0"})'
             in world.fake.queries
         )
 

@@ -25,6 +25,9 @@ RULES = """
 external:
 - metric: depth
   query: sum by (<<.GroupBy>>, queue) (queue_depth{<<.LabelMatchers>>})
+- metric: total
+  query: sum by (<<.GroupBy>>) (queue_depth{<<.LabelMatchers>>,queue!=""})
+  namespaced: false
 - metric: wrong
   query: sum by (<<.GroupBy>> (queue_depth{<<.LabelMatchers>>})
 - metric: idle
@@ -86,9 +89,11 @@ class Scene:
     async def get(self, path: str) -> Answer:
         return await self.caller.call("GET", path, JANE)
 
-    async def depths(self, query: str = "labelSelector=queue%3Dorders") -> dict[str, str]:
+    async def depths(
+        self, query: str = "labelSelector=queue%3Dorders", metric: str = "depth"
+    ) -> dict[str, str]:
         """Values by cluster; none while there is no answer."""
-        answer = await self.get(f"{EXTERNAL}/shop/depth?{query}")
+        answer = await self.get(f"{EXTERNAL}/shop/{metric}?{query}")
         items = answer.json.get("items", [])
         return {item["metricLabels"].get("cluster", ""): item["value"] for item in items}
 
@@ -138,10 +143,12 @@ async def test_values_of_all_clusters(scene: Scene) -> None:
     pods = (await scene.get(f"{CUSTOM}/shop/pods/*/hits?labelSelector=app.kubernetes.io/name%3Dweb")).json
     service = (await scene.get(f"{CUSTOM}/shop/services/web/hits")).json
     usage = (await scene.get(PODS)).json
+    total = await scene.depths("", "total")
     idle = await scene.get(f"{EXTERNAL}/shop/idle")
 
     assert apart == {"member1": "3", "member2": "4"}
     assert kept == {"Sum": {"": "7"}, "Max": {"": "4"}}
+    assert total == {"member1": "1103", "member2": "1104"}
     assert dotted == {"": "200"}
     assert [(item["describedObject"]["name"], item["value"]) for item in pods["items"]] == [
         ("web-0", "1500m"),
