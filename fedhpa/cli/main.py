@@ -13,7 +13,18 @@ import sys
 import typer
 
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cli import apiservice, certs, crds, cron, explain, preview, record, replay, webhook_config
+from fedhpa.cli import (
+    apiservice,
+    certs,
+    crds,
+    cron,
+    explain,
+    preview,
+    record,
+    replay,
+    rules,
+    webhook_config,
+)
 
 app = typer.Typer(
     name="fedhpa",
@@ -41,7 +52,7 @@ def _root(
     """Federated autoscaling for Kubernetes."""
 
 
-for group in (apiservice, certs, crds, cron, explain, preview, record, replay, webhook_config):
+for group in (apiservice, certs, crds, cron, explain, preview, record, replay, rules, webhook_config):
     group.register(app)
 
 

@@ -1,0 +1,43 @@
+"""`fedhpa rules check`, as a shell sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.commands import fedhpa
+
+RULES = """
+external: [{metric: depth, query: 'sum by (<<.GroupBy>>) (queue{<<.LabelMatchers>>})'}]
+custom: [{metric: hits, resource: pods, query: 'hits{<<.LabelMatchers>>}'}]
+resources: {nodes: {cpu: 'c{<<.LabelMatchers>>}', memory: 'm{<<.LabelMatchers>>}'}}
+"""
+
+
+def test_each_metric_is_printed_with_its_query(tmp_path: Path) -> None:
+    """What a caller would say is in capitals."""
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES, encoding="utf-8")
+    done = fedhpa("rules", "check", str(file))
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "external depth",
+        '    sum by (cluster,namespace) (queue{namespace="NAMESPACE"})',
+        "custom pods/hits",
+        '    hits{namespace="NAMESPACE"}',
+        "usage nodes cpu",
+        '    c{cluster=~".*"}',
+        "usage nodes memory",
+        '    m{cluster=~".*"}',
+    ]
+
+
+def test_a_file_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:
+    """Exit 2, and one line that names file and field."""
+    file = tmp_path / "rules.yaml"
+    file.write_text("external: [{metric: depth}]", encoding="utf-8")
+    wrong, gone = fedhpa("rules", "check", str(file)), fedhpa("rules", "check", "/nowhere")
+
+    assert (wrong.returncode, gone.returncode) == (2, 2)
+    assert f"{file}: external[0].query: required, and not there" in wrong.stderr
+    assert "/nowhere" in gone.stderr
