@@ -8,6 +8,7 @@ than the maximum age is ever given.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -184,7 +185,7 @@ class Store:
     def _ended(self, loop: asyncio.AbstractEventLoop, ended: Future[Answer]) -> None:
         if not ended.cancelled():
             ended.exception()
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for a place any more
             loop.call_soon_threadsafe(self._slots.release)
 
     def _note(self, reason: str | None) -> None:

@@ -359,3 +359,40 @@ async def test_all_who_ask_at_once_cost_one_query() -> None:
 
         assert {200} == {status for status, _, _ in asked}
         assert len(world.fake.queries) == 1
+
+
+async def test_objects_of_no_namespace_have_their_own_paths() -> None:
+    """A metric of a namespace itself, and one of nodes; each series must name its object."""
+    query = "query: 'load{<<.LabelMatchers>>}'"
+    rules = "custom:\n" + "".join(
+        f"- {{metric: load, resource: {resource}, {query}}}\n" for resource in ("namespaces", "nodes")
+    )
+    async with store_world(rules=rules) as world:
+        world.fake.answer = lambda _: vector(
+            series("1", cluster="member1", namespace="shop", node="n1"),
+            series("2", cluster="member1", other="x"),
+        )
+        root = CUSTOM.removesuffix("/namespaces")
+        _, shop, _ = await world.get(f"{CUSTOM}/shop/metrics/load")
+        _, nodes, warnings = await world.get(f"{root}/nodes/*/load")
+
+        assert shop["items"][0]["describedObject"] == {
+            "kind": "Namespace",
+            "name": "shop",
+            "apiVersion": "v1",
+        }
+        assert nodes["items"][0]["describedObject"] == {"kind": "Node", "name": "n1", "apiVersion": "v1"}
+        assert warnings == ["1 series of the metrics store were not asked for: left out"]
+        assert world.fake.queries == ['load{namespace="shop"}', 'load{cluster=~".*"}']
+
+
+async def test_warnings_of_a_store_have_a_bound() -> None:
+    """A store behind which everything fails does not fill the headers of an answer."""
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("1", cluster="member1", namespace="shop"), warnings=["x" * 5000] * 500
+        )
+        status, _, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert status == 200
+        assert (len(warnings), max(len(text) for text in warnings) < 300) == (10, True)
