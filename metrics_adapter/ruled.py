@@ -21,6 +21,7 @@ from metrics_adapter.remembered import Remembered
 from metrics_adapter.rules import Rules, UsageRule
 from metrics_adapter.series import Series, Told
 from metrics_adapter.store import Store
+from metrics_adapter.store_answer import Answer
 from metrics_adapter.store_questions import (
     Question,
     custom_question,
@@ -44,6 +45,14 @@ MOST_WARNINGS = 10
 NOTHING = "the metrics store has no series of it"
 
 
+# Series of an answer above which it is worked on in a thread: some 20 ms.
+LARGE = 1000
+# Lists of usage that are kept ready; each may be megabytes.
+MOST_MADE = 4
+# Rules and answers, which are the same if they are the same objects, and the registered clusters.
+_MadeOf = tuple[tuple[Rules, Answer, Answer], list[str]]
+
+
 class RulesInUse(Protocol):
     """Who knows the rules of the moment."""
 
@@ -62,6 +71,8 @@ class RuledSource(MembersSource):
         self._rules = rules
         self._telemetry = telemetry
         self._had = Remembered()
+        self._made: dict[str, tuple[_MadeOf, Gathered[MemberItems]]] = {}
+        self._making = asyncio.Lock()
 
     async def external(
         self, namespace: str, metric: str, selector: Selector, wanted: Callable[[str], bool]
@@ -98,7 +109,7 @@ class RuledSource(MembersSource):
         question = custom_question(rules, rule, wanted, selectors, _only(cluster))
         # One pod without a number leaves that pod out; a sum without a part of it would be wrong.
         spoils = wanted.resource != PODS.plural
-        gathered = await self._ask(question, told, spoils=spoils, api=CUSTOM, fleeting=wanted.fleeting)
+        gathered = await self._ask(question, told, spoils=spoils, api=CUSTOM)
         return replace(gathered, aggregation=rule.aggregation)
 
     async def list(
@@ -139,19 +150,32 @@ class RuledSource(MembersSource):
         cluster: str | None,
     ) -> Gathered[MemberItems]:
         rules = self._rules.current
+        cpu, memory = (
+            usage_question(rules, rule, query, kind, name, selector, _only(cluster))
+            for query in (rule.cpu, rule.memory)
+        )
+        try:
+            answers = await asyncio.gather(self._store.ask(cpu.query), self._store.ask(memory.query))
+        except FedHPAError as error:
+            return Gathered((), {STORE: str(error)})
+        made_of = (rules, *answers), sorted(self.members())
+        place = f"{kind.plural} {name} {selector} {cluster}"
+        async with self._making:
+            kept = self._made.pop(place, None)
+            if kept is None or not _same(kept[0], made_of):
+                labels = usage_labels(rules, rule, kind)
+                found = await self._usage_of(cpu, answers[0]), await self._usage_of(memory, answers[1])
+                whole = await _aside(answers[0], lambda: member_items(*found, kind, rule, labels))
+                kept = made_of, whole
+            # The last one used goes to the end, the first one goes.
+            self._made[place] = kept
+            if len(self._made) > MOST_MADE:
+                del self._made[next(iter(self._made))]
+        return kept[1]
 
-        async def usage(query: str) -> Gathered[tuple[str, Sequence[Measured]]]:
-            question = usage_question(rules, rule, query, kind, name, selector, _only(cluster))
-            return await self._ask(
-                question,
-                lambda cluster, found: (cluster, found),
-                spoils=False,
-                api=GROUP,
-                fleeting=bool(name[1]),
-            )
-
-        cpu, memory = await asyncio.gather(usage(rule.cpu), usage(rule.memory))
-        return member_items(cpu, memory, kind, rule, usage_labels(rules, rule, kind))
+    async def _usage_of(self, question: Question, answer: Answer) -> Gathered[tuple[str, Sequence[Measured]]]:
+        # One pod without a number leaves that pod out.
+        return await self._gathered(question, answer, _pair, spoils=False, api=GROUP)
 
     async def _ask(
         self,
@@ -160,17 +184,27 @@ class RuledSource(MembersSource):
         *,
         spoils: bool,
         api: str,
-        fleeting: bool = False,
     ) -> Gathered[T]:
-        """What the store has of each wanted cluster, as `told` makes it.
-
-        With `spoils` a series without a usable value makes its whole cluster missing. What is `fleeting`
-        is not missed when it goes.
-        """
+        """What the store has of each wanted cluster, as `told` makes it."""
         try:
             answer = await self._store.ask(question.query)
         except FedHPAError as error:
             return Gathered((), {STORE: str(error)})
+        return await self._gathered(question, answer, told, spoils=spoils, api=api)
+
+    async def _gathered(
+        self,
+        question: Question,
+        answer: Answer,
+        told: Callable[[str, Sequence[Measured]], T],
+        *,
+        spoils: bool,
+        api: str,
+    ) -> Gathered[T]:
+        """The same of an answer.
+
+        With `spoils` a series without a usable value makes its whole cluster missing.
+        """
         registered = self.members()
         # Series are told apart once for all clusters: what is wrong is said whoever asks for one of them.
         found = by_cluster(
@@ -193,7 +227,9 @@ class RuledSource(MembersSource):
                     raise MetricsUnavailable(spoiled)
                 if spoiled is not None:
                     notes.append(f"some values of {cluster} are left out: {spoiled}")
-                values = await self._told(question, cluster, found, fleeting=fleeting or spoiled is not None)
+                values = await self._told(
+                    question, cluster, found, fleeting=question.fleeting or spoiled is not None
+                )
                 if values:
                     answers[cluster] = told(cluster, values)
             except MetricsUnavailable as error:
@@ -201,15 +237,26 @@ class RuledSource(MembersSource):
             self.observer.outcome(api, cluster, cluster not in missing)
         return Gathered([answers[name] for name in sorted(answers)], missing, notes)
 
-    async def _told(
-        self, question: Question, cluster: str, found: Sorted, *, fleeting: bool
-    ) -> Sequence[Measured]:
+    async def _told(self, question: Question, cluster: str, found: Sorted) -> Sequence[Measured]:
         values = found.found.get(cluster)
         if values is None and question.expects(cluster):
             raise MetricsUnavailable(NOTHING)
-        if not fleeting:
+        if not question.fleeting and cluster not in found.spoiled:
             await self._had.told(cluster, question.query.text, {}, _ready(values))
         return values or ()
+
+
+async def _aside(answer: Answer, work: Callable[[], T]) -> T:
+    # What takes long may take longer, but not the event loop from others.
+    return work() if len(answer.series) < LARGE else await asyncio.to_thread(work)
+
+
+def _pair(cluster: str, found: Sequence[Measured]) -> tuple[str, Sequence[Measured]]:
+    return cluster, found
+
+
+def _same(one: _MadeOf, other: _MadeOf) -> bool:
+    return one[1] == other[1] and all(a is b for a, b in zip(one[0], other[0], strict=True))
 
 
 async def _ready(values: Sequence[Measured] | None) -> Sequence[Measured] | None:

@@ -7,9 +7,8 @@ infinity, a negative or absurd one, one that is long out of date) has none: it n
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -32,10 +31,13 @@ class Series(msgspec.Struct, frozen=True, gc=False):
     metric: dict[str, str]
     value: tuple[float, str] | None = None
 
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels that are not the store's own."""
-        return {name: text for name, text in self.metric.items() if not name.startswith("__")}
+    def labels(self) -> dict[str, str]:
+        """The labels that are not the store's own, to be changed at will."""
+        found = dict(self.metric)
+        for name in self.metric:
+            if name[:2] == "__":
+                del found[name]
+        return found
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -102,12 +104,18 @@ def amount_of(series: Series, asked_at: float) -> Quantity:
     # A comparison with a NaN is false: it is out of date, too.
     if not abs(asked_at - at) <= STALE_SECONDS:
         raise MetricsUnavailable(f"its time is more than {STALE_SECONDS:.0f} s off")
+    return Quantity(_nano(text))
+
+
+# Of tens of thousands of pods many have the same value.
+@lru_cache(maxsize=65_536)
+def _nano(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise MetricsUnavailable(f"{shown(text)!r} is no number that can be meant")
     nano = Quantity.parse(text).nano
     if nano > MAX_NANO:
         raise MetricsUnavailable(f"{shown(text)!r} is too large")
-    return Quantity(nano)
+    return nano
 
 
 def shown(text: str) -> str:

@@ -63,7 +63,7 @@ def by_cluster(
     """The series of each registered cluster; `label` names it, `default` where there is none."""
     result = Sorted()
     for series in answer.series:
-        labels = dict(series.labels)
+        labels = series.labels()
         cluster = labels.pop(label, "") or default
         if not cluster:
             result.dropped[NO_CLUSTER] += 1

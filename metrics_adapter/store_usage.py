@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -49,23 +50,29 @@ def _list_json(
 ) -> bytes:
     objects: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     oldest: dict[tuple[str, str], float] = {}
+    namespace_label, name_label = names
+    container_label = rule.container_label if kind.namespaced else ""
     for resource, measured in found.items():
         for one in measured:
-            key = one.labels.get(names[0], ""), one.labels[names[1]]
-            container = one.labels.get(rule.container_label, "") if kind.namespaced else ""
-            usage = objects.setdefault(key, {}).setdefault(container, {})
+            key = one.labels.get(namespace_label, ""), one.labels[name_label]
+            usages = objects.get(key)
+            if usages is None:
+                usages = objects[key] = {}
+                oldest[key] = one.at
+            elif one.at < oldest[key]:
+                oldest[key] = one.at
+            usage = usages.setdefault(one.labels.get(container_label, ""), {})
             if resource in usage:
                 raise MetricsUnavailable(
                     f"{'/'.join(filter(None, key))} has more than one value of {resource}: let the rule's"
                     " query aggregate, as in sum by (<<.GroupBy>>)"
                 )
-            usage[resource] = _usage(resource, one.amount)
-            oldest[key] = min(one.at, oldest.get(key, one.at))
+            usage[resource] = _usage(resource, one.amount.nano)
     window = format_duration(rule.window or WINDOW)
     items = [
         {
-            "metadata": {"name": key[1]} | ({"namespace": key[0]} if kind.namespaced else {}),
-            "timestamp": time_json(oldest[key]),
+            "metadata": {"name": key[1], "namespace": key[0]} if kind.namespaced else {"name": key[1]},
+            "timestamp": _time(oldest[key]),
             "window": window,
             **_usages(usages, kind),
         }
@@ -80,8 +87,15 @@ def _usages(usages: Mapping[str, Mapping[str, str]], kind: MetricsKind) -> dict[
     return {"containers": [{"name": name, "usage": usage} for name, usage in sorted(usages.items())]}
 
 
-def _usage(resource: str, amount: Quantity) -> str:
+# Of one answer all times are the same, and of tens of thousands of pods many values.
+@lru_cache(maxsize=64)
+def _time(seconds: float) -> str | None:
+    return time_json(seconds)
+
+
+@lru_cache(maxsize=65_536)
+def _usage(resource: str, nano: int) -> str:
     if resource == "cpu":
-        return str(amount)
+        return str(Quantity(nano))
     # Whole bytes, as who reads memory expects them.
-    return str(Quantity(-(-amount.nano // WHOLE) * WHOLE, Format.BINARY_SI))
+    return str(Quantity(-(-nano // WHOLE) * WHOLE, Format.BINARY_SI))

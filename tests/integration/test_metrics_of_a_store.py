@@ -322,6 +322,35 @@ async def test_usage_of_pods_comes_from_the_store() -> None:
         )
 
 
+async def test_usage_follows_the_store() -> None:
+    """What was made of thousands of series holds while the store's answers do, and not longer."""
+    names = [f"web-{number}" for number in range(1500)]
+
+    def found(cpu: str) -> bytes:
+        where = {"cluster": "member1", "namespace": "shop", "container": "app"}
+        return vector(*(series(cpu, **where, pod=name) for name in names))
+
+    async with store_world() as world:
+        world.fake.answer = lambda _: found("1")
+        before = (await world.get(f"{USAGE}/pods"))[1]["items"]
+        world.fake.answer = lambda _: found("2")
+        after = (await world.get(f"{USAGE}/pods"))[1]["items"]
+    async with store_world(max_age=60.0) as world:
+        world.fake.answer = lambda _: found("1")
+        first = await world.get(f"{USAGE}/pods")
+        again = await world.get(f"{USAGE}/pods")
+        other = (await world.get(f"{USAGE}/pods", cluster="member2"))[1]["items"]
+
+    assert [{item["containers"][0]["usage"]["cpu"] for item in items} for items in (before, after)] == [
+        {"1"},
+        {"2"},
+    ]
+    assert sorted(names) == [item["metadata"]["name"] for item in after]
+    assert first == again
+    assert other == []
+    assert len(world.fake.queries) == 2
+
+
 async def test_usage_is_unavailable_while_one_of_its_queries_fails() -> None:
     """Pods without CPU would be taken for idle."""
     async with store_world() as world:
