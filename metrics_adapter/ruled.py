@@ -227,9 +227,7 @@ class RuledSource(MembersSource):
                     raise MetricsUnavailable(spoiled)
                 if spoiled is not None:
                     notes.append(f"some values of {cluster} are left out: {spoiled}")
-                values = await self._told(
-                    question, cluster, found, fleeting=question.fleeting or spoiled is not None
-                )
+                values = await self._told(question, cluster, found)
                 if values:
                     answers[cluster] = told(cluster, values)
             except MetricsUnavailable as error:
