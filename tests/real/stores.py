@@ -19,6 +19,10 @@ from stage.registrations import aggregated_api
 SHOP = "values"
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 HITS = f"/apis/{CUSTOM}/v1beta2/namespaces/{SHOP}/services/web/hits"
+# The other paths of the custom API: of all objects that are selected, of a namespace, of what has none.
+SELECTED = f"/apis/{CUSTOM}/v1beta2/namespaces/{SHOP}/services/*/hits"
+OF_NAMESPACE = f"/apis/{CUSTOM}/v1beta2/namespaces/{SHOP}/metrics/hits"
+OF_NODE = f"/apis/{CUSTOM}/v1beta2/nodes/n1/hits"
 DEPTH = f"/apis/{EXTERNAL}/v1beta1/namespaces/{SHOP}/depth"
 AGENT = "values-agent"
 TIME = "2026-03-11T12:00:00Z"
@@ -47,21 +51,27 @@ class Store:
         if self.lost:
             return {}
         service = {"kind": "Service", "namespace": SHOP, "name": "web", "apiVersion": "v1"}
-        hits = {
-            "describedObject": service,
-            "metric": {"name": "hits", "selector": None},
-            "timestamp": TIME,
-            "value": f"{self.hits}m",
-        }
         depth = {"metricName": "depth", "metricLabels": {}, "timestamp": TIME, "value": str(self.depth)}
         return {
-            HITS: {"kind": "MetricValueList", "apiVersion": f"{CUSTOM}/v1beta2", "items": [hits]},
+            HITS: self._hits(service),
+            SELECTED: self._hits(service),
+            OF_NAMESPACE: self._hits({"kind": "Namespace", "name": SHOP, "apiVersion": "v1"}),
+            OF_NODE: self._hits({"kind": "Node", "name": "n1", "apiVersion": "v1"}),
             DEPTH: {
                 "kind": "ExternalMetricValueList",
                 "apiVersion": f"{EXTERNAL}/v1beta1",
                 "items": [depth],
             },
         }
+
+    def _hits(self, described: dict[str, Any]) -> dict[str, Any]:
+        item = {
+            "describedObject": described,
+            "metric": {"name": "hits", "selector": None},
+            "timestamp": TIME,
+            "value": f"{self.hits}m",
+        }
+        return {"kind": "MetricValueList", "apiVersion": f"{CUSTOM}/v1beta2", "items": [item]}
 
     def discovery(self) -> dict[str, Any]:
         """What it says that it serves, by path."""

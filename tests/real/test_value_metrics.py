@@ -7,7 +7,7 @@ import json
 from realplane.plane import Plane
 from stage.processes import Processes
 from stage.waiting import eventually
-from tests.real.stores import DEPTH, HITS, stores
+from tests.real.stores import DEPTH, HITS, OF_NAMESPACE, OF_NODE, SELECTED, stores
 
 SECONDS = 90
 
@@ -40,11 +40,14 @@ async def both_are_read(plane: Plane) -> None:
 
 async def test_kubectl_reads_values_of_both_members(plane: Plane, processes: Processes) -> None:
     """`kubectl get --raw` of a custom metric is the sum, of an external one a value a cluster; each version
-    of the custom API gives it, and `kubectl api-resources` names both metrics.
+    of the custom API gives it, each of its paths works, and `kubectl api-resources` names both metrics.
     """
     async with stores(plane, processes):
         await both_are_read(plane)
         older = await plane.hub.kubectl("get", "--raw", HITS.replace("v1beta2", "v1beta1"))
+        others = {
+            path: await plane.hub.kubectl("get", "--raw", path) for path in (SELECTED, OF_NAMESPACE, OF_NODE)
+        }
 
         async def listed() -> bool:
             answer = await plane.hub.kubectl("get", "--raw", "/apis/custom.metrics.k8s.io/v1beta1")
@@ -63,6 +66,9 @@ async def test_kubectl_reads_values_of_both_members(plane: Plane, processes: Pro
 
     (item,) = json.loads(older.out)["items"]
     assert (item["metricName"], item["value"]) == ("hits", "3")
+    assert {
+        path: [each["value"] for each in json.loads(answer.out)["items"]] for path, answer in others.items()
+    } == {path: ["3"] for path in others}
 
 
 async def test_kubectl_warns_of_a_metric_that_a_member_lost(plane: Plane, processes: Processes) -> None:
