@@ -1,172 +1,159 @@
-"""What a LIST of 20,000 pods over 10 members costs the metrics adapter, TLS on both sides included.
+"""What the metrics adapter costs and how long its callers wait: 20,000 pods over 10 members.
 
-Members and caller are processes of their own, so that the CPU seconds are the adapter's alone. Cold: each
-member is asked. Warm: the members' answers are young enough to be used again.
+Cold: each member is asked. Warm: the members' answers are young enough to be used again. Members compress
+what is long, as API servers do; uncompressed is measured beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import ssl
-import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from multiprocessing.connection import Connection
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
 
-import aiohttp
-import msgspec
-from aiohttp import web
+from benchmarks.adapter_peers import CUSTOM, EXTERNAL, METRICS, Fleet
+from benchmarks.adapter_world import AdapterWorld, Caller, adapter
+from fedhpa.serving.loops import quick_loop
 
-from certs import CertificateAuthority
-from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.config import ApiConfig
-from fedhpa.members.cluster import Access, Cluster
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.member import Member
-from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
-from fedhpa.serving.authorization import Authorizer, Guard
-from fedhpa.serving.health import Health
-from fedhpa.serving.logs import configure_logs
-from fedhpa.serving.server import TlsServer
-from fedhpa.serving.tls import ServingTls, TlsFiles
-from metrics_adapter.application import build_application
-from metrics_adapter.gather import MembersSource
-from metrics_adapter.telemetry import Telemetry
+FLEET = Fleet(members=10, pods=2_000)
+PLAIN = Fleet(members=10, pods=2_000, gzip=False)
+PODS = f"{METRICS}/pods"
+# A machine is busy at times; the least of several is the adapter's own.
+ROUNDS = 10
+HUNG = 3
+# In which nothing may be noticed of the hung member any more.
+HUNG_SECONDS = 6.0
+AUTOSCALERS = 1_000
+SOME = 100
+# Long enough for a thousand answers to be shared, and short enough to be waited for.
+MAX_AGE = 3.0
+# A machine that is busy with something else is no member that hangs.
+PATIENT = "--member-deadline=30s"
+SCENARIO = f"LIST of {FLEET.total:,} pods over {FLEET.members} members"
 
-MEMBERS = 10
-PODS = 20_000
-ROUNDS = 5
-DEADLINE = 120.0
-PATH = "/apis/metrics.k8s.io/v1beta1/pods"
-SCENARIO = f"LIST of {PODS:,} pods over {MEMBERS} members"
+Get = Callable[[], Awaitable[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one request or of several at once: CPU seconds in all, and the seconds each took."""
+
+    cpu: float
+    waits: Sequence[float]
 
 
 def run() -> dict[str, float]:
-    """CPU time of one LIST in the adapter's process, in microseconds a pod, best of several."""
-    configure_logs("text", 0)
-    with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_run(Path(folder)))
+    """CPU microseconds a pod, waits in milliseconds, resident megabytes."""
+    with asyncio.Runner(loop_factory=quick_loop) as runner:
+        return runner.run(_run())
 
 
-async def _run(folder: Path) -> dict[str, float]:
-    authority = CertificateAuthority.create("benchmark")
-    authority.issue_server("benchmark", ips=["127.0.0.1"]).save(folder)
-    spawn = multiprocessing.get_context("spawn")
-    to_members, members_end = spawn.Pipe()
-    to_caller, caller_end = spawn.Pipe()
-    members = spawn.Process(target=_serve_members, args=(members_end, folder), daemon=True)
-    caller = spawn.Process(target=_call, args=(caller_end, authority.bundle_pem), daemon=True)
-    members.start()
-    caller.start()
-    try:
-        ports: list[int] = await asyncio.to_thread(to_members.recv)
-        roots = authority.bundle_pem.decode()
-        cold = await _measure(folder, ports, roots, to_caller, max_age=0.0)
-        warm = await _measure(folder, ports, roots, to_caller, max_age=3600.0)
-    finally:
-        for process in (members, caller):
-            process.terminate()
-            process.join()
-    return {f"{SCENARIO}, cold, us/pod": cold / PODS * 1e6, f"{SCENARIO}, warm, us/pod": warm / PODS * 1e6}
+async def _run() -> dict[str, float]:
+    figures: dict[str, float] = {}
+    async with adapter(FLEET, "--metrics-max-age=0s", PATIENT) as world:
+        figures |= await _lists(world, "cold")
+        figures[f"{SCENARIO}, resident, MB"] = world.process.resident
+    async with adapter(FLEET, "--metrics-max-age=1h") as world:
+        figures |= await _lists(world, "warm")
+    async with adapter(PLAIN, "--metrics-max-age=0s", PATIENT) as world:
+        figures |= await _lists(world, "cold, members do not compress")
+    async with adapter(FLEET, "--metrics-max-age=0s") as world:
+        figures |= await _hung(world)
+    for how, age in (("cold", MAX_AGE), ("warm", 3600.0)):
+        async with adapter(FLEET, f"--metrics-max-age={age:g}s", PATIENT) as world:
+            figures |= await _autoscalers(world, how, age)
+    return figures
 
 
-async def _measure(
-    folder: Path, ports: list[int], roots: str, caller: Connection, *, max_age: float
-) -> float:
-    spent = []
-    async with _adapter(folder, ports, roots, max_age) as port:
-        for _ in range(ROUNDS + 1):
-            started = time.process_time()
-            caller.send(f"https://127.0.0.1:{port}{PATH}")
-            size: int = await asyncio.to_thread(caller.recv)
-            spent.append(time.process_time() - started)
-            if size < PODS * 100:
-                raise RuntimeError(f"the adapter answered {size} bytes")
-    return min(spent[1:])
-
-
-@asynccontextmanager
-async def _adapter(folder: Path, ports: list[int], roots: str, max_age: float) -> AsyncIterator[int]:
-    async def nothing() -> None:
-        """No Secret to read again."""
-
-    async with AsyncExitStack() as stack:
-        members: dict[str, Member] = {}
-        for index, port in enumerate(ports):
-            member = Member(Cluster(metadata=ObjectMeta(name=f"member{index}")), reread=nothing, deadline=30)
-            way = Access(f"https://127.0.0.1:{port}", "token", roots, None, ())
-            await member.observe(member.cluster, way)
-            stack.push_async_callback(member.client.close)
-            members[member.name] = member
-        lists = await stack.enter_async_context(SharedLists())
-        peers = PeerAuthenticator(Trust())
-        nobody = ApiClient(ApiConfig(server="http://hub.invalid"))
-        guard = Guard(Authenticator(lambda: peers), Authorizer(nobody), ["*"])
-        source = MembersSource(lambda: members, lists, max_age=max_age)
-        application = build_application(source, guard, Health(), Telemetry(lambda: members))
-        tls = ServingTls(TlsFiles(folder / "tls.crt", folder / "tls.key"))
-        server = await stack.enter_async_context(
-            TlsServer(application, tls, host="127.0.0.1", port=0, grace=1.0)
-        )
-        yield server.port
-
-
-def _serve_members(ports: Connection, folder: Path) -> None:
-    async def serve() -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-        bound = []
-        for index in range(MEMBERS):
-            runner = web.AppRunner(_member(index), access_log=None)
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-            bound.append(runner.addresses[0][1])
-        ports.send(bound)
-        await asyncio.Event().wait()
-
-    asyncio.run(serve())
-
-
-def _member(index: int) -> web.Application:
-    per_member = PODS // MEMBERS
-    body = msgspec.json.encode({"items": [_pod(index * per_member + pod) for pod in range(per_member)]})
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(body=body, content_type="application/json")
-
-    application = web.Application()
-    application.add_routes([web.get("/{path:.*}", answer)])
-    return application
-
-
-def _pod(number: int) -> Mapping[str, object]:
+async def _lists(world: AdapterWorld, how: str) -> dict[str, float]:
+    caller = await world.caller()
+    costs = [await _measure(world, [lambda: caller.get(PODS)]) for _ in range(ROUNDS + 2)][2:]
     return {
-        "metadata": {
-            "name": f"web-5d9c7b6f4-{number:05}",
-            "namespace": f"shop-{number % 50}",
-            "creationTimestamp": "2026-03-11T13:23:17Z",
-            "labels": {"app": "web", "pod-template-hash": "5d9c7b6f4"},
-        },
-        "timestamp": "2026-03-11T13:23:00Z",
-        "window": "15.123s",
-        "containers": [{"name": "web", "usage": {"cpu": f"{123456789 + number}n", "memory": "131072Ki"}}],
+        f"{SCENARIO}, {how}, us/pod": min(cost.cpu for cost in costs) / FLEET.total * 1e6,
+        f"{SCENARIO}, {how}, ms": min(cost.waits[0] for cost in costs) * 1000,
     }
 
 
-def _call(orders: Connection, roots: bytes) -> None:
-    async def call() -> None:
-        context = ssl.create_default_context(cadata=roots.decode())
-        timeout = aiohttp.ClientTimeout(total=DEADLINE)
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context), timeout=timeout
-        ) as session:
-            while True:
-                url: str = await asyncio.to_thread(orders.recv)
-                async with session.get(url) as response:
-                    orders.send(len(await response.read()) if response.status == 200 else 0)
+async def _hung(world: AdapterWorld) -> dict[str, float]:
+    """The first caller waits for the member's deadline; what the others wait after that."""
+    caller = await world.caller()
+    await _measure(world, [lambda: caller.get(PODS)])
+    await world.hang(HUNG)
+    first = await _measure(world, [lambda: caller.get(PODS)])
+    waits: list[float] = []
+    ends = time.perf_counter() + HUNG_SECONDS
+    while time.perf_counter() < ends:
+        waits += (await _measure(world, [lambda: caller.get(PODS)])).waits
+        await asyncio.sleep(0.1)
+    return {
+        "one hung member, the first LIST, s": first.waits[0],
+        "one hung member, LISTs after that, p99 ms": p99(waits) * 1000,
+    }
 
-    asyncio.run(call())
+
+async def _autoscalers(world: AdapterWorld, how: str, age: float) -> dict[str, float]:
+    """One request of each of a thousand HPAs, all at once, each over a connection of its own.
+
+    One in ten has custom metrics and one in ten external ones; what these alone cost is measured apart.
+    """
+    callers = await asyncio.gather(*(world.caller() for _ in range(AUTOSCALERS)))
+    paths = [_paths(number)[{0: 1, 1: 2}.get(number % 10, 0)] for number in range(AUTOSCALERS)]
+    gets = [_get(caller, path) for caller, path in zip(callers, paths, strict=True)]
+    costs = await _rounds(world, gets, age)
+    name = f"{AUTOSCALERS:,} HPAs at once, {how}"
+    figures = {
+        f"{name}, p99 ms": min(p99(cost.waits) for cost in costs) * 1000,
+        f"{name}, CPU ms/request": min(cost.cpu for cost in costs) / AUTOSCALERS * 1000,
+    }
+    for index, kind in enumerate(("pod", "custom", "external")):
+        some = [_get(caller, _paths(number)[index]) for number, caller in enumerate(callers[:SOME])]
+        costs = await _rounds(world, some, age)
+        figures[f"{kind} metrics of {SOME} HPAs, {how}, CPU ms/request"] = (
+            min(cost.cpu for cost in costs) / SOME * 1000
+        )
+    return figures
+
+
+async def _rounds(world: AdapterWorld, gets: Sequence[Get], age: float) -> Sequence[Cost]:
+    """Rounds after a first one; each when the answers of the one before are old, if they get old."""
+    costs = []
+    for _ in range(2 if age == MAX_AGE else ROUNDS // 2):
+        costs.append(await _measure(world, gets))
+        if age == MAX_AGE:
+            await asyncio.sleep(age)
+    return costs[1:]
+
+
+async def _measure(world: AdapterWorld, gets: Sequence[Get]) -> Cost:
+    async def one(get: Get) -> float:
+        began = time.perf_counter()
+        status, size = await get()
+        if status != 200 or size < 100:
+            raise RuntimeError(f"the adapter answered {status} with {size} bytes")
+        return time.perf_counter() - began
+
+    spent = world.process.cpu
+    waits = await asyncio.gather(*(one(get) for get in gets))
+    return Cost(world.process.cpu - spent, waits)
+
+
+def _get(caller: Caller, path: str) -> Get:
+    return lambda: caller.get(path)
+
+
+def _paths(number: int) -> tuple[str, str, str]:
+    """What an HPA asks for: metrics of its pods, a custom metric of them, an external metric."""
+    namespace = f"namespaces/shop-{number % FLEET.namespaces}"
+    app = number // FLEET.namespaces % FLEET.apps
+    selector = "labelSelector=" + quote(f"app=web-{app}", safe="")
+    return (
+        f"{METRICS}/{namespace}/pods?{selector}",
+        f"{CUSTOM}/v1beta2/{namespace}/pods/*/requests?{selector}",
+        f"{EXTERNAL}/{namespace}/depth?{selector}",
+    )
+
+
+def p99(waits: Sequence[float]) -> float:
+    """What one of a hundred waits longer than."""
+    return sorted(waits)[int(len(waits) * 0.99)]
