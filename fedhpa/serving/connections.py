@@ -127,7 +127,10 @@ class Connection(web.RequestHandler):
             text = "the request's header is too large" if too_large else "the request is not HTTP"
             response = status_response(431 if too_large else status, text)
         else:
-            logger.error("request failed unexpectedly", exc_info=exc)
+            if isinstance(exc, ConnectionError):
+                logger.debug("client went away", problem=type(exc).__name__)
+            else:
+                logger.error("request failed unexpectedly", exc_info=exc)
             response = status_response(status, "Internal error occurred")
         if request.writer.output_size > 0:
             raise ConnectionError("a part of the answer was sent")

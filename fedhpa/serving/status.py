@@ -97,6 +97,9 @@ async def status_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return status_response(503, str(error))
     except web.HTTPException as error:
         return status_of(error)
+    except ConnectionError:
+        # The client went away while it was sent its answer: nobody is there to be told, and nothing is wrong.
+        raise
     except Exception:
         # The bug stays one request's; the process goes on, and the trace is in the log, not in the answer.
         logger.exception("request failed unexpectedly", path=request.path)

@@ -14,6 +14,8 @@ from structlog.testing import capture_logs
 
 from fedhpa.serving import connections
 from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE, Connections, Site, Waiting
+from fedhpa.serving.server import Handler
+from fedhpa.serving.status import status_errors
 from tests.integration.fakeapi import eventually
 
 LONG = 30.0
@@ -98,12 +100,15 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
     ],
 )
 async def test_who_does_not_go_on_is_let_go(impatient: None, sent: bytes) -> None:
-    """Without an answer, soon after the limit."""
-    async with served() as site, connected(site) as (reader, writer):
-        writer.write(sent)
+    """Without an answer, soon after the limit; it is no error of ours."""
+    with capture_logs() as logs:
+        async with served() as site, connected(site) as (reader, writer):
+            writer.write(sent)
 
-        assert await ended(reader) == b""
-        await eventually(lambda: len(site.connections) == 0, LONG)
+            assert await ended(reader) == b""
+            await eventually(lambda: len(site.connections) == 0, LONG)
+
+    assert {entry["log_level"] for entry in logs} == {"debug"}
 
 
 async def test_a_header_that_drips_is_not_waited_for(impatient: None) -> None:
@@ -132,6 +137,42 @@ async def test_an_answer_that_nobody_reads_is_given_up(impatient: None) -> None:
 
         await eventually(lambda: len(site.connections) == 1, LONG)
         await eventually(lambda: len(site.connections) == 0, LONG)
+
+
+async def test_who_leaves_in_the_middle_of_an_answer_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of ours: there is no trace in the log."""
+    gone = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"x" * 2**16)
+        finally:
+            gone.set()
+
+    monkeypatch.setitem(globals(), "large", status_errors_around(endless))
+    with capture_logs() as logs:
+        async with served() as site:
+            async with connected(site) as (reader, writer):
+                writer.write(GET.replace(b"small", b"large"))
+                await reader.readexactly(1000)
+                writer.transport.abort()
+            async with asyncio.timeout(LONG):
+                await gone.wait()
+            await eventually(lambda: len(site.connections) == 0, LONG)
+
+    assert {entry["log_level"] for entry in logs} <= {"debug"}
+
+
+def status_errors_around(handler: Handler) -> Handler:
+    """A handler as the adapter's application has it."""
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        return await status_errors(request, handler)
+
+    return guarded
 
 
 async def test_who_is_idle_or_served_is_left_alone(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
