@@ -1,4 +1,4 @@
-"""What one user may have of a server: so much at once, so many questions a second; the hub is never kept out."""
+"""What one user may have of a server: so much at once, so many questions a second; the hub is never bound."""
 
 from __future__ import annotations
 
