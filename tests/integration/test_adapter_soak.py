@@ -146,7 +146,8 @@ async def test_it_keeps_its_size_through_churn(tmp_path: Path) -> None:
     sys.stdout.write(f"resident, kB: {[size.resident_kb for size in sizes]}, then {calm}\n")
 
     assert set(churn.answers) <= {200, 400, 404, 406, 409, 429, 503}
-    assert "Traceback" not in log
+    # uvloop says so, with a trace, of a connection whose other end went in the midst of TLS.
+    assert log.count("Traceback") == log.count("Fatal error on SSL protocol")
     assert "unexpectedly" not in log
     if NIGHTLY:
         assert sizes[-1].resident_kb - sizes[LOOKS // 2 - 1].resident_kb < GROWTH_KB
