@@ -43,6 +43,9 @@ class ExternalApi:
             return answers.not_acceptable()
         if request.query.get("watch", "").lower() in TRUE_WORDS:
             return answers.no_watch(EXTERNAL, "*")
+        if request.query.get("fieldSelector"):
+            # Values have neither names nor other fields: to give all of them would be a wrong answer.
+            return status_response(400, "fieldSelector: external metrics are selected by labelSelector alone")
         selector = parse_selector(request.query.get("labelSelector", ""))
         cluster, refusal = answers.cluster_of(request, self._source)
         if refusal is not None:

@@ -142,6 +142,7 @@ async def test_a_member_without_the_api_is_not_expected_to_answer() -> None:
         ("/namespaces/shop", 400),
         ("/namespaces//depth", 400),
         ("/namespaces/shop/depth?labelSelector=a%3D%3D%3Db", 400),
+        ("/namespaces/shop/depth?fieldSelector=metadata.name%3Dorders", 400),
         ("/namespaces/shop/depth?watch=true", 405),
         ("/namespaces/shop/depth?cluster=m9", 404),
         ("/depth", 404),
