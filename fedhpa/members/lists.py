@@ -27,8 +27,8 @@ E = TypeVar("E", bound=BaseException)
 METRICS_API = "metrics.k8s.io/v1beta1"
 # A failure is shared, too: a thousand autoscalers of a namespace must not each wait for the same deadline.
 FAILURE_SECONDS = 2.0
-# Who asks what did not answer the last time waits so long; the request goes on, for whoever asks next.
-AFTER_FAILURE_SECONDS = 0.5
+# What did not answer is asked again in the background for as long as somebody wants it.
+WANTED_SECONDS = 30.0
 # A thousand selections at once would be a thousand connections to each member, and end at their deadline: the
 # others wait for their turn, which comes when one ends, by its deadline.
 AT_ONCE = 32
@@ -77,13 +77,28 @@ class Fetched(Generic[T]):
 
 @dataclass
 class _Entry:
-    """What is known under a key: the last outcome, and the fetch under way, if any."""
+    """What is known under a key: the last outcome, and the fetch under way, if any.
+
+    `retry` is there instead while a member that did not answer is asked again and again.
+    """
 
     task: asyncio.Task[None] | None = None
+    retry: asyncio.Task[None] | None = None
     answer: Fetched[Any] | None = None
     error: FedHPAError | None = None
     at: float = float("-inf")
+    wanted_at: float = float("-inf")
     size: int = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is being asked."""
+        return self.task is None and self.retry is None
+
+    @property
+    def silent(self) -> bool:
+        """Whether the member did not answer the last time."""
+        return isinstance(self.error, MemberUnavailable)
 
 
 _Key = tuple[Asked, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
@@ -121,8 +136,9 @@ class SharedLists:
     ) -> None:
         assert self._group is not None, "entered before left"
         for entry in self._entries.values():
-            if entry.task is not None:
-                entry.task.cancel()
+            for task in (entry.task, entry.retry):
+                if task is not None:
+                    task.cancel()
         self._entries.clear()
         self._bytes = 0
         group, self._group = self._group, None
@@ -139,7 +155,7 @@ class SharedLists:
     ) -> Fetched[T] | None:
         """What `get` would give without asking anybody; None if it would ask, wait or raise."""
         entry = self._entries.get(_key(member, path, params, decode))
-        if entry is None or entry.task is not None or entry.error is not None:
+        if entry is None or not entry.idle or entry.error is not None:
             return None
         return cast("Fetched[T]", entry.answer) if self._fresh(entry, max_age) else None
 
@@ -157,29 +173,29 @@ class SharedLists:
 
         Whoever asks while it is being fetched waits for the same fetch; a waiter that is cancelled
         does not end it. `decode` is part of the identity, so pass the same function each time.
-        A member that hangs costs a deadline once: after that nobody waits for more than a moment until it
-        answers again. MemberUnavailable if the member does not answer; MetricsUnavailable if it answers
-        with an error or with what cannot be decoded.
+        A member that hangs costs a deadline once: after that it is asked in the background, and nobody
+        waits for it until it answers. MemberUnavailable if the member does not answer; MetricsUnavailable
+        if it answers with an error or with what cannot be decoded.
         """
         if self._group is None:
             raise RuntimeError("SharedLists is used outside its `async with`")
         self._sweep()
         key = _key(member, path, params, decode)
         entry = self._entries.get(key)
-        if entry is None or (entry.task is None and not self._fresh(entry, max_age)):
+        if entry is None or (entry.idle and not self._fresh(entry, max_age)):
             member.check()
             charge = CHARGE.get()
             if charge is not None:
                 charge()
             if entry is None:
                 entry = self._entries[key] = _Entry()
-            entry.task = self._group.create_task(self._fetch(key, entry, deadline))
+            entry.task = self._group.create_task(self._first(self._group, key, entry, deadline))
+        entry.wanted_at = self._clock()
         if entry.task is not None:
             # The task ends by deadline, and never raises: what ends here is this waiter alone.
-            task, silent = entry.task, isinstance(entry.error, MemberUnavailable)
-            await asyncio.wait([task], timeout=AFTER_FAILURE_SECONDS if silent else None)
-            if task.done():
-                task.result()  # cancelled with the lists
+            task = entry.task
+            await asyncio.wait([task])
+            task.result()  # cancelled with the lists
         if entry.error is not None:
             raise entry.error.with_traceback(None)
         return cast("Fetched[T]", entry.answer)
@@ -188,11 +204,33 @@ class SharedLists:
         age = self._clock() - entry.at
         return age <= (max_age if entry.error is None else min(max_age, FAILURE_SECONDS))
 
-    async def _fetch(self, key: _Key, entry: _Entry, deadline: float | None) -> None:
+    async def _first(
+        self, group: asyncio.TaskGroup, key: _Key, entry: _Entry, deadline: float | None
+    ) -> None:
+        """What whoever asks waits for."""
+        try:
+            await self._fetch(key, entry, deadline)
+            if entry.silent:
+                entry.retry = group.create_task(self._ask_again(key, entry, deadline))
+        finally:
+            entry.task = None
+
+    async def _ask_again(self, key: _Key, entry: _Entry, deadline: float | None) -> None:
+        """Until it answers, or nobody wants to know any more."""
+        try:
+            while entry.silent and self._clock() - entry.wanted_at <= WANTED_SECONDS:
+                await asyncio.sleep(FAILURE_SECONDS)
+                await self._fetch(key, entry, deadline, again=True)
+        finally:
+            entry.retry = None
+
+    async def _fetch(self, key: _Key, entry: _Entry, deadline: float | None, *, again: bool = False) -> None:
         member, _, path, params, decode = key
         size = ENTRY_BYTES + len(path) + sum(len(value) for _, value in params)
         try:
-            async with self._turn(member), self._large_turn(member, entry, bool(params)):
+            # What hung before must not take those places from members that answer.
+            small = again or bool(params)
+            async with self._turn(member), self._large_turn(member, entry, small):
                 began = self._clock()
                 self._fetches += 1
                 response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
@@ -210,7 +248,6 @@ class SharedLists:
         finally:
             # A failure leaves the answer before it where it was.
             self._weigh(entry, size if entry.error is None else max(size, entry.size))
-            entry.task = None
 
     @asynccontextmanager
     async def _turn(self, member: Asked) -> AsyncIterator[None]:
@@ -223,10 +260,10 @@ class SharedLists:
             yield
 
     @asynccontextmanager
-    async def _large_turn(self, member: Asked, entry: _Entry, selected: bool) -> AsyncIterator[None]:
+    async def _large_turn(self, member: Asked, entry: _Entry, small: bool) -> AsyncIterator[None]:
         """A place among the large answers, for what was large the last time or is all of something new."""
         known = entry.answer is not None
-        if selected or (known and entry.size < LARGE_BYTES):
+        if small or (known and entry.size < LARGE_BYTES):
             yield
             return
         reason = f"{LARGE_AT_ONCE} large answers are awaited, and none ended in {TURN_SECONDS:g} s"
@@ -248,7 +285,7 @@ class SharedLists:
         entry.size = size
         if self._bytes <= MOST_BYTES and len(self._entries) <= MOST_ENTRIES:
             return
-        idle = [(key, known) for key, known in self._entries.items() if known.task is None]
+        idle = [(key, known) for key, known in self._entries.items() if known.idle]
         # Selections before whole lists; more than must, for this looks at everything.
         for key, known in sorted(idle, key=lambda pair: (not pair[0][3], pair[1].at)):
             if self._bytes <= MOST_BYTES * 3 // 4 and len(self._entries) <= MOST_ENTRIES * 3 // 4:
@@ -265,7 +302,7 @@ class SharedLists:
             return
         self._swept_at = now
         for key, entry in tuple(self._entries.items()):
-            if entry.task is None and now - entry.at > KEEP_SECONDS:
+            if entry.idle and now - entry.at > KEEP_SECONDS:
                 self._drop(key, entry)
 
 
