@@ -5,7 +5,7 @@ A person writes it (YAML), so it is read with pydantic: an error names the field
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -219,13 +219,29 @@ def _once(names: Sequence[str], field: str) -> None:
         seen.add(name)
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice: YAML would silently forget all rules of the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Called by the base class."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    line = key.start_mark.line + 1
+                    raise InvalidObject(f"line {line}: {key.value!r} stands twice here: keep one")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
 def read_rules(text: str) -> Rules:
     """The rules of a file's text. Raises InvalidObject naming each field and the remedy."""
     if len(text) > MAX_FILE:
         raise InvalidObject(f"it has {len(text)} characters: expected at most {MAX_FILE}")
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        content = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
+    # A ValueError is of a date or number that is none ("2026-13-01").
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InvalidObject(f"it is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise InvalidObject("expected a mapping with external, custom or resources")

@@ -33,12 +33,13 @@ class RulesFile:
         """Read the file again whenever it changes, until cancelled."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            self.reload()
+            # A thousand rules are half a second of work, during which others want answers.
+            await asyncio.to_thread(self.reload)
 
     def reload(self) -> bool:
         """Read the file again; True when its rules are in use. Unusable ones leave the old ones."""
         # A mounted ConfigMap is swapped by a symbolic link, and an editor may keep size and time: the
-        # content alone tells, and a page of rules is read in no time.
+        # content alone tells.
         try:
             text = self._read()
         except InvalidObject as error:
@@ -58,7 +59,7 @@ class RulesFile:
             with self._path.open("rb") as stream:
                 return stream.read(MAX_FILE + 1).decode()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
             raise InvalidObject(f"cannot be read: {reason}") from error
 
     def _taken(self, text: str) -> Rules:

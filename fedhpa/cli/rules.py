@@ -25,7 +25,8 @@ def check(
     try:
         rules = read_rules(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ConfigError(f"{file}: cannot be read: {reason}") from error
     except InvalidObject as error:
         raise ConfigError(f"{file}: {error}") from error
     everything = Selector()

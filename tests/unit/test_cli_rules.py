@@ -36,8 +36,11 @@ def test_a_file_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:
     """Exit 2, and one line that names file and field."""
     file = tmp_path / "rules.yaml"
     file.write_text("external: [{metric: depth}]", encoding="utf-8")
-    wrong, gone = fedhpa("rules", "check", str(file)), fedhpa("rules", "check", "/nowhere")
+    binary = tmp_path / "rules.bin"
+    binary.write_bytes(b"\xff\xfe")
+    wrong, gone, odd = (fedhpa("rules", "check", str(name)) for name in (file, "/nowhere", binary))
 
-    assert (wrong.returncode, gone.returncode) == (2, 2)
+    assert (wrong.returncode, gone.returncode, odd.returncode) == (2, 2, 2)
     assert f"{file}: external[0].query: required, and not there" in wrong.stderr
-    assert "/nowhere" in gone.stderr
+    assert "/nowhere: cannot be read: No such file or directory" in gone.stderr
+    assert f"{binary}: cannot be read: it is no UTF-8 text" in odd.stderr

@@ -51,6 +51,9 @@ def one(more: str) -> str:
         (f"custom: [{{metric: a, resource: widgets, {QUERY}}}]", "expected kind, apiVersion and objectLabel"),
         ("resources: {pods: {cpu: 'a{<<.LabelMatchers>>}'}}", "resources.pods.memory: required"),
         ("external: " + "[" * 2000, "it is no YAML"),
+        (one("window: 2020-13-45"), "it is no YAML: month must be in 1..12"),
+        (one("window: " + "9" * 5000), "it is no YAML: Exceeds the limit"),
+        (f"{RULES}\nexternal: []", "line 2: 'external' stands twice here: keep one"),
         ("#" * (1024 * 1024 + 1), "expected at most 1048576"),
     ],
 )  # fmt: skip
@@ -129,7 +132,9 @@ def test_a_file_is_followed(file: Path) -> None:
     assert rules.current.external_rule("width") is not None
 
 
-@pytest.mark.parametrize("bad", ["external: 5", "\xff", None], ids=["wrong", "no text", "gone"])
+@pytest.mark.parametrize(
+    "bad", ["external: 5", "external: 2026-13-01", "\xff", None], ids=["wrong", "no date", "no text", "gone"]
+)
 def test_a_bad_file_leaves_the_old_rules(file: Path, bad: str | None) -> None:
     """It is logged once, counted, and forgotten when the file is well again."""
     registry = CollectorRegistry()
