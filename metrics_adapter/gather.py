@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
+from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.api.texts import one_line
 from fedhpa.members.lists import SharedLists
@@ -36,6 +36,8 @@ log = structlog.get_logger(__name__)
 NOT_FOUND = 404
 # Members named in one message; the warnings and the series name them all.
 NAMED = 16
+# Characters of a member's word in a reason.
+SHOWN = 256
 # "", apis, GROUP, VERSION
 GROUP_PART = 2
 # Callers ask in turns of some 15 s. A member that lost one metric of many fails each time for that one and
@@ -114,12 +116,15 @@ class MembersSource:
 
         async def ask(member: Member) -> MemberItems:
             answer = await self._fetch(member, path, None)
+            _check_namespace(answer, namespace)
             if not selector.requirements or not answer.items:
                 return answer
             if answer.labelled:
                 return answer.selected(selector)
             # This member's metrics do not repeat their pods' labels, so only it can select.
-            return await self._fetch(member, path, {"labelSelector": str(selector)})
+            answer = await self._fetch(member, path, {"labelSelector": str(selector)})
+            _check_namespace(answer, namespace)
+            return answer
 
         return await self.gather(API_VERSION, ask, lambda name: cluster in (None, name))
 
@@ -131,11 +136,18 @@ class MembersSource:
 
         async def ask(member: Member) -> MemberItems:
             try:
-                return await self.fetch(member, path, None, _decoder(decode_one, member.name))
+                answer = await self.fetch(member, path, None, _decoder(decode_one, member.name))
             except FedHPAError as error:
                 if knows_none(error):
                     return MemberItems(member.name, ())
                 raise
+            _check_namespace(answer, namespace)
+            for item in answer.items:
+                if item.name != name:
+                    raise MetricsUnavailable(
+                        f"asked for {kind.plural} {name!r}, it answered for {item.name[:SHOWN]!r}"
+                    )
+            return answer
 
         return await self.gather(API_VERSION, ask, lambda name: cluster in (None, name))
 
@@ -238,6 +250,16 @@ class MembersSource:
 
 def _group(api: str) -> str:
     return api.partition("/")[0]
+
+
+def _check_namespace(answer: MemberItems, namespace: str) -> None:
+    """MetricsUnavailable where a member speaks of another namespace than it was asked for ("": of any)."""
+    # They are sorted: what is between two of one namespace is of that, too.
+    for item in (answer.items[0], answer.items[-1]) if namespace and answer.items else ():
+        if item.namespace != namespace:
+            raise MetricsUnavailable(
+                f"asked for namespace {namespace!r}, it answered for {item.namespace[:SHOWN]!r}"
+            )
 
 
 @lru_cache(maxsize=4096)
