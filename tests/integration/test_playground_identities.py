@@ -197,3 +197,14 @@ async def test_aggregated_servers_are_told_whom_to_believe(plane: ControlPlane) 
         "requestheader-username-headers": '["X-Remote-User"]',
     }
     assert role["rules"][0]["resourceNames"] == ["extension-apiserver-authentication"]
+
+
+async def test_aggregated_servers_may_have_reviews_delegated(plane: ControlPlane) -> None:
+    """By the ClusterRole that every Kubernetes cluster has for them."""
+    async with plane.api() as api:
+        role = await api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:auth-delegator")
+
+    assert {(*rule["apiGroups"], *rule["resources"], *rule["verbs"]) for rule in role["rules"]} == {
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
