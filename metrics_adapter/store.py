@@ -58,6 +58,10 @@ class _Entry:
     weight: int = 0
 
 
+class StoreBusy(MetricsUnavailable):
+    """A query's turn did not come in time: no news of the store."""
+
+
 class Store:
     """An async context manager; leaving it ends the queries under way."""
 
@@ -111,16 +115,18 @@ class Store:
         self._sweep()
         entry = self._entries.get(query)
         if entry is None or (entry.task is None and not self._fresh(entry)):
-            refusal = self._breaker.refusal()
-            if refusal is not None:
-                raise StoreSilent(refusal)
             if self._waiting >= MOST_WAITING:
-                raise MetricsUnavailable(f"{MOST_WAITING} queries wait for it already")
+                raise StoreBusy(f"{MOST_WAITING} queries wait for it already")
             charge = CHARGE.get()
             if charge is not None:
                 charge()
+            # The last to be asked: a trial that it lets through must be made, or the store stays refused.
+            refusal = self._breaker.refusal()
+            if refusal is not None:
+                raise StoreSilent(refusal)
             if entry is None:
                 entry = self._entries[query] = _Entry()
+            self._waiting += 1
             entry.task = self._group.create_task(self._fetch(query, entry))
         if entry.task is not None:
             task = entry.task
@@ -138,29 +144,35 @@ class Store:
 
     async def _fetch(self, query: Query, entry: _Entry) -> None:
         began = self._clock()
-        self._waiting += 1
         try:
             answer = await self._run(query)
             entry.answer, entry.error, entry.at = answer, None, began
             self._note(None)
-            self._telemetry.answered("partial" if answer.is_partial else "answered", self._clock() - began)
-        except StoreSilent as error:
-            entry.error, entry.at = error, self._clock()
-            self._note(str(error))
-            self._telemetry.answered("silent", self._clock() - began)
+            outcome = "partial" if answer.is_partial else "answered"
         except Exception as error:
-            if isinstance(error, MetricsUnavailable):
-                entry.error = error
-                self._note(None)  # it answered, if not with what was asked for
-            else:
-                entry.error = MetricsUnavailable(f"unexpected: {error}")
-                log.exception("a query to the metrics store failed unexpectedly")
+            entry.error, outcome = self._failed(error)
             entry.at = self._clock()
-            self._telemetry.answered("refused", self._clock() - began)
         finally:
             self._waiting -= 1
             self._weigh(entry)
             entry.task = None
+        self._telemetry.answered(outcome, self._clock() - began)
+
+    def _failed(self, error: Exception) -> tuple[MetricsUnavailable, str]:
+        """What is remembered of a failure, and the outcome to count.
+
+        The error is made anew: the frames and causes of the first one hold whole answers.
+        """
+        if isinstance(error, StoreSilent):
+            self._note(str(error))
+            return StoreSilent(str(error)), "silent"
+        if isinstance(error, StoreBusy):
+            return StoreBusy(str(error)), "silent"
+        if isinstance(error, MetricsUnavailable):
+            self._note(None)  # it answered, if not with what was asked for
+            return MetricsUnavailable(str(error)), "refused"
+        log.error("a query to the metrics store failed unexpectedly", exc_info=error)
+        return MetricsUnavailable(f"unexpected: {type(error).__name__}"), "refused"
 
     async def _run(self, query: Query) -> Answer:
         # Without a unit, for Prometheus' durations have no fractions.
@@ -168,17 +180,23 @@ class Store:
         if query.lookback:
             parameters["lookback_delta"] = str(query.lookback)
         call = StoreCall(self._access)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._deadline
+        left = 0.0
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout_at(until):
                 await self._slots.acquire()
+                left = until - loop.time()
                 # The thread may live longer than whoever waits for it; until it ends nobody has its place.
                 assert self._threads is not None, "asked inside `async with`"
                 work = self._threads.submit(call.run, query.text, parameters, self._deadline)
-                loop = asyncio.get_running_loop()
                 work.add_done_callback(lambda ended: self._ended(loop, ended))
                 return await asyncio.wrap_future(work)
         except TimeoutError:
-            raise StoreSilent(f"no answer within {self._deadline:g} s") from None
+            reason = f"no answer within {self._deadline:g} s"
+            if left < self._deadline / 2:  # the store had little of it
+                raise StoreBusy(f"{reason}: too many queries wait for it") from None
+            raise StoreSilent(reason) from None
         finally:
             call.abort()
 

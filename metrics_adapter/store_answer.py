@@ -82,7 +82,7 @@ def decode_answer(body: bytes, asked_at: float) -> Answer:
                 f"the query gives a {shown(envelope.data.resultType)}: write one that gives an instant vector"
             )
         series = tuple(_DECODE_VECTOR(envelope.data.result))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MetricsUnavailable(f"its answer cannot be read: {error}") from error
     return Answer(series, tuple(shown(text) for text in envelope.warnings or ()), asked_at)
 
@@ -91,7 +91,7 @@ def error_text(body: bytes) -> str:
     """What a store says of an error, "" if that cannot be read."""
     try:
         envelope = _DECODE(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return shown(": ".join(text for text in (envelope.errorType, envelope.error) if text))
 

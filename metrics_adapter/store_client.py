@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import socket
 import ssl
 import threading
@@ -28,6 +29,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from fedhpa.api.errors import ConfigError, FedHPAError, MetricsUnavailable
+from fedhpa.members.client import TOKEN_START
 from metrics_adapter.store_answer import Answer, decode_answer, error_text, shown
 
 # A vector of a hundred thousand series; a store may not fill this process' memory.
@@ -36,6 +38,8 @@ MAX_ERROR = 64 * 1024
 MAX_SECRET = 64 * 1024
 CHUNK = 64 * 1024
 OK, REDIRECTS, SERVER_ERRORS = 200, 300, 500
+# What speaks of who asks, where and how often, not of what is asked.
+OF_WHO_ASKS = frozenset({401, 403, 404, 407, 429})
 TENANT_HEADER = "X-Scope-OrgID"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -74,8 +78,8 @@ class StoreAccess:
             raise ConfigError(
                 f'--metrics-store-url="{self.url}": expected https, or credentials are sent in the clear'
             )
-        if not (self.tenant.isascii() and (not self.tenant or self.tenant.isprintable())):
-            raise ConfigError("--metrics-store-tenant: expected printable ASCII")
+        if not (self.tenant.isascii() and self.tenant.isprintable() and self.tenant == self.tenant.strip()):
+            raise ConfigError("--metrics-store-tenant: expected printable ASCII, without spaces around it")
 
     def check(self) -> None:
         """Read all files once. Raises ConfigError naming the one that cannot be read."""
@@ -215,16 +219,17 @@ class _Session(requests.Session):
             allow_redirects=False,
             stream=True,
         )
+        authorization = given["headers"].get("Authorization", "")
         with response:
             status = response.status_code
             if status == OK:
-                return _Whole(_body(response, MAX_ANSWER))
+                return _Whole(_redacted(_body(response, MAX_ANSWER), authorization))
             if REDIRECTS <= status < 400:
                 raise StoreSilent(f"it answers with a redirect (HTTP {status}), which is not followed")
-            text = error_text(_body(response, MAX_ERROR))
+            text = error_text(_redacted(_body(response, MAX_ERROR), authorization))
         message = f"HTTP {status}" + (f": {text}" if text else "")
-        # With a text of its own it is at least a store that speaks; without, something in front of it.
-        raise StoreSilent(message) if status >= SERVER_ERRORS else MetricsUnavailable(message)
+        silent = status >= SERVER_ERRORS or status in OF_WHO_ASKS
+        raise StoreSilent(message) if silent else MetricsUnavailable(message)
 
 
 def _body(response: requests.Response, limit: int) -> bytes:
@@ -237,6 +242,14 @@ def _body(response: requests.Response, limit: int) -> bytes:
             return bytes(found)
         found += chunk
     raise MetricsUnavailable(f"its answer has more than {limit // 1024 // 1024 or 1} MiB: narrow the query")
+
+
+def _redacted(body: bytes, authorization: str) -> bytes:
+    """Stores and proxies may quote a request; callers are shown parts of an answer, and no secrets."""
+    start = authorization.partition(" ")[2][:TOKEN_START].encode()
+    if len(start) < TOKEN_START or start not in body:
+        return body
+    return re.sub(re.escape(start) + rb"[\w.~+/=-]*", b"(redacted)", body)
 
 
 class _Whole:

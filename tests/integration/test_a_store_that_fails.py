@@ -19,7 +19,7 @@ from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.lists import CHARGE
 from metrics_adapter import store as module
 from metrics_adapter import store_client
-from metrics_adapter.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store
+from metrics_adapter.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store, StoreBusy
 from metrics_adapter.store_client import StoreAccess, StoreSilent
 from tests.integration.fakeapi import eventually
 from tests.integration.store_world import (
@@ -60,8 +60,9 @@ async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[An
             clock[0] += 2 * COOLDOWN_SECONDS
             found = await store.ask(UP)
 
-            assert {"no answer within 1 s"} == {str(error) for error in failed}
-            assert {StoreSilent} == {type(error) for error in failed}
+            assert {"no answer within 1 s"} == {str(error) for error in failed[:AT_ONCE]}
+            assert {StoreSilent} == {type(error) for error in failed[:AT_ONCE]}
+            assert {StoreBusy} == {type(error) for error in failed[AT_ONCE:]}
             assert len(found.series) == 1
     await eventually(lambda: threads() == 0, within=30.0)
 
@@ -135,6 +136,102 @@ async def test_a_store_that_fails_is_left_alone_for_a_while() -> None:
 
             assert asked == FAILURES
             assert [*fake.queries[asked:]] == ["up", "other"]
+
+
+async def test_who_may_not_ask_does_not_keep_others_from_trying() -> None:
+    """A caller over its limit, who asks all the time, leaves the trial after a pause to the next one."""
+    clock = [0.0]
+
+    def enough() -> None:
+        raise PermissionError
+
+    async with FakeStore() as fake:
+        fake.answer = lambda _: failing("502 Bad Gateway")
+        async with Store(StoreAccess(fake.url), deadline=5.0, max_age=0.0, clock=lambda: clock[0]) as store:
+            for number in range(FAILURES):
+                with pytest.raises(StoreSilent):
+                    await store.ask(Query(f"q{number}"))
+            clock[0] += COOLDOWN_SECONDS + 0.1
+            fake.answer = lambda _: WELL
+            token = CHARGE.set(enough)
+            with pytest.raises(PermissionError):
+                await store.ask(UP)
+            CHARGE.reset(token)
+
+            assert len((await store.ask(UP)).series) == 1
+
+
+async def test_our_own_queue_is_no_fault_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries whose turn does not come say so, and the store is asked on."""
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    async with FakeStore() as fake, store_of(fake, deadline=1.0) as store:
+        fake.answer = lambda _: [None]
+        hanging = asyncio.ensure_future(store.ask(Query("hanging")))
+        await asyncio.sleep(0)
+        waited = await asyncio.gather(
+            *(store.ask(Query(f"q{number}")) for number in range(FAILURES)), return_exceptions=True
+        )
+        fake.answer = lambda _: WELL
+        with pytest.raises(StoreSilent):
+            await hanging
+
+        assert {StoreBusy} == {type(error) for error in waited}
+        assert len((await store.ask(UP)).series) == 1
+
+
+async def test_a_thousand_who_wait_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes after them is told so, also if all come in the same moment."""
+    monkeypatch.setattr(module, "MOST_WAITING", 3)
+    async with FakeStore() as fake, store_of(fake) as store:
+        fake.answer = lambda _: WELL
+        asked = await asyncio.gather(
+            *(store.ask(Query(f"q{number}")) for number in range(5)), return_exceptions=True
+        )
+
+        assert [isinstance(one, MetricsUnavailable) for one in asked] == [False] * 3 + [True] * 2
+        assert len(fake.queries) == 3
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 407, 429])
+async def test_who_is_refused_whatever_it_asks_leaves_the_store_alone(status: int) -> None:
+    """A token that ran out, or a wrong path, is said once for all and not tried with each query."""
+    async with FakeStore() as fake, store_of(fake) as store:
+        fake.answer = lambda _: failing(f"{status} No")
+        with capture_logs() as logs:
+            for number in range(FAILURES + 2):
+                with pytest.raises(StoreSilent, match=f"HTTP {status}"):
+                    await store.ask(Query(f"q{number}"))
+
+        assert len(fake.queries) == FAILURES
+        assert [entry["reason"] for entry in logs] == [f"HTTP {status}"]
+
+
+async def test_what_is_remembered_of_a_failure_is_small() -> None:
+    """An error that is shared does not hold the answer that it is about."""
+    async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
+        fake.answer = lambda _: b"[" * 200_000
+        for _ in range(2):
+            with pytest.raises(MetricsUnavailable, match="its answer cannot be read") as refused:
+                await store.ask(UP)
+
+        assert (refused.value.__cause__, refused.value.__context__) == (None, None)
+        assert len(fake.queries) == 1
+
+
+async def test_a_token_that_the_store_quotes_is_passed_on_to_nobody(tmp_path: Path) -> None:
+    """Proxies quote requests that they refuse; callers are no readers of our secrets."""
+    token = "a-token-of-some-length.and-more"
+    file = secret(tmp_path, token)
+    async with FakeStore() as fake, store_of(fake, token_file=file) as store:
+        body = f'{{"error":"no such token: {token}."}}'.encode()
+        fake.answer = lambda _: failing("400 Bad Request", body)
+        with pytest.raises(MetricsUnavailable) as refused:
+            await store.ask(UP)
+        fake.answer = lambda _: vector(warnings=[f"Bearer {token} is slow"])
+        answer = await store.ask(UP)
+
+        assert str(refused.value) == "HTTP 400: no such token: (redacted)"
+        assert answer.warnings == ("Bearer (redacted) is slow",)
 
 
 async def test_a_wrong_query_is_no_reason_to_leave_the_store_alone() -> None:
