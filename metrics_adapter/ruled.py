@@ -43,8 +43,6 @@ STORE = "the metrics store"
 # A store behind which hundreds fail names each; one answer's headers hold only so much.
 MOST_WARNINGS = 10
 NOTHING = "the metrics store has no series of it"
-
-
 # Series of an answer above which it is worked on in a thread: some 20 ms.
 LARGE = 1000
 # Lists of usage that are kept ready; each may be megabytes.
@@ -101,6 +99,9 @@ class RuledSource(MembersSource):
         rule = rules.custom_rule(wanted.resource, wanted.metric)
         if rule is None:
             return await super().custom(wanted, selectors, cluster)
+        if wanted.beside:
+            # Callers were let in for what is below the one: a tenant may not read of others.
+            return Gathered((), {})
         namespace = rules.namespace_of(rule) if rule.is_namespaced else None
 
         def told(_: str, found: Sequence[Measured]) -> Sequence[Value]:
@@ -205,14 +206,17 @@ class RuledSource(MembersSource):
 
         With `spoils` a series without a usable value makes its whole cluster missing.
         """
-        registered = self.members()
+        registered = frozenset(self.members())
         # Series are told apart once for all clusters: what is wrong is said whoever asks for one of them.
-        found = by_cluster(
+        found = await _aside(
             answer,
-            label=question.label,
-            default=question.default,
-            registered=registered,
-            asked=question.asked,
+            lambda: by_cluster(
+                answer,
+                label=question.label,
+                default=question.default,
+                registered=registered,
+                asked=question.asked,
+            ),
         )
         for reason, count in found.dropped.items():
             self._telemetry.dropped(reason, count)

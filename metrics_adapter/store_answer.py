@@ -32,10 +32,10 @@ class Series(msgspec.Struct, frozen=True, gc=False):
     value: tuple[float, str] | None = None
 
     def labels(self) -> dict[str, str]:
-        """The labels that are not the store's own, to be changed at will."""
+        """The labels that are not the store's own, to be changed at will; none is called ""."""
         found = dict(self.metric)
         for name in self.metric:
-            if name[:2] == "__":
+            if not name or name[:2] == "__":
                 del found[name]
         return found
 

@@ -45,7 +45,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class StoreSilent(MetricsUnavailable):
-    """The store did not answer at all, or is out of order: asking something else would not help."""
+    """The store could not be asked, did not answer or is out of order: another question would not help."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class StoreAccess:
             raise ConfigError(str(error)) from error
 
     def headers(self) -> dict[str, str]:
-        """The headers of a query; raises MetricsUnavailable naming a file that cannot be read."""
+        """The headers of a query; raises StoreSilent naming a file that cannot be read."""
         # Compressed, a small answer could become one that fills the memory.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
         if self.tenant:
@@ -103,13 +103,13 @@ class StoreAccess:
         return headers
 
     def context(self) -> ssl.SSLContext | None:
-        """How the store is known; raises MetricsUnavailable naming a CA file that cannot be used."""
+        """How the store is known; raises StoreSilent naming a CA file that cannot be used."""
         if not self.url.startswith("https:"):
             return None
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
         except (OSError, ssl.SSLError) as error:
-            raise MetricsUnavailable(f"cannot use the CA file {self.ca_file}: {error}") from error
+            raise StoreSilent(f"cannot use the CA file {self.ca_file}: {error}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
 
@@ -129,9 +129,9 @@ def _secret(file: str) -> str:
             text = stream.read(MAX_SECRET).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
-        raise MetricsUnavailable(f"cannot read {file}: {reason}") from None
+        raise StoreSilent(f"cannot read {file}: {reason}") from None
     if not text or not text.isprintable():
-        raise MetricsUnavailable(f"cannot use {file}: expected one line of text")
+        raise StoreSilent(f"cannot use {file}: expected one line of text")
     return text
 
 

@@ -31,7 +31,10 @@ class Measured:
 
 @dataclass
 class Sorted:
-    """The series of an answer by cluster; `spoiled` says of a cluster what is wrong with some of them."""
+    """The series of an answer by cluster; `spoiled` says of a cluster what is wrong with some of them.
+
+    `strangers` are some of the clusters that are not registered.
+    """
 
     found: dict[str, list[Measured]] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
@@ -46,7 +49,7 @@ class Sorted:
                 " (see defaultCluster in the rules)"
             )
         if self.strangers:
-            names = ", ".join(repr(shown(name)[:64]) for name in sorted(self.strangers)[:NAMED])
+            names = ", ".join(repr(shown(name)[:64]) for name in sorted(self.strangers))
             yield f"series of the metrics store name clusters that are not registered: {names}: left out"
         if self.dropped[NOT_ASKED]:
             yield f"{self.dropped[NOT_ASKED]} series of the metrics store were not asked for: left out"
@@ -69,7 +72,8 @@ def by_cluster(
             result.dropped[NO_CLUSTER] += 1
         elif cluster not in registered:
             result.dropped[UNREGISTERED] += 1
-            result.strangers.add(cluster)
+            if len(result.strangers) < NAMED:
+                result.strangers.add(cluster)
         elif not asked(labels):
             result.dropped[NOT_ASKED] += 1
         else:

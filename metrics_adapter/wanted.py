@@ -33,6 +33,11 @@ class Wanted:
         return not self.namespace and self.resource == "namespaces"
 
     @property
+    def beside(self) -> bool:
+        """Whether it is a metric of another namespace than the one below which it is asked for."""
+        return self.resource == "namespaces" and self.namespace not in ("", self.name)
+
+    @property
     def fleeting(self) -> bool:
         """Whether it is a metric of one pod: pods come and go, and nobody misses one that went."""
         return self.resource == "pods" and self.name != ALL

@@ -309,10 +309,11 @@ async def test_a_secret_that_cannot_be_read_names_its_file(tmp_path: Path) -> No
     file = secret(tmp_path, "hush")
     async with FakeStore() as fake, store_of(fake, token_file=file) as store:
         Path(file).unlink()  # noqa: ASYNC240 - a file of this test, on a disk of this machine
-        with pytest.raises(MetricsUnavailable, match=f"cannot read {file}"):
+        with capture_logs() as logs, pytest.raises(StoreSilent, match=f"cannot read {file}"):
             await store.ask(UP)
 
         assert fake.queries == []
+        assert [file in entry["reason"] for entry in logs] == [True]
 
 
 async def test_the_environment_sends_nobody_astray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

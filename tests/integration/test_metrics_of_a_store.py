@@ -415,6 +415,45 @@ async def test_objects_of_no_namespace_have_their_own_paths() -> None:
         assert world.fake.queries == ['load{namespace="shop"}', 'load{cluster=~".*"}']
 
 
+async def test_below_a_namespace_no_other_one_is_read() -> None:
+    """Who may read metrics in one namespace may not have those of another by naming it as an object."""
+    rules = "custom: [{metric: load, resource: namespaces, query: 'load{<<.LabelMatchers>>}'}]"
+    async with store_world(rules=rules) as world:
+        world.fake.answer = lambda _: vector(series("1", cluster="member1", namespace="bank"))
+        named, _, _ = await world.get(f"{CUSTOM}/shop/namespaces/bank/load")
+        every, _, _ = await world.get(f"{CUSTOM}/shop/namespaces/*/load")
+        own, _, _ = await world.get(f"{CUSTOM}/bank/namespaces/bank/load")
+
+        assert (named, every, own) == (404, 404, 200)
+        assert world.fake.queries == ['load{namespace="bank"}']
+
+
+async def test_labels_without_a_name_are_none() -> None:
+    """A store that sends such does not break the usage of nodes."""
+    rules = "resources: {nodes: {cpu: 'c{<<.LabelMatchers>>}', memory: 'm{<<.LabelMatchers>>}'}}"
+    async with store_world(rules=rules) as world:
+        world.fake.answer = lambda _: vector(series("1", **{"cluster": "member1", "node": "n1", "": "x"}))
+        status, nodes, _ = await world.get(f"{USAGE}/nodes")
+
+        assert status == 200
+        assert [item["usage"] for item in nodes["items"]] == [{"cpu": "1", "memory": "1"}]
+
+
+async def test_strangers_beyond_number_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All series of clusters that nobody registered are counted, and a few clusters named; also aside."""
+    monkeypatch.setattr("metrics_adapter.ruled.LARGE", 10)
+    async with store_world() as world:
+        world.fake.answer = lambda _: vector(
+            series("1", cluster="member1", namespace="shop"),
+            *(series("1", cluster=f"stranger{number:03}", namespace="shop") for number in range(100)),
+        )
+        status, _, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
+
+        assert status == 200
+        assert [text.count("stranger") for text in warnings] == [5]
+        assert world.dropped("unregistered") == 100.0
+
+
 async def test_warnings_of_a_store_have_a_bound() -> None:
     """A store behind which everything fails does not fill the headers of an answer."""
     async with store_world() as world:
