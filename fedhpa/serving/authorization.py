@@ -98,6 +98,7 @@ class Authorizer:
         self, client: ApiClient, *, allowed_seconds: float = 10.0, denied_seconds: float = 10.0
     ) -> None:
         self._client = client
+        self._failing = False
         self._cache: ReviewCache[tuple[User, Attributes], Verdict] = ReviewCache(
             lambda verdict: allowed_seconds if verdict.allowed else denied_seconds
         )
@@ -121,9 +122,23 @@ class Authorizer:
         else:
             spec["nonResourceAttributes"] = {"path": wanted.path, "verb": wanted.verb}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        answer = await self._client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
-        status = answer.decode(_Review).status
+        status = await self._ask(review)
         return Verdict(status.allowed and not status.denied, status.reason)
+
+    async def _ask(self, review: dict[str, object]) -> _ReviewStatus:
+        try:
+            answer = await self._client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
+            status = answer.decode(_Review).status
+        except ApiError as error:
+            # Callers get the reason, but the hub shows its own only that it was a 500.
+            if not self._failing:
+                logger.warning("access cannot be reviewed", error=str(error))
+            self._failing = True
+            raise
+        if self._failing:
+            logger.info("access is reviewed again")
+        self._failing = False
+        return status
 
 
 class Guard:

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict, CIMultiDictProxy
+from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
@@ -177,6 +178,20 @@ async def test_a_hub_that_cannot_decide_is_not_a_yes() -> None:
 
     assert (await call(shared, PODS, "secret"))[0] == 500
     assert (await call(shared, PODS, "secret"))[0] == 200
+
+
+async def test_the_log_says_once_that_access_cannot_be_reviewed() -> None:
+    """With the hub's reason, and that it can be again: the callers' 500 alone does not reach who runs it."""
+    away = ApiError("no right to create subjectaccessreviews", status=403)
+    shared = guard(Hub(JANE, away, away, {"allowed": True}))
+    with capture_logs() as logs:
+        for _ in range(3):
+            await call(shared, PODS, "secret")
+
+    assert [(line["event"], line.get("error")) for line in logs] == [
+        ("access cannot be reviewed", "no right to create subjectaccessreviews"),
+        ("access is reviewed again", None),
+    ]
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/healthz/", "/public/anything"])
