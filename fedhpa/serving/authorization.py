@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -125,7 +125,7 @@ class Authorizer:
         status = await self._ask(review)
         return Verdict(status.allowed and not status.denied, status.reason)
 
-    async def _ask(self, review: dict[str, object]) -> _ReviewStatus:
+    async def _ask(self, review: Mapping[str, object]) -> _ReviewStatus:
         try:
             answer = await self._client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
             status = answer.decode(_Review).status
