@@ -193,6 +193,34 @@ class Rules(_Model):
         _once([f"{rule.resource}/{rule.metric}" for rule in self.custom], "custom")
         return self
 
+    @model_validator(mode="after")
+    def _labels_apart(self) -> Rules:
+        # One label cannot tell both cluster and object: no series would be anybody's.
+        for index, external in enumerate(self.external):
+            self._apart(f"external[{index}]", external, namespaced=external.namespaced)
+        for index, custom in enumerate(self.custom):
+            label = custom.described[2]
+            self._apart(f"custom[{index}]", custom, namespaced=custom.is_namespaced, object=label)
+        pods, nodes = self.resources.pods, self.resources.nodes
+        if pods is not None:
+            labels = {"object": pods.object_label or "pod", "container": pods.container_label}
+            self._apart("resources.pods", pods, namespaced=True, **labels)
+        if nodes is not None:
+            self._apart("resources.nodes", nodes, namespaced=False, object=nodes.object_label or "node")
+        return self
+
+    def _apart(self, field: str, rule: Common, *, namespaced: bool, **labels: str) -> None:
+        told = {"cluster": self.cluster_of(rule), **labels}
+        if namespaced:
+            told["namespace"] = self.namespace_of(rule)
+        names: dict[str, str] = {}
+        for name, label in told.items():
+            if label in names:
+                raise ValueError(
+                    f"{field}: {label!r} is {names[label]}Label and {name}Label: expected a label for each"
+                )
+            names[label] = name
+
     def external_rule(self, metric: str) -> ExternalRule | None:
         """The rule of an external metric."""
         return next((rule for rule in self.external if rule.metric == metric), None)

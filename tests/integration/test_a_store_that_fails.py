@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
@@ -385,7 +384,6 @@ async def test_a_store_that_hangs_in_the_handshake_costs_a_deadline(tmp_path: Pa
 
 async def test_leaving_ends_what_is_under_way() -> None:
     """A process that stops does not wait for a store."""
-    structlog.reset_defaults()
     async with FakeStore() as fake:
         fake.answer = lambda _: [None]
         async with store_of(fake, deadline=60.0) as store:

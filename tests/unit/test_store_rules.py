@@ -45,6 +45,15 @@ def one(more: str) -> str:
         (one("aggregation: Mean"), "external[0].aggregation: Input should be 'Sum'"),
         (f"external: [{{metric: a, {QUERY}}}, {{metric: a, {QUERY}}}]", "external: 'a' has two rules"),
         (one("namespaced: 'yes'"), "external[0].namespaced: Input should be a valid"),
+        (one("namespaceLabel: cluster"), "external[0]: 'cluster' is clusterLabel and namespaceLabel"),
+        (
+            f"clusterLabel: pod\ncustom: [{{metric: a, resource: pods, {QUERY}}}]",
+            "custom[0]: 'pod' is clusterLabel and objectLabel: expected a label for each",
+        ),
+        (
+            "resources: {nodes: {clusterLabel: node, cpu: &q 'a{<<.LabelMatchers>>}', memory: *q}}",
+            "resources.nodes: 'node' is clusterLabel and objectLabel",
+        ),
         ("clusterLabel: a-b", "clusterLabel: 'a-b' is no label name"),
         ("clusterLabel: __address__", "clusterLabel: '__address__' is no label name"),
         (one("selectorLabels: {x: 'y z'}"), "external[0].selectorLabels.x: 'y z' is no label name"),
