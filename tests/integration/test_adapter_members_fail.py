@@ -120,6 +120,28 @@ async def test_a_member_that_is_gone_is_named_and_comes_back(fleet: Fleet, calle
     await until(complete)
 
 
+async def test_what_is_young_enough_outlives_its_member(fleet: Fleet) -> None:
+    """Within --metrics-max-age it is given with the time of its measurement; what was not had is missed."""
+    async with (
+        fleet.world.adapter("--metrics-max-age=1h") as adapter,
+        fleet.world.caller(adapter) as caller,
+    ):
+        before = await caller.call("GET", PODS_PATH, JANE)
+        await fleet.second.stop()
+
+        async def noticed() -> bool:
+            return "member2" in str((await caller.call("GET", f"{WEB}?cluster=member2", JANE)).json)
+
+        await until(noticed, 30.0)
+        after = await caller.call("GET", PODS_PATH, JANE)
+        new = await caller.call("GET", PODS_PATH.replace("/pods", "/namespaces/shop/pods"), JANE)
+
+    assert (after.names, after.warnings) == (before.names, [])
+    assert {item["timestamp"] for item in after.json["items"]} == {"2026-03-11T13:00:00Z"}
+    assert new.names == ["member1/shop/web"]
+    assert len(new.warnings) == 1
+
+
 async def test_nobody_answering_is_no_empty_list(fleet: Fleet, caller: Caller) -> None:
     """503 with each member's reason, for lists and single pods."""
     fleet.first.faults.status["/apis/metrics.k8s.io"] = 500
