@@ -20,6 +20,8 @@ MAX_NANO = MAX_INT64 * 10**6
 # Prometheus looks back so far for a sample; clocks may differ by as much.
 STALE_SECONDS = 300.0
 SHOWN = 200
+# A store behind which hundreds fail names each; one answer's headers hold only so much.
+MOST_WARNINGS = 10
 
 # How Go writes floats. What Kubernetes reads beside that ("5Mi") no store sends that means well.
 _NUMBER = re.compile(r"[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
@@ -59,7 +61,10 @@ _DECODE_VECTOR = msgspec.json.Decoder(list[Series]).decode
 
 @dataclass(frozen=True)
 class Answer:
-    """All series of a query, and what the store itself says is wrong with them; `asked_at` is Unix time."""
+    """All series of a query, and what the store itself says is wrong with them; `asked_at` is Unix time.
+
+    Of many warnings there are the first.
+    """
 
     series: tuple[Series, ...]
     warnings: tuple[str, ...]
@@ -84,7 +89,8 @@ def decode_answer(body: bytes, asked_at: float) -> Answer:
         series = tuple(_DECODE_VECTOR(envelope.data.result))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MetricsUnavailable(f"its answer cannot be read: {error}") from error
-    return Answer(series, tuple(shown(text) for text in envelope.warnings or ()), asked_at)
+    warnings = (envelope.warnings or [])[:MOST_WARNINGS]
+    return Answer(series, tuple(shown(text) for text in warnings), asked_at)
 
 
 def error_text(body: bytes) -> str:

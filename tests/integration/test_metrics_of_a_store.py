@@ -439,6 +439,24 @@ async def test_labels_without_a_name_are_none() -> None:
         assert [item["usage"] for item in nodes["items"]] == [{"cpu": "1", "memory": "1"}]
 
 
+@pytest.mark.parametrize("path", [f"{EXTERNAL}/shop/queue_depth", f"{CUSTOM}/shop/services/*/hits"])
+async def test_values_of_one_metric_have_a_bound(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant who gives a metric labels without end does not keep the adapter busy with each request."""
+    monkeypatch.setattr("metrics_adapter.ruled.MOST_VALUES", 3)
+    async with store_world() as world:
+        found = [
+            series("1", cluster="member1", namespace="shop", queue=name, service=name)
+            for name in ("a", "b", "c", "d")
+        ]
+        world.fake.answer = lambda _: vector(*found)
+        status, body, _ = await world.get(path)
+        del found[0]
+        fits, _, _ = await world.get(path)
+
+        assert (status, fits) == (503, 200)
+        assert "the metrics store: its answer has more than 3 series: let the rule" in body["message"]
+
+
 async def test_strangers_beyond_number_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """All series of clusters that nobody registered are counted, and a few clusters named; also aside."""
     monkeypatch.setattr("metrics_adapter.ruled.LARGE", 10)
