@@ -7,7 +7,7 @@ from typing import Any
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Flag, Sections, Values, choice, duration
+from fedhpa.serving.flag_types import Flag, Sections, Values, boolean, choice, duration, integer
 from metrics_adapter import callers, store_settings
 
 PROGRAM = "fedhpa-metrics-adapter"
@@ -37,6 +37,11 @@ TLS_MIN_VERSION = flag_sets.TLS_MIN_VERSION.with_default(ssl.TLSVersion.TLSv1_2)
 # The secure port has the health paths, and Karmada's adapter has no other; give an address to add one.
 HEALTH_PROBE_BIND_ADDRESS = flag_sets.HEALTH_PROBE_BIND_ADDRESS.with_default("0")
 
+# Kubernetes' aggregated servers have them, so a Deployment may.
+PROFILING = boolean("profiling", False, "Unused, as profiles are not served.")
+DISABLE_HTTP2 = boolean("disable-http2-serving", True, "Unused: HTTP/1.1 alone is served.")
+HTTP2_STREAMS = integer("http2-max-streams-per-connection", 0, "Unused, as HTTP/2 is not served.", minimum=0)
+
 _CHANGED: dict[str, Flag[Any]] = {
     SECURE_PORT.name: SECURE_PORT,
     TLS_MIN_VERSION.name: TLS_MIN_VERSION,
@@ -52,7 +57,7 @@ FLAGS: Sections = {
     "Authentication and authorization": flag_sets.DELEGATED_AUTH,
     "Observing": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.OBSERVING),
     "Logging": (*flag_sets.LOGGING, *flag_sets.AUDIT),
-    "Accepted for Karmada's manifests": flag_sets.UNBUILT,
+    "Accepted for Karmada's manifests": (*flag_sets.UNBUILT, PROFILING, DISABLE_HTTP2, HTTP2_STREAMS),
 }
 
 

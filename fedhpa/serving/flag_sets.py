@@ -193,6 +193,9 @@ REQUESTHEADER_GROUP_HEADERS = strings(
 REQUESTHEADER_EXTRA_HEADERS_PREFIX = strings(
     "requestheader-extra-headers-prefix", ("x-remote-extra-",), "Prefixes of headers that carry more."
 )
+REQUESTHEADER_UID_HEADERS = strings(
+    "requestheader-uid-headers", ("x-remote-uid",), "Headers that carry the user's UID."
+)
 DELEGATED_AUTH: tuple[Flag[Any], ...] = (
     AUTHENTICATION_KUBECONFIG,
     AUTHORIZATION_KUBECONFIG,
@@ -207,6 +210,7 @@ DELEGATED_AUTH: tuple[Flag[Any], ...] = (
     REQUESTHEADER_USERNAME_HEADERS,
     REQUESTHEADER_GROUP_HEADERS,
     REQUESTHEADER_EXTRA_HEADERS_PREFIX,
+    REQUESTHEADER_UID_HEADERS,
 )
 
 # Kubernetes' audit flags, as far as Karmada's manifests use them.

@@ -50,6 +50,7 @@ class TrustFiles:
             values[flag_sets.REQUESTHEADER_USERNAME_HEADERS],
             values[flag_sets.REQUESTHEADER_GROUP_HEADERS],
             values[flag_sets.REQUESTHEADER_EXTRA_HEADERS_PREFIX],
+            values[flag_sets.REQUESTHEADER_UID_HEADERS],
         )
         return cls(Path(client_ca) if client_ca else None, Path(proxy_ca) if proxy_ca else None, header)
 

@@ -172,13 +172,15 @@ async def test_flags_take_the_place_of_the_hubs_config_map(fleet: World, tmp_pat
         "--authentication-skip-lookup",
         f"--requestheader-client-ca-file={tmp_path / 'own' / 'ca.crt'}",
         "--requestheader-username-headers=X-Own-User",
+        "--requestheader-uid-headers=X-Own-Uid",
         "--requestheader-allowed-names=own-proxy,other",
     )
     async with (
         fleet.adapter(*flags) as adapter,
         fleet.caller(adapter, authority=own, name="own-proxy") as caller,
     ):
-        assert (await caller.get(PODS_PATH, X_Own_User="jane")).status == 200
+        assert (await caller.get(PODS_PATH, X_Own_User="jane", X_Own_Uid="7")).status == 200
+        assert fleet.hub.reviews[-1]["uid"] == "7"
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 401
 
 
