@@ -45,6 +45,16 @@ async def test_pods_of_one_name_stay_one_a_cluster() -> None:
     assert (unknown[0], unknown[1]["message"]) == (404, 'clusters.cluster.karmada.io "m3" not found')
 
 
+async def test_below_a_namespace_no_member_is_asked_of_another() -> None:
+    """The caller was let in for the one namespace, and a member would be asked with our own rights."""
+    path = "namespaces/shop/namespaces/bank/load"
+    world = serving("v1beta2", **{path: items(value("bank", "1", kind="Namespace"))})
+    async with adapter({"m1": world}) as (client, _):
+        status, body, _ = await get(client, f"{CUSTOM}/v1beta2/{path}")
+
+    assert (status, body["message"]) == (404, "the server could not find the metric load for namespaces")
+
+
 @pytest.mark.parametrize(
     ("aggregation", "expected"),
     [
