@@ -96,9 +96,9 @@ class StoreAccess:
         if self.tenant:
             headers[TENANT_HEADER] = self.tenant
         if self.token_file:
-            headers["Authorization"] = f"Bearer {_secret(self.token_file)}"
+            headers["Authorization"] = f"Bearer {_secret('token', self.token_file)}"
         elif self.username:
-            pair = f"{self.username}:{_secret(self.password_file)}"
+            pair = f"{self.username}:{_secret('password', self.password_file)}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         return headers
 
@@ -108,8 +108,9 @@ class StoreAccess:
             return None
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
-        except (OSError, ssl.SSLError) as error:
-            raise StoreSilent(f"cannot use the CA file {self.ca_file}: {error}") from error
+        except OSError as error:  # an SSLError is one, too
+            reason = error.strerror or type(error).__name__
+            raise StoreSilent(f"cannot use {self.ca_file} of --metrics-store-ca-file: {reason}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
 
@@ -123,15 +124,16 @@ def _is_base(url: str) -> bool:
     return bare and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def _secret(file: str) -> str:
+def _secret(name: str, file: str) -> str:
+    which = f"{file} of --metrics-store-{name}-file"
     try:
         with Path(file).open("rb") as stream:
             text = stream.read(MAX_SECRET).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
-        raise StoreSilent(f"cannot read {file}: {reason}") from None
+        raise StoreSilent(f"cannot read {which}: {reason}") from None
     if not text or not text.isprintable():
-        raise StoreSilent(f"cannot use {file}: expected one line of text")
+        raise StoreSilent(f"cannot use {which}: expected one line of text")
     return text
 
 
