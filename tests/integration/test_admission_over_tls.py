@@ -51,7 +51,11 @@ async def test_any_method_gets_a_review(client: Client, method: str) -> None:
     [
         ({"Content-Type": "text/plain"}, b"{}", "contentType=text/plain, expected application/json"),
         ({"Content-Type": "application/json"}, b"{", "invalid JSON"),
-        ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"no gzip at all, but words", "cannot be read"),
+        (
+            {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+            b"no gzip at all, but words",
+            "cannot be read",
+        ),
         ({"Content-Type": "application/json", "Expect": "the-unexpected"}, b"{}", "no content"),
         ({"Content-Type": "application/json"}, b" " * (7 * 1024 * 1024 + 1), "request entity is too large"),
         ({"Content-Type": "application/json"}, b"[" * 300_000, "nested too deeply"),
