@@ -15,7 +15,7 @@ import yaml
 
 BUDGET = Path(__file__).with_name("budget.yaml")
 # These take minutes: they run only when they are named.
-ONLY_NAMED = ("controller-large", "adapter-large")
+ONLY_NAMED = ("controller-large", "adapter-large", "adapter-callers")
 
 
 def main(arguments: list[str] | None = None) -> int:
