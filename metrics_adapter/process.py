@@ -33,7 +33,15 @@ from metrics_adapter.application import build_application
 from metrics_adapter.callers import Callers
 from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.gather import MembersSource
-from metrics_adapter.settings import ABOUT, FLAGS, METRICS_MAX_AGE, METRICS_SOURCE, PROGRAM, PROMETHEUS
+from metrics_adapter.settings import (
+    ABOUT,
+    FLAGS,
+    METRICS_MAX_AGE,
+    METRICS_SOURCE,
+    PROGRAM,
+    PROMETHEUS,
+    without_effect,
+)
 from metrics_adapter.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -112,6 +120,11 @@ class Adapter:
 
     def _store_of(self, members: MembersSource) -> StoreParts | None:
         if self._values[METRICS_SOURCE] != PROMETHEUS:
+            unused = without_effect(self._values)
+            if unused:
+                logger.warning(
+                    "flags without effect", flags=unused, need=f"--{METRICS_SOURCE.name}={PROMETHEUS}"
+                )
             return None
         # Its client costs memory and a tenth of a second, for nothing where there is no store.
         from metrics_adapter.store_parts import StoreParts

@@ -67,3 +67,10 @@ def check(values: Values) -> None:
         for flag in (store_settings.URL, store_settings.RULES):
             if not values[flag]:
                 raise ConfigError(f"--metrics-source=prometheus: expected --{flag.name} with it")
+
+
+def without_effect(values: Values) -> list[str]:
+    """Flags that somebody gave and that the source of metrics does not look at."""
+    if values[METRICS_SOURCE] == PROMETHEUS:
+        return []
+    return [f"--{flag.name}" for flag in store_settings.FLAGS if values.given(flag)]
