@@ -98,6 +98,16 @@ def binding(role: str, name: str) -> dict[str, Any]:
     }
 
 
+def printed() -> list[dict[str, Any]]:
+    """The printed rights on the hub, under names of their own: the processes that run there keep theirs."""
+    documents = hub_rights(PLACEMENT)
+    for document in documents:
+        for named in (document["metadata"], document.get("roleRef", {})):
+            if document["kind"] != "ServiceAccount" and named.get("name", "").startswith(NAME):
+                named["name"] = f"{NAMESPACE}:{named['name']}"
+    return documents
+
+
 @asynccontextmanager
 async def registered(plane: Plane) -> AsyncIterator[None]:
     """The first member once more, as a Cluster whose credentials have the printed role there."""
@@ -108,7 +118,7 @@ async def registered(plane: Plane) -> AsyncIterator[None]:
         token = await token_of(api, "metrics-reader")
     async with plane.hub.api() as api:
         credentials = Credentials(token, member.pki.ca.bundle_pem)
-        await api.apply_all([namespace(NAMESPACE), *hub_rights(PLACEMENT), account(READER)])
+        await api.apply_all([namespace(NAMESPACE), *printed(), account(READER)])
         await api.apply(binding("system:aggregated-metrics-reader", READER))
         await api.apply_all(cluster_objects(CLUSTER, member.server, credentials))
         try:
@@ -202,7 +212,7 @@ async def answers(api: PlaneApi, user: str, questions: Iterable[Question]) -> di
 async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
     """Not other Secrets, not all of them, nothing of workloads; nothing is written."""
     async with plane.hub.api() as api:
-        await api.apply_all([namespace(NAMESPACE), *hub_rights(PLACEMENT)])
+        await api.apply_all([namespace(NAMESPACE), *printed()])
 
         assert await answers(api, ACCOUNT, ON_THE_HUB) == ON_THE_HUB
 
