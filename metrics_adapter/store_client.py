@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import re
 import socket
 import ssl
 import threading
@@ -29,7 +28,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from fedhpa.api.errors import ConfigError, FedHPAError, MetricsUnavailable
-from fedhpa.members.client import TOKEN_START
+from fedhpa.api.texts import redacted
 from metrics_adapter.store_answer import Answer, decode_answer, error_text, shown
 
 # A vector of a hundred thousand series; a store may not fill this process' memory.
@@ -225,10 +224,10 @@ class _Session(requests.Session):
         with response:
             status = response.status_code
             if status == OK:
-                return _Whole(_redacted(_body(response, MAX_ANSWER), authorization))
+                return _Whole(redacted(_body(response, MAX_ANSWER), authorization))
             if REDIRECTS <= status < 400:
                 raise StoreSilent(f"it answers with a redirect (HTTP {status}), which is not followed")
-            text = error_text(_redacted(_body(response, MAX_ERROR), authorization))
+            text = error_text(redacted(_body(response, MAX_ERROR), authorization))
         message = f"HTTP {status}" + (f": {text}" if text else "")
         silent = status >= SERVER_ERRORS or status in OF_WHO_ASKS
         raise StoreSilent(message) if silent else MetricsUnavailable(message)
@@ -244,14 +243,6 @@ def _body(response: requests.Response, limit: int) -> bytes:
             return bytes(found)
         found += chunk
     raise MetricsUnavailable(f"its answer has more than {limit // 1024 // 1024 or 1} MiB: narrow the query")
-
-
-def _redacted(body: bytes, authorization: str) -> bytes:
-    """Stores and proxies may quote a request; callers are shown parts of an answer, and no secrets."""
-    start = authorization.partition(" ")[2][:TOKEN_START].encode()
-    if len(start) < TOKEN_START or start not in body:
-        return body
-    return re.sub(re.escape(start) + rb"[\w.~+/=-]*", b"(redacted)", body)
 
 
 class _Whole:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import AnyStr, Final
 
 MAX_TEXT: Final = 512
+# By so much of it a credential is known in a text, which may have been cut within it; what follows goes too.
+CREDENTIAL_START: Final = 12
+CREDENTIAL_REST: Final = r"[\w.~+/=-]*"
 
 
 def one_line(text: str, most: int = MAX_TEXT) -> str:
@@ -18,3 +22,14 @@ def one_line(text: str, most: int = MAX_TEXT) -> str:
 def ascii_line(text: str, most: int = MAX_TEXT) -> str:
     """The same in ASCII, as headers have it."""
     return one_line(text, most).encode("ascii", "replace").decode()
+
+
+def redacted(text: AnyStr, authorization: str) -> AnyStr:
+    """`text` without the credential of that header ("Bearer x"), which servers and proxies may quote."""
+    start = authorization.partition(" ")[2][:CREDENTIAL_START]
+    if len(start) < CREDENTIAL_START:
+        return text
+    pattern = re.escape(start) + CREDENTIAL_REST
+    if isinstance(text, bytes):
+        return re.sub(pattern.encode(), b"(redacted)", text)
+    return re.sub(pattern, "(redacted)", text)

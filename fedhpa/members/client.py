@@ -8,12 +8,12 @@ such a member stay usable.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
+from fedhpa.api.texts import redacted
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import UNAUTHORIZED, Response
@@ -28,8 +28,6 @@ FAILURE_THRESHOLD = 3
 GROUP_COOLDOWN_SECONDS = 10.0
 PROBE_PATH = "/readyz"
 PROBE_LIMIT = 64 * 1024
-# By so much of it a token is known in a message, which may have been cut within it.
-TOKEN_START = 12
 
 
 class MemberClient(ApiClient):
@@ -142,11 +140,8 @@ class MemberClient(ApiClient):
         return reason
 
     async def _redact(self, error: ApiError) -> None:
-        """Servers and proxies may quote a request they refuse; our token is for nobody else to read."""
-        header = await self.config.credentials.authorization() or ""
-        start = header.partition(" ")[2][:TOKEN_START]
-        if len(start) == TOKEN_START and start in str(error):
-            error.args = (re.sub(re.escape(start) + r"[\w.~+/=-]*", "(redacted)", str(error)),)
+        """Take our token out of what a member says: it is for nobody else to read."""
+        error.args = (redacted(str(error), await self.config.credentials.authorization() or ""),)
 
     def _answered(self, group: Breaker) -> None:
         self._answered_at = self._clock()

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
-from fedhpa.api.texts import ascii_line, one_line
+from fedhpa.api.texts import ascii_line, one_line, redacted
 from fedhpa.serving.logs import configure_logs
 from metrics_adapter.gather import Gathered, _reason
 from metrics_adapter.negotiation import warnings_header
@@ -46,6 +46,28 @@ def test_a_warning_can_be_read_whatever_it_says() -> None:
 
     assert len(long) < 600
     assert nasty == '299 - "a \\"b\\" \\\\ X: y?"'
+
+
+@pytest.mark.parametrize(
+    ("text", "authorization", "shown"),
+    [
+        (
+            "quoted: 'Bearer abcdefghijklmn.o-p_q~+/==' end",
+            "Bearer abcdefghijklmn.o-p_q~+/==",
+            "quoted: 'Bearer (redacted)' end",
+        ),
+        ("abcdefghijkl, and abcdefghijklm", "Bearer abcdefghijklmnop", "(redacted), and (redacted)"),
+        ("abcdefghijk", "Bearer abcdefghijklmnop", "abcdefghijk"),
+        ("a.*b.*c.*d.*e", "Basic a.*b.*c.*d.*e", "(redacted)"),
+        ("axxbxxcxxdxxe", "Basic a.*b.*c.*d.*e", "axxbxxcxxdxxe"),
+        ("short, short", "Bearer short", "short, short"),
+        ("Bearer", "", "Bearer"),
+    ],
+)
+def test_a_quoted_credential_is_not_passed_on(text: str, authorization: str, shown: str) -> None:
+    """Nor what was left of it by a cut, in text and bytes alike; a few characters are no credential."""
+    assert redacted(text, authorization) == shown
+    assert redacted(text.encode(), authorization) == shown.encode()
 
 
 def caused(error: MetricsUnavailable, cause: Exception) -> MetricsUnavailable:
