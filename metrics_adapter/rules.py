@@ -27,7 +27,6 @@ from metrics_adapter.promql import GROUP_BY, MATCHERS, PLACEHOLDER, is_label_nam
 
 MAX_RULES = 1000
 MAX_QUERY = 8192
-MAX_FILE = 1024 * 1024
 MAX_METRIC = 512
 EVERY = "*"
 # What a number of errors is worth in a log line.
@@ -264,8 +263,6 @@ class _Loader(yaml.SafeLoader):
 
 def read_rules(text: str) -> Rules:
     """The rules of a file's text. Raises InvalidObject naming each field and the remedy."""
-    if len(text) > MAX_FILE:
-        raise InvalidObject(f"it has {len(text)} characters: expected at most {MAX_FILE}")
     try:
         content = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
     # A ValueError is of a date or number that is none ("2026-13-01").

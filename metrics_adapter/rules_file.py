@@ -8,12 +8,26 @@ from pathlib import Path
 import structlog
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from metrics_adapter.rules import MAX_FILE, Rules, read_rules
+from metrics_adapter.rules import Rules, read_rules
 from metrics_adapter.store_telemetry import StoreTelemetry
 
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
+MAX_BYTES = 1024 * 1024
+
+
+def read(path: Path) -> str:
+    """The text of a rules file. Raises InvalidObject saying why it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise InvalidObject(f"it is too large: expected at most {MAX_BYTES} bytes")
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise InvalidObject(f"cannot be read: {reason}") from error
 
 
 class RulesFile:
@@ -24,7 +38,7 @@ class RulesFile:
         self._path = path
         self._telemetry = telemetry
         try:
-            self._text = self._read()
+            self._text = read(self._path)
             self.current = self._taken(self._text)
         except InvalidObject as error:
             raise ConfigError(f"{path}: {error}") from error
@@ -41,7 +55,7 @@ class RulesFile:
         # A mounted ConfigMap is swapped by a symbolic link, and an editor may keep size and time: the
         # content alone tells.
         try:
-            text = self._read()
+            text = read(self._path)
         except InvalidObject as error:
             return self._kept("", error)
         if text == self._text:
@@ -53,14 +67,6 @@ class RulesFile:
         self._text = text
         log.info("rules loaded", file=str(self._path))
         return True
-
-    def _read(self) -> str:
-        try:
-            with self._path.open("rb") as stream:
-                return stream.read(MAX_FILE + 1).decode()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-            raise InvalidObject(f"cannot be read: {reason}") from error
 
     def _taken(self, text: str) -> Rules:
         rules = read_rules(text)

@@ -19,14 +19,12 @@ def check(
     from fedhpa.api.selectors import Selector
     from metrics_adapter.kinds import NODES, PODS
     from metrics_adapter.rules import read_rules
+    from metrics_adapter.rules_file import read
     from metrics_adapter.store_questions import custom_question, external_question, usage_question
     from metrics_adapter.wanted import ALL, Selectors, Wanted
 
     try:
-        rules = read_rules(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise ConfigError(f"{file}: cannot be read: {reason}") from error
+        rules = read_rules(read(file))
     except InvalidObject as error:
         raise ConfigError(f"{file}: {error}") from error
     everything = Selector()

@@ -63,7 +63,6 @@ def one(more: str) -> str:
         (one("window: 2020-13-45"), "it is no YAML: month must be in 1..12"),
         (one("window: " + "9" * 5000), "it is no YAML: Exceeds the limit"),
         (f"{RULES}\nexternal: []", "line 2: 'external' stands twice here: keep one"),
-        ("#" * (1024 * 1024 + 1), "expected at most 1048576"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_told_by_field(text: str, said: str) -> None:
@@ -172,6 +171,14 @@ def test_a_process_does_not_start_with_a_bad_file(file: Path) -> None:
         RulesFile(file, StoreTelemetry())
 
     assert str(refused.value).startswith(f"{file}: external[0].metric: required, and not there")
+
+
+@pytest.mark.parametrize("more", ["#" * 1024 * 1024, "#" + "é" * 512 * 1024, "# " + "é" * 512 * 1024])
+def test_a_large_file_is_refused(file: Path, more: str) -> None:
+    """All of it is used or nothing, whatever its characters take: rules behind its end would be forgotten."""
+    file.write_text(f"{RULES}\n{more}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="it is too large: expected at most 1048576 bytes"):
+        RulesFile(file, StoreTelemetry())
 
 
 @pytest.mark.parametrize(
