@@ -148,7 +148,7 @@ class Store:
             answer = await self._run(query)
             entry.answer, entry.error, entry.at = answer, None, began
             self._note(None)
-            outcome = "partial" if answer.is_partial else "answered"
+            outcome = "partial" if answer.warnings else "answered"
         except Exception as error:
             entry.error, outcome = self._failed(error)
             entry.at = self._clock()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import msgspec
 
@@ -69,11 +69,6 @@ class Answer:
     series: tuple[Series, ...]
     warnings: tuple[str, ...]
     asked_at: float
-
-    @cached_property
-    def is_partial(self) -> bool:
-        """Whether the store says that something is missing."""
-        return bool(self.warnings)
 
 
 def decode_answer(body: bytes, asked_at: float) -> Answer:
