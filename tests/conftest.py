@@ -1,4 +1,5 @@
-"""What holds for the whole suite: how tests are spread over workers, and what none of them should pay for.
+"""What holds for the whole suite: how tests are spread over workers, which may be tried twice, and what none
+of them should pay for.
 
 Tests are given to xdist's workers one by one, but those to one that share what is dear: the planes of
 tests/real, which take half a minute to start, and the wheel. xdist's own groups (`--dist loadgroup`) would
@@ -33,16 +34,25 @@ class SomeTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no
 # These start first, so that no worker is left with one of them at the end.
 LONG = ("integration/test_demo_embedded.py", "integration/test_adapter_killed_under_load.py", "virtual")
 HERE = Path(__file__).parent
+# These wait for other programs, on machines that now and then stand still (docs/decisions/0010).
+TWICE = ("integration/", "real/")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes seconds before the rest, in the order of LONG; else they stay as they were shuffled."""
     items.sort(key=_turn)
+    for item in items:
+        if _file(item).startswith(TWICE):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
 
 
 def _turn(item: pytest.Item) -> int:
-    file = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    file = _file(item)
     return next((turn for turn, path in enumerate(LONG) if file.startswith(path)), len(LONG))
 
 
@@ -90,7 +100,16 @@ pytest.register_assert_rewrite("tests.conformance.plane")
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Say where the summary is read that kubectl was not asked."""
+    """Say where the summary is read what failed at first, and that kubectl was not asked."""
+    failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
+    again = [report for report in terminalreporter.stats.get("rerun", []) if report.nodeid not in failed]
+    if again:
+        terminalreporter.section(f"PASSED ONLY AT THE SECOND TRY: {len(again)}", sep="!")
+        for report in again:
+            terminalreporter.line(f"{report.nodeid} ({report.when}):")
+            terminalreporter.line(report.longreprtext)
+            for title, text in report.sections:
+                terminalreporter.line(f"{title}:\n{text}")
     skipped = terminalreporter.stats.get("skipped", [])
     without = [report for report in skipped if "no kubectl" in str(report.longrepr)]
     if without:
