@@ -14,7 +14,7 @@ from fedhpa.members.metrics import CUSTOM, CUSTOM_VERSIONS
 from fedhpa.serving.status import status_response
 from metrics_adapter import answers
 from metrics_adapter.gather import Gathered, MembersSource
-from metrics_adapter.negotiation import Form, choose_form
+from metrics_adapter.negotiation import choose_form
 from metrics_adapter.values import AGGREGATIONS, merged, side_by_side, values_json
 from metrics_adapter.wanted import ALL, Selectors, Wanted, read_path
 
@@ -57,9 +57,7 @@ class CustomApi:
             return status_response(404, message, headers=answers.warning_headers(gathered))
         version = request.path.split("/")[3]
         # There are no columns for values; who asks for a Table gets the list, as from Karmada.
-        return answers.respond(
-            values_json(values, version), Form.YAML if form is Form.YAML else Form.JSON, gathered
-        )
+        return answers.respond(values_json(values, version), form, gathered)
 
 
 def _selectors(request: web.Request, wanted: Wanted) -> Selectors:

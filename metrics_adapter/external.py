@@ -16,7 +16,7 @@ from fedhpa.serving.status import status_response
 from metrics_adapter import answers
 from metrics_adapter.custom import aggregation_of
 from metrics_adapter.gather import MembersSource
-from metrics_adapter.negotiation import TRUE_WORDS, Form, choose_form
+from metrics_adapter.negotiation import TRUE_WORDS, choose_form
 from metrics_adapter.paths import path_parts
 from metrics_adapter.series import CLUSTER_LABEL, list_json
 
@@ -63,7 +63,7 @@ class ExternalApi:
             message = f"the server could not find the external metric {metric}"
             return status_response(404, message, headers=answers.warning_headers(gathered))
         body = list_json(gathered.answers, metric, aggregation or gathered.aggregation)
-        return answers.respond(body, Form.YAML if form is Form.YAML else Form.JSON, gathered)
+        return answers.respond(body, form, gathered)
 
 
 def split(selector: Selector) -> tuple[Callable[[str], bool], Selector]:
