@@ -19,7 +19,7 @@ from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS
-from tests.integration.fakeapi import Collection, FakeApi, Object, eventually
+from tests.integration.fakeapi import Collection, FakeApi, Object, eventually, fake_api, join
 
 CONFIG_MAPS: Collection = ("v1", "configmaps")
 METRICS: Collection = ("metrics.k8s.io/v1beta1", "pods")
@@ -201,6 +201,24 @@ async def world(folder: Path) -> AsyncIterator[World]:
         yield made
     finally:
         await made.hub.stop()
+
+
+class Fleet:
+    """A hub and its one member."""
+
+    def __init__(self, world: World, member: FakeApi) -> None:
+        self.world = world
+        self.member = member
+
+
+@asynccontextmanager
+async def fleet_of_one(folder: Path, pod: Object, *, token: str | None = None) -> AsyncIterator[Fleet]:
+    """A running hub with "member1", which has these metrics of a pod and wants that token."""
+    async with world(folder) as made, fake_api() as member:
+        member.put(METRICS, pod)
+        member.token = token
+        join(made.hub, "member1", member)
+        yield Fleet(made, member)
 
 
 def pod_metrics(name: str, namespace: str = "shop", cpu: str = "100m", **labels: str) -> Object:

@@ -10,15 +10,14 @@ import pytest
 
 from tests.integration.adapter_world import (
     JANE,
-    METRICS,
     PODS_PATH,
     Answer,
     Caller,
-    World,
+    Fleet,
+    fleet_of_one,
     pod_metrics,
-    world,
 )
-from tests.integration.fakeapi import FakeApi, eventually, fake_api, join
+from tests.integration.fakeapi import eventually
 
 JOE = {"X-Remote-User": "joe"}
 MASTER = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
@@ -27,18 +26,10 @@ OF_NAMESPACE = "/apis/metrics.k8s.io/v1beta1/namespaces/ns{}/pods"
 WITHIN = 30.0
 
 
-class Fleet:
-    def __init__(self, world: World, member: FakeApi) -> None:
-        self.world = world
-        self.member = member
-
-
 @pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    async with world(tmp_path) as made, fake_api() as member:
-        member.put(METRICS, pod_metrics("web"))
-        join(made.hub, "member1", member)
-        yield Fleet(made, member)
+    async with fleet_of_one(tmp_path, pod_metrics("web")) as made:
+        yield made
 
 
 async def refusals(caller: Caller) -> dict[str, float]:

@@ -16,16 +16,15 @@ from fedhpa.serving.logs import configure_logs
 from tests.integration.adapter_world import (
     CONFIG_MAPS,
     JANE,
-    METRICS,
     PODS_PATH,
     Answer,
     Caller,
-    World,
+    Fleet,
+    fleet_of_one,
     pod_metrics,
     until,
-    world,
 )
-from tests.integration.fakeapi import FakeApi, eventually, fake_api, join
+from tests.integration.fakeapi import eventually
 
 MEMBER_TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im0xIn0.bWVtYmVyLW9uZQ." + "s3cret" * 100
 SERVED = [
@@ -44,19 +43,10 @@ SERVED = [
 ]
 
 
-class Fleet:
-    def __init__(self, world: World, member: FakeApi) -> None:
-        self.world = world
-        self.member = member
-
-
 @pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    async with world(tmp_path) as made, fake_api() as member:
-        member.put(METRICS, pod_metrics("web", app="web"))
-        member.token = MEMBER_TOKEN
-        join(made.hub, "member1", member, token=MEMBER_TOKEN)
-        yield Fleet(made, member)
+    async with fleet_of_one(tmp_path, pod_metrics("web", app="web"), token=MEMBER_TOKEN) as made:
+        yield made
 
 
 async def as_it_is(caller: Caller, target: str, headers: dict[str, str]) -> Answer:
