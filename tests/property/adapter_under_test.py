@@ -215,6 +215,18 @@ async def target() -> AsyncIterator[Target]:
 
 
 @contextmanager
+def running_target() -> Iterator[tuple[asyncio.Runner, Target]]:
+    """The same, and the loop that it runs in, for tests that are no coroutines: hypothesis has no others."""
+    with asyncio.Runner() as runner:
+        context = target()
+        made = runner.run(context.__aenter__())
+        try:
+            yield runner, made
+        finally:
+            runner.run(context.__aexit__(None, None, None))
+
+
+@contextmanager
 def nothing_goes_wrong() -> Iterator[None]:
     """No error is logged, by nobody, and nothing that holds a token of a member."""
     records: list[logging.LogRecord] = []

@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.nightly import examples
-from tests.property.adapter_under_test import MEMBERS, Answered, Target, http, nothing_goes_wrong, target
+from tests.property.adapter_under_test import (
+    MEMBERS,
+    Answered,
+    Target,
+    http,
+    nothing_goes_wrong,
+    running_target,
+)
 
 TARGETS = st.sampled_from(
     [
@@ -133,13 +140,8 @@ LONGEST_WARNING = 1024
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[asyncio.Runner, Target]]:
-    with asyncio.Runner() as runner:
-        context = target()
-        made = runner.run(context.__aenter__())
-        try:
-            yield runner, made
-        finally:
-            runner.run(context.__aexit__(None, None, None))
+    with running_target() as made:
+        yield made
 
 
 def told(answer: Answered) -> list[str]:

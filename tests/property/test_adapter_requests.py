@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.nightly import examples
-from tests.property.adapter_under_test import Answered, Target, http, nothing_goes_wrong, target
+from tests.property.adapter_under_test import Answered, Target, http, nothing_goes_wrong, running_target
 
 # "", apis, GROUP: what a member serves of it.
 OWN_DISCOVERY = 3
@@ -165,13 +165,8 @@ EMPTY = http(
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[asyncio.Runner, Target]]:
-    with asyncio.Runner() as runner:
-        context = target()
-        made = runner.run(context.__aenter__())
-        try:
-            yield runner, made
-        finally:
-            runner.run(context.__aexit__(None, None, None))
+    with running_target() as made:
+        yield made
 
 
 def is_told(answer: Answered) -> bool:
