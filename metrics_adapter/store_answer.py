@@ -14,6 +14,7 @@ import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64, Quantity
+from fedhpa.api.texts import cut_line
 
 # Thousandths of a value are what Kubernetes reckons with, in 64 bits.
 MAX_NANO = MAX_INT64 * 10**6
@@ -121,5 +122,4 @@ def _nano(text: str) -> int:
 
 def shown(text: str) -> str:
     """A store's text, for a message: one line, bounded."""
-    plain = " ".join(text[: SHOWN * 2].split())
-    return "".join(char if char.isprintable() else "?" for char in plain)[:SHOWN]
+    return cut_line(text, SHOWN)

@@ -13,14 +13,17 @@ CREDENTIAL_REST: Final = r"[\w.~+/=-]*"
 
 def one_line(text: str, most: int = MAX_TEXT) -> str:
     """`text` in one line of at most `most` characters; what cannot be printed is a question mark."""
-    # Cut first: a text may be megabytes.
-    line = " ".join(text[: 2 * most].split())
-    printable = line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)
-    return printable if len(printable) <= most and len(text) <= 2 * most else printable[: most - 3] + "..."
+    line = _printable(text, most)
+    return line if len(line) <= most and len(text) <= 2 * most else line[: most - 3] + "..."
+
+
+def cut_line(text: str, most: int) -> str:
+    """The same without the dots that say that it goes on."""
+    return _printable(text, most)[:most]
 
 
 def ascii_line(text: str, most: int = MAX_TEXT) -> str:
-    """The same in ASCII, as headers have it."""
+    """`one_line` in ASCII, as headers have it."""
     return one_line(text, most).encode("ascii", "replace").decode()
 
 
@@ -33,3 +36,9 @@ def redacted(text: AnyStr, authorization: str) -> AnyStr:
     if isinstance(text, bytes):
         return re.sub(pattern.encode(), b"(redacted)", text)
     return re.sub(pattern, "(redacted)", text)
+
+
+def _printable(text: str, most: int) -> str:
+    # Cut first: a text may be megabytes.
+    line = " ".join(text[: 2 * most].split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)

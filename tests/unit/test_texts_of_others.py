@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
-from fedhpa.api.texts import ascii_line, one_line, redacted
+from fedhpa.api.texts import ascii_line, cut_line, one_line, redacted
 from fedhpa.serving.logs import configure_logs
 from metrics_adapter.gather import Gathered, _reason
 from metrics_adapter.negotiation import warnings_header
@@ -33,6 +33,15 @@ from metrics_adapter.negotiation import warnings_header
 def test_a_text_is_one_printable_line(text: str, line: str) -> None:
     """Without line ends, escapes, or what turns the direction of writing."""
     assert one_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("x" * 100_000, "x" * 200), ("a\n\0b", "a ?b"), (" " * 100_000 + "y", ""), ("\u202e" * 201, "?" * 200)],
+)
+def test_a_text_may_be_cut_without_a_word(text: str, line: str) -> None:
+    """As printable, and no longer."""
+    assert cut_line(text, 200) == line
 
 
 def test_a_header_is_ascii() -> None:
