@@ -19,11 +19,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from benchmarks.adapter_peers import FRONT_PROXY, HANG, Fleet, Peers, peers
 from benchmarks.webhook import Process
 from certs import CertificateAuthority
+from stage.kubeconfig import write_kubeconfig
 from stage.ports import free_port
 
 START_SECONDS: Final = 60.0
@@ -138,17 +137,8 @@ def _running(fleet: Fleet, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes
 
 
 def _command(folder: Path, hub: int, port: int, flags: Sequence[str]) -> list[str]:
-    kubeconfig = folder / "kubeconfig"
-    cluster = {"server": f"https://127.0.0.1:{hub}", "certificate-authority": str(folder / "ca.crt")}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "hub", "cluster": cluster}],
-        "users": [{"name": "adapter", "user": {"token": "hub-token"}}],
-        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "adapter"}}],
-        "current-context": "hub",
-    }
-    kubeconfig.write_text(yaml.safe_dump(content))
+    server, authority = f"https://127.0.0.1:{hub}", (folder / "ca.crt").read_bytes()
+    kubeconfig = write_kubeconfig(folder / "kubeconfig", server, authority, {"token": "hub-token"})
     return [
         *(sys.executable, "-m", "metrics_adapter"),
         f"--kubeconfig={kubeconfig}",

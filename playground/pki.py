@@ -4,13 +4,11 @@ one for its front proxy.
 
 import datetime as dt
 import ssl
-from base64 import b64encode
 from functools import lru_cache
 from pathlib import Path
 
-import yaml
-
 from certs import CertificateAuthority, IssuedCertificate
+from stage.kubeconfig import by_certificate, write_kubeconfig
 
 HOUR = dt.timedelta(hours=1)
 SERVER_NAMES = ("localhost", "kubernetes.default.svc")
@@ -57,24 +55,8 @@ class Pki:
 
     def kubeconfig(self, path: Path, server: str, name: str, *groups: str, token: str = "") -> Path:
         """Write a kubeconfig, all inside: with the token, or with a client certificate of that user."""
-        if token:
-            user = {"token": token}
-        else:
-            certificate, key = self.user(name, *groups)
-            user = {"client-certificate-data": _inline(certificate), "client-key-data": _inline(key)}
-        trusted = b64encode(self.ca.bundle_pem).decode()
-        cluster = {"server": server, "certificate-authority-data": trusted}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": self.plane, "cluster": cluster}],
-            "users": [{"name": name, "user": user}],
-            "contexts": [{"name": self.plane, "context": {"cluster": self.plane, "user": name}}],
-            "current-context": self.plane,
-        }
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-        return path
+        user = {"token": token} if token else by_certificate(*self.user(name, *groups))
+        return write_kubeconfig(path, server, self.ca.bundle_pem, user, plane=self.plane, name=name)
 
     def client(self, name: str | None = None, *groups: str) -> ssl.SSLContext:
         """A context that trusts this plane and, with a name, shows that user's certificate."""
@@ -103,7 +85,3 @@ def trusting(
     if certificate is not None:
         context.load_cert_chain(*certificate)
     return context
-
-
-def _inline(path: Path) -> str:
-    return b64encode(path.read_bytes()).decode()

@@ -1,14 +1,13 @@
 """Certificates and kubeconfigs of one control plane."""
 
-import base64
 import ssl
 from pathlib import Path
 
-import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import CertificateAuthority
+from stage.kubeconfig import by_certificate, write_kubeconfig
 
 SERVICE_RANGE = "10.96.0.0/16"
 KUBERNETES_SERVICE_IP = "10.96.0.1"
@@ -60,30 +59,8 @@ class PlanePki:
 
     def kubeconfig(self, name: str, plane: str, server: str, path: Path) -> Path:
         """Write a kubeconfig, all inside, for the client certificate NAME."""
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": plane,
-                    "cluster": {"server": server, "certificate-authority-data": self._inline("ca.crt")},
-                }
-            ],
-            "users": [
-                {
-                    "name": name,
-                    "user": {
-                        "client-certificate-data": self._inline(f"{name}.crt"),
-                        "client-key-data": self._inline(f"{name}.key"),
-                    },
-                }
-            ],
-            "contexts": [{"name": plane, "context": {"cluster": plane, "user": name}}],
-            "current-context": plane,
-        }
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-        return path
+        user = by_certificate(self.file(f"{name}.crt"), self.file(f"{name}.key"))
+        return write_kubeconfig(path, server, self.ca.bundle_pem, user, plane=plane, name=name)
 
     def client_context(self, name: str | None) -> ssl.SSLContext:
         """A TLS context that trusts this plane and, with `name`, presents that client certificate."""
@@ -91,9 +68,6 @@ class PlanePki:
         if name is not None:
             context.load_cert_chain(self.file(f"{name}.crt"), self.file(f"{name}.key"))
         return context
-
-    def _inline(self, name: str) -> str:
-        return base64.b64encode(self.file(name).read_bytes()).decode()
 
     def _save_service_account_key(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())

@@ -14,9 +14,8 @@ from subprocess import CompletedProcess
 from typing import NamedTuple
 from unittest.mock import patch
 
-import yaml
-
 from fedhpa.cli.main import run
+from stage.kubeconfig import write_kubeconfig
 from tests.integration.fakeapi import FakeApi
 
 
@@ -44,17 +43,8 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 def kubeconfig(hub: FakeApi, folder: Path) -> Path:
     """A file by which the command finds the hub."""
-    path, authority = folder / "kubeconfig", folder / "hub-ca.crt"
-    authority.write_text(hub.ca_pem)
-    cluster = {"server": hub.url, "certificate-authority": str(authority)}
-    content = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
-        "current-context": "x",
-    }
-    path.write_text(yaml.safe_dump(content))
-    return path
+    authority, user = hub.ca_pem.encode(), {"token": "t"}
+    return write_kubeconfig(folder / "kubeconfig", hub.url, authority, user, namespace="shop")
 
 
 async def fedhpa_process(*arguments: str) -> Ran:

@@ -19,6 +19,7 @@ from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS
+from stage.kubeconfig import write_kubeconfig
 from tests.integration.fakeapi import Collection, FakeApi, Object, eventually, fake_api, join
 
 CONFIG_MAPS: Collection = ("v1", "configmaps")
@@ -129,19 +130,8 @@ class World:
         self.serving.issue_server("adapter", dns=[SERVING_NAME], ips=["127.0.0.1"]).save(folder)
 
     def flags(self, *more: str) -> list[str]:
-        kubeconfig = self.folder / "kubeconfig"
-        authority = self.folder / "hub-ca.crt"
-        authority.write_text(self.hub.ca_pem)
-        cluster = {"server": self.hub.url, "certificate-authority": str(authority)}
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "hub", "cluster": cluster}],
-            "users": [{"name": "adapter", "user": {"token": "hub-token"}}],
-            "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "adapter"}}],
-            "current-context": "hub",
-        }
-        kubeconfig.write_text(yaml.safe_dump(content))
+        authority, user = self.hub.ca_pem.encode(), {"token": "hub-token"}
+        kubeconfig = write_kubeconfig(self.folder / "kubeconfig", self.hub.url, authority, user)
         return [
             f"--kubeconfig={kubeconfig}",
             "--bind-address=127.0.0.1",

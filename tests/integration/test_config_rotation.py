@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from fedhpa.kube.rotation import follow_config
+from stage.kubeconfig import write_kubeconfig
 from tests.integration.fakeapi import CLUSTERS, SECRETS, FakeApi, cluster, eventually, fake_api, secret
 from tests.integration.membership import federation_on_sockets
 
 
-def write_kubeconfig(path: Path, api: FakeApi) -> None:
+def write_config(path: Path, api: FakeApi) -> None:
     """A kubeconfig for the server as it is now."""
-    authority = base64.b64encode(api.ca_pem.encode()).decode()
-    content = {
-        "clusters": [{"name": "c", "cluster": {"server": api.url, "certificate-authority-data": authority}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    path.write_text(yaml.safe_dump(content))
+    write_kubeconfig(path, api.url, api.ca_pem.encode(), {"token": "t"})
 
 
 @asynccontextmanager
@@ -48,7 +40,7 @@ async def test_a_replaced_kubeconfig_is_used(tmp_path: Path) -> None:
     """A kubeconfig that names a new CA is taken over without a restart."""
     path = tmp_path / "kubeconfig"
     async with fake_api() as api, fake_api() as other:
-        write_kubeconfig(path, api)
+        write_config(path, api)
         async with ApiClient(await load_config(str(path))) as client, following(client, path):
             await client.request("GET", "/readyz")
             await api.stop()
@@ -56,7 +48,7 @@ async def test_a_replaced_kubeconfig_is_used(tmp_path: Path) -> None:
             await api.start()
             with pytest.raises(ApiError, match="certificate not accepted"):
                 await client.request("GET", "/readyz")
-            write_kubeconfig(path, api)
+            write_config(path, api)
             await eventually(lambda: client.generation == 1)
 
             assert (await client.request("GET", "/readyz")).status == 200
@@ -66,7 +58,7 @@ async def test_a_broken_kubeconfig_is_not_used(tmp_path: Path) -> None:
     """A file that is half written is reported and leaves what works alone."""
     path = tmp_path / "kubeconfig"
     async with fake_api() as api:
-        write_kubeconfig(path, api)
+        write_config(path, api)
         async with ApiClient(await load_config(str(path))) as client:
             with capture_logs() as logs:
                 async with following(client, path):

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
 from controller.flags import SECTIONS
 from controller.process import run
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
+from stage.kubeconfig import write_kubeconfig
 from tests.integration import fakeapi
 from tests.integration.controller_world import EVENTS, LEASES, World, world, world_on_sockets
 
@@ -33,18 +33,8 @@ def _no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def process(w: World, folder: Path, name: str, *flags: str) -> AsyncIterator[Signals]:
     """A whole controller process but for its signals; the hub knows it by its token; ended as by SIGTERM."""
-    authority, kubeconfig = folder / "ca.crt", folder / f"{name}.yaml"
-    authority.write_text(w.hub.ca_pem)
-    cluster = {"server": w.hub.url, "certificate-authority": str(authority)}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "hub", "cluster": cluster}],
-        "users": [{"name": name, "user": {"token": name}}],
-        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": name}}],
-        "current-context": "hub",
-    }
-    kubeconfig.write_text(yaml.safe_dump(content))
+    authority, user = w.hub.ca_pem.encode(), {"token": name}
+    kubeconfig = write_kubeconfig(folder / f"{name}.yaml", w.hub.url, authority, user)
     arguments = [
         f"--kubeconfig={kubeconfig}",
         "--propagation=direct",

@@ -1,0 +1,48 @@
+"""Kubeconfigs of one API server each, all inside."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+
+def write_kubeconfig(
+    path: Path,
+    server: str,
+    authority: bytes,
+    user: Mapping[str, str],
+    *,
+    plane: str = "hub",
+    name: str = "user",
+    namespace: str = "",
+) -> Path:
+    """Write a file, for its owner alone, by which a client finds `server`; the path.
+
+    `authority` is the PEM of whom it trusts, `user` what it shows: a token, or `by_certificate`.
+    """
+    cluster = {"server": server, "certificate-authority-data": _inline(authority)}
+    context = {"cluster": plane, "user": name} | ({"namespace": namespace} if namespace else {})
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": plane, "cluster": cluster}],
+        "users": [{"name": name, "user": dict(user)}],
+        "contexts": [{"name": plane, "context": context}],
+        "current-context": plane,
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def by_certificate(certificate: Path, key: Path) -> dict[str, str]:
+    """A user who shows a client certificate; the content of both files."""
+    return {
+        "client-certificate-data": _inline(certificate.read_bytes()),
+        "client-key-data": _inline(key.read_bytes()),
+    }
+
+
+def _inline(pem: bytes) -> str:
+    return b64encode(pem).decode()
