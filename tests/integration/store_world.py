@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -63,6 +64,10 @@ def vector(*found: Mapping[str, Any], **more: Any) -> bytes:
     return json.dumps(
         {"status": "success", "data": {"resultType": "vector", "result": list(found)}, **more}
     ).encode()
+
+
+# No machine is so slow that what answers at once takes as long.
+DEADLINE = 60.0
 
 
 class Raw(bytes):
@@ -145,11 +150,26 @@ def failing(status: str, body: bytes = b"", **headers: str) -> Raw:
     return Raw(_http(body, status, **headers))
 
 
+def crawling() -> Callable[[], float]:
+    """A clock of which a look takes a microsecond and nothing else takes any: what a slow machine keeps
+    waiting does not get old.
+    """
+    looks = itertools.count()
+    return lambda: next(looks) / 1e6
+
+
 @asynccontextmanager
 async def store_of(
-    fake: FakeStore, *, deadline: float = 5.0, max_age: float = 0.0, **access: str
+    fake: FakeStore,
+    *,
+    deadline: float = DEADLINE,
+    max_age: float = 0.0,
+    clock: Callable[[], float] | None = None,
+    **access: str,
 ) -> AsyncIterator[Store]:
-    async with Store(StoreAccess(fake.url, **access), deadline=deadline, max_age=max_age) as store:
+    """A store's client; the age of what it remembers is by `clock`, by default one that crawls."""
+    known = StoreAccess(fake.url, **access)
+    async with Store(known, deadline=deadline, max_age=max_age, clock=clock or crawling()) as store:
         yield store
 
 
@@ -186,7 +206,7 @@ async def store_world(
     members: Mapping[str, Mapping[str, Any] | None] | None = None,
     *,
     rules: str = RULES,
-    deadline: float = 5.0,
+    deadline: float = DEADLINE,
     max_age: float = 0.0,
 ) -> AsyncIterator[StoreWorld]:
     """The adapter over a fake store and stub members, member1 and member2 unless others are given."""

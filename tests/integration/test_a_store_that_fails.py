@@ -22,6 +22,7 @@ from metrics_adapter.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, St
 from metrics_adapter.store_client import StoreAccess, StoreSilent
 from tests.integration.fakeapi import eventually
 from tests.integration.store_world import (
+    DEADLINE,
     EXTERNAL,
     FakeStore,
     Raw,
@@ -124,7 +125,7 @@ async def test_a_store_that_fails_is_left_alone_for_a_while() -> None:
     clock = [0.0]
     async with FakeStore() as fake:
         fake.answer = lambda _: failing("502 Bad Gateway")
-        async with Store(StoreAccess(fake.url), deadline=5.0, max_age=0.0, clock=lambda: clock[0]) as store:
+        async with store_of(fake, clock=lambda: clock[0]) as store:
             for number in range(FAILURES + 3):
                 with pytest.raises(StoreSilent, match="HTTP 502"):
                     await store.ask(Query(f"q{number}"))
@@ -147,7 +148,7 @@ async def test_who_may_not_ask_does_not_keep_others_from_trying() -> None:
 
     async with FakeStore() as fake:
         fake.answer = lambda _: failing("502 Bad Gateway")
-        async with Store(StoreAccess(fake.url), deadline=5.0, max_age=0.0, clock=lambda: clock[0]) as store:
+        async with store_of(fake, clock=lambda: clock[0]) as store:
             for number in range(FAILURES):
                 with pytest.raises(StoreSilent):
                     await store.ask(Query(f"q{number}"))
@@ -251,7 +252,7 @@ async def test_nothing_older_than_the_maximum_age_is_given() -> None:
     clock = [0.0]
     async with FakeStore() as fake:
         fake.answer = lambda _: WELL
-        async with Store(StoreAccess(fake.url), deadline=5.0, max_age=10.0, clock=lambda: clock[0]) as store:
+        async with store_of(fake, clock=lambda: clock[0], max_age=10.0) as store:
             first = await store.ask(UP)
             fake.answer = lambda _: failing("500 X")
             clock[0] = 9.9
@@ -292,7 +293,7 @@ async def test_the_store_is_told_who_asks_and_logs_are_not(tmp_path: Path) -> No
     assert "Authorization: Bearer hush-1\r\n" in first
     assert "X-Scope-OrgID: team-a\r\n" in first
     assert "Authorization: Bearer hush-2\r\n" in second
-    assert fake.parameters[0] == {"query": "up", "timeout": "5"}
+    assert fake.parameters[0] == {"query": "up", "timeout": f"{DEADLINE:g}"}
     assert "hush" not in f"{refused.value} {broken.value} {logs}"
 
 
@@ -331,7 +332,7 @@ async def test_the_environment_sends_nobody_astray(monkeypatch: pytest.MonkeyPat
 
 async def test_a_store_that_is_not_there() -> None:
     """A closed port is said in words."""
-    async with Store(StoreAccess("http://127.0.0.1:1"), deadline=5.0, max_age=0.0) as store:
+    async with Store(StoreAccess("http://127.0.0.1:1"), deadline=DEADLINE, max_age=0.0) as store:
         with pytest.raises(StoreSilent, match=r"^Connection refused$"):
             await store.ask(UP)
 
