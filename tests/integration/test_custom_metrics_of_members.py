@@ -247,7 +247,7 @@ async def test_what_cannot_be_asked_is_refused(path: str, expected: str) -> None
 
 async def test_callers_share_an_answer_for_its_age() -> None:
     """The members are asked once for each selector, and once for their versions."""
-    async with adapter({"m1": of_pods(value("a", "1"))}, max_age=30.0) as (client, members):
+    async with adapter({"m1": of_pods(value("a", "1"))}, max_age=3600.0) as (client, members):
         for _ in range(3):
             await get(client, PODS)
         await get(client, f"{PODS}?labelSelector=a=b")

@@ -28,6 +28,8 @@ from tests.integration.fakeapi import FakeApi, Object
 CUSTOM = "/apis/custom.metrics.k8s.io"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 NOON = "2026-03-11T12:00:00Z"
+# No machine is so slow that a member which answers misses it.
+DEADLINE = 60.0
 
 Client = TestClient[web.Request, web.Application]
 
@@ -91,7 +93,8 @@ async def members_source(
             stub = stubs[name] = StubMember(answers or {})
             await stub.start()
             stack.push_async_callback(stub.stop)
-            member = members[name] = Member(Cluster(metadata=ObjectMeta(name=name)), reread=nothing)
+            cluster = Cluster(metadata=ObjectMeta(name=name))
+            member = members[name] = Member(cluster, deadline=DEADLINE, reread=nothing)
             known = answers is not None
             way = Access(stub.url, "token", None, None, ()) if known else "its credentials are not known"
             await member.observe(member.cluster, way)
