@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import aiohttp
 import yaml
@@ -20,7 +21,7 @@ from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS
 from stage.kubeconfig import write_kubeconfig
-from tests.integration.fakeapi import Collection, FakeApi, Object, eventually, fake_api, join
+from tests.integration.fakeapi import PATIENCE, Collection, FakeApi, Object, eventually, fake_api, join
 
 CONFIG_MAPS: Collection = ("v1", "configmaps")
 METRICS: Collection = ("metrics.k8s.io/v1beta1", "pods")
@@ -30,7 +31,15 @@ SERVING_NAME = "fedhpa-metrics-adapter.fedhpa-system.svc"
 JANE = {"X-Remote-User": "jane", "X-Remote-Group": "dev"}
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within: float = 10.0) -> None:
+# What the adapter waits for the hub, where that is not what a test is about: no machine is so slow.
+WAITS = (
+    "fedhpa.serving.authentication.REVIEW_DEADLINE",
+    "fedhpa.serving.authorization.REVIEW_DEADLINE",
+    "metrics_adapter.process.HUB_PROBE_DEADLINE",
+)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], within: float = PATIENCE) -> None:
     """Wait until `holds` answers true; fail after `within` seconds."""
     async with asyncio.timeout(within):
         while not await holds():  # noqa: ASYNC110 - asks a server
@@ -138,7 +147,10 @@ class World:
             "--secure-port=0",
             f"--cert-dir={self.folder}",
             "--metrics-bind-address=127.0.0.1:0",
-            "--member-deadline=500ms",
+            # A member that answers, and a user whom the hub let in, stay so on a machine that stands still.
+            f"--member-deadline={PATIENCE:g}s",
+            "--authorization-webhook-cache-authorized-ttl=1h",
+            "--authorization-webhook-cache-unauthorized-ttl=1h",
             "--metrics-max-age=0s",
             "--shutdown-grace-period=1s",
             *more,
@@ -150,13 +162,16 @@ class World:
         values = parse_flags(FLAGS, self.flags(*more), {})
         signals = Signals()
         started: asyncio.Queue[Adapter] = asyncio.Queue()
-        async with asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as stack:
+            for wait in WAITS:
+                stack.enter_context(patch(wait, PATIENCE))
+            group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(serve(values, signals, started.put_nowait))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 adapter = await started.get()
             try:
                 if ready:
-                    await eventually(lambda: adapter.health.ready, 10)
+                    await eventually(lambda: adapter.health.ready)
                 yield adapter
             finally:
                 signals.stop.set()

@@ -23,6 +23,8 @@ from tests.integration.adapter_world import (
 )
 from tests.integration.fakeapi import CLUSTERS, FakeApi, eventually, fake_api, join
 
+# For members that hang: who waits for them waits so long.
+SHORT = "--member-deadline=500ms"
 WEB = f"{PODS_PATH.removesuffix('/pods')}/namespaces/shop/pods/web"
 
 
@@ -74,15 +76,12 @@ async def test_selectors_choose(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"),
-    [("status", "metrics.k8s.io/v1beta1: "), ("hang", "no answer within 0.5 s"), ("body", "cannot be read")],
+    ("fault", "reason"), [("status", "metrics.k8s.io/v1beta1: "), ("body", "cannot be read")]
 )
 async def test_a_failing_member_is_named(fleet: Fleet, caller: Caller, fault: str, reason: str) -> None:
-    """A 500, a hang or rubbish costs that member's pods, and the answer says so."""
+    """A 500 or rubbish costs that member's pods, and the answer says so."""
     if fault == "status":
         fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
-    elif fault == "hang":
-        fleet.second.faults.hang.add("/apis/metrics.k8s.io")
     else:
         fleet.second.faults.body["/apis/metrics.k8s.io"] = b'{"items":[{}]}'
 
@@ -93,6 +92,21 @@ async def test_a_failing_member_is_named(fleet: Fleet, caller: Caller, fault: st
     assert len(answer.warnings) == 1
     assert answer.warnings[0].startswith('299 - "member2 did not answer: ')
     assert reason in answer.warnings[0]
+
+
+async def test_a_hanging_member_is_named(fleet: Fleet) -> None:
+    """It costs its pods after its deadline, and the answer says so."""
+    fleet.second.faults.hang.add("/apis/metrics.k8s.io")
+    async with fleet.world.adapter(SHORT) as adapter, fleet.world.caller(adapter) as caller:
+
+        async def named() -> bool:
+            answer = await caller.call("GET", PODS_PATH, JANE)
+            if answer.status != 200 or answer.names != ["member1/shop/web"]:
+                return False  # a busy machine may keep the other member from answering in time
+            (warning,) = answer.warnings
+            return warning == '299 - "member2 did not answer: no answer within 0.5 s"'
+
+        await until(named)
 
 
 async def test_a_member_without_metrics_api_is_named(fleet: Fleet, caller: Caller) -> None:
@@ -132,7 +146,7 @@ async def test_what_is_young_enough_outlives_its_member(fleet: Fleet) -> None:
         async def noticed() -> bool:
             return "member2" in str((await caller.call("GET", f"{WEB}?cluster=member2", JANE)).json)
 
-        await until(noticed, 30.0)
+        await until(noticed)
         after = await caller.call("GET", PODS_PATH, JANE)
         new = await caller.call("GET", PODS_PATH.replace("/pods", "/namespaces/shop/pods"), JANE)
 
@@ -194,22 +208,23 @@ async def test_a_hub_without_members_has_no_pods(tmp_path: Path) -> None:
         assert answer.warnings == []
 
 
-async def test_a_member_that_leaves_the_hub_is_no_longer_expected(fleet: Fleet, caller: Caller) -> None:
+async def test_a_member_that_leaves_the_hub_is_no_longer_expected(fleet: Fleet) -> None:
     """Deregistering ends the warnings."""
-    fleet.second.faults.hang.add("/")
-    fleet.world.hub.remove(CLUSTERS, "member2")
+    async with fleet.world.adapter(SHORT) as adapter, fleet.world.caller(adapter) as caller:
+        fleet.second.faults.hang.add("/")
+        fleet.world.hub.remove(CLUSTERS, "member2")
 
-    async def settled() -> bool:
-        answer = await caller.call("GET", PODS_PATH, JANE)
-        return answer.names == ["member1/shop/web"] and answer.warnings == []
+        async def settled() -> bool:
+            answer = await caller.call("GET", PODS_PATH, JANE)
+            return (answer.status, answer.warnings) == (200, []) and answer.names == ["member1/shop/web"]
 
-    await until(settled)
+        await until(settled)
 
 
 async def test_readiness_does_not_depend_on_members(fleet: Fleet) -> None:
     """A member that hangs from the start costs its deadline once; losing one later changes nothing."""
     fleet.second.faults.hang.add("/")
-    async with fleet.world.adapter() as adapter:
+    async with fleet.world.adapter(SHORT) as adapter:
         assert adapter.health.ready
         await fleet.first.stop()
         async with fleet.world.caller(adapter) as caller:
@@ -227,7 +242,7 @@ async def test_losing_the_hub_clears_readiness_until_it_is_back(
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
         await fleet.world.hub.stop()
-        await eventually(lambda: not adapter.health.ready, 20)
+        await eventually(lambda: not adapter.health.ready)
 
         verbose = (await caller.get("/readyz?verbose")).body.decode()
         assert "[+]members ok" in verbose
@@ -236,7 +251,7 @@ async def test_losing_the_hub_clears_readiness_until_it_is_back(
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
 
         await fleet.world.hub.start()
-        await eventually(lambda: adapter.health.ready, 20)
+        await eventually(lambda: adapter.health.ready)
 
 
 async def test_a_restarted_adapter_serves_again(fleet: Fleet) -> None:

@@ -84,7 +84,7 @@ class Watched:
         async def told() -> bool:
             return self._told.exists()
 
-        await until(told, 30.0)
+        await until(told)
         proc = Path(f"/proc/{self._process.pid}")
         lines = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
         links = [path.readlink() for path in (proc / "fd").iterdir() if path.is_symlink()]
@@ -97,8 +97,10 @@ async def watched(made: World) -> AsyncIterator[Watched]:
     """The process, ready; its log is in the folder of the world."""
     port = free_port()
     told = made.folder / "told"
-    flags = [flag for flag in made.flags() if not flag.startswith(("--secure-port", "--metrics-max-age"))]
-    flags += [f"--secure-port={port}", "--metrics-max-age=1s", "--user-qps=10"]
+    own = ("--secure-port", "--metrics-max-age", "--member-deadline")
+    flags = [flag for flag in made.flags() if not flag.startswith(own)]
+    # Members hang, and must not keep callers waiting for long.
+    flags += [f"--secure-port={port}", "--metrics-max-age=1s", "--member-deadline=500ms", "--user-qps=10"]
     log = (made.folder / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.integration.watched_adapter", str(told), *flags, stderr=log
@@ -108,7 +110,7 @@ async def watched(made: World) -> AsyncIterator[Watched]:
         made.proxies.issue_client("front-proxy-client").save(made.folder / "proxy")
         context.load_cert_chain(made.folder / "proxy" / "tls.crt", made.folder / "proxy" / "tls.key")
         running = Watched(process, told, port, context)
-        await until(running.ready, 60.0)
+        await until(running.ready)
         yield running
         process.terminate()
         async with asyncio.timeout(60):
