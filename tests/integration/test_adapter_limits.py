@@ -59,7 +59,7 @@ def is_refusal(answer: Answer) -> bool:
 
 async def test_one_tenant_keeps_no_other_out(fleet: Fleet) -> None:
     """Who has as much under way as a user may is refused; others, the hub and probes are served."""
-    flags = ("--max-user-requests-inflight=3", "--max-requests-inflight=4", "--member-deadline=25s")
+    flags = ("--max-user-requests-inflight=3", "--max-requests-inflight=4", "--member-deadline=100s")
     async with fleet.world.adapter(*flags) as adapter, fleet.world.caller(adapter) as caller:
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
         fleet.member.faults.hang.add("/apis/metrics.k8s.io/v1beta1/namespaces/")
