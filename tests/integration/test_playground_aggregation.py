@@ -32,10 +32,16 @@ from stage.registrations import (
     documents,
 )
 from tests.integration.adapter_world import METRICS, PODS_PATH, pod_metrics, until
-from tests.integration.fakeapi import FakeApi, eventually, fake_api
+from tests.integration.fakeapi import PATIENCE, FakeApi, eventually, fake_api
+from tests.integration.patient_plane import have_patience
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/"
 Object = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_patience(monkeypatch)
 
 
 @pytest.fixture
@@ -54,17 +60,17 @@ async def hub(plane: ControlPlane) -> AsyncIterator[PlaneApi]:
         yield api
 
 
-async def condition(hub: PlaneApi, name: str, reason: str) -> Object:
-    """The Available condition once it has that reason."""
+async def condition(hub: PlaneApi, name: str, reason: str, text: str = "") -> Object:
+    """The Available condition once it has that reason and says this: how a server fails changes meanwhile."""
     found: Object = {}
 
     async def is_there() -> bool:
         service = await hub.get(API_SERVICE + name)
         conditions = service.get("status", {}).get("conditions") or [{}]
         found.update(conditions[0])
-        return found.get("reason") == reason
+        return found.get("reason") == reason and text in found["message"]
 
-    await until(is_there)
+    await until(is_there, PATIENCE)
     return found
 
 
@@ -88,15 +94,16 @@ async def adapter(plane: ControlPlane, folder: Path, member: FakeApi) -> AsyncIt
         "--metrics-bind-address=0",
         "--health-probe-bind-address=0",
         "--shutdown-grace-period=1s",
+        "--member-deadline=60s",
     ]
     signals = Signals()
     started: asyncio.Queue[Adapter] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
         group.create_task(serve(parse_flags(FLAGS, flags, {}), signals, started.put_nowait))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             made = await started.get()
         try:
-            await eventually(lambda: made.health.ready, 10)
+            await eventually(lambda: made.health.ready)
             yield made
         finally:
             signals.stop.set()
@@ -316,14 +323,14 @@ async def test_a_server_that_fails_becomes_unavailable_and_back(hub: PlaneApi, r
         f"https://localhost:{registered.listener.port}/apis/demo.example.com/v1",
     )
     registered.discovery = 500
-    failed = await condition(hub, name, "FailedDiscoveryCheck")
+    failed = await condition(hub, name, "FailedDiscoveryCheck", "bad status")
     status, headers, raw = await hub.request("GET", "/apis/demo.example.com/v1/things")
     documents = (await hub.get("/openapi/v3"))["paths"]
     registered.discovery = 200
     passed = await condition(hub, name, "Passed")
     await registered.listener.stop()
     gone = await hub.request("GET", "/apis/demo.example.com/v1/things")
-    refused = await condition(hub, name, "FailedDiscoveryCheck")
+    refused = await condition(hub, name, "FailedDiscoveryCheck", "connection refused")
 
     assert failed["status"] == "False"
     assert failed["message"] == f"failing or missing response from {url}: bad status from {url}: 500"
@@ -342,11 +349,11 @@ async def test_a_server_of_another_name_or_ca_is_not_available(
 ) -> None:
     """It must prove itself as SERVICE.NAMESPACE.svc against the caBundle."""
     await hub.apply_all(remote.registration(plane.pki.ca.bundle_pem))
-    stranger = await condition(hub, "v1.demo.example.com", "FailedDiscoveryCheck")
+    stranger = await condition(hub, "v1.demo.example.com", "FailedDiscoveryCheck", "x509")
     await hub.apply_all(remote.registration())
     await condition(hub, "v1.demo.example.com", "Passed")
     await remote.listener.start(remote.pki.serving())
-    misnamed = await condition(hub, "v1.demo.example.com", "FailedDiscoveryCheck")
+    misnamed = await condition(hub, "v1.demo.example.com", "FailedDiscoveryCheck", "x509")
 
     assert "x509: certificate signed by unknown authority" in stranger["message"]
     assert "x509: certificate is " in misnamed["message"]
@@ -358,7 +365,7 @@ async def test_a_service_must_be_there_and_lead_out(hub: PlaneApi, remote: Remot
     await hub.apply(api_service)
     missing = await condition(hub, "v1.demo.example.com", "ServiceNotFound")
     await hub.apply({**service, "spec": {"type": "ClusterIP", "ports": service["spec"]["ports"]}})
-    inside = await condition(hub, "v1.demo.example.com", "FailedDiscoveryCheck")
+    inside = await condition(hub, "v1.demo.example.com", "FailedDiscoveryCheck", "ExternalName")
     await hub.apply(
         {
             "apiVersion": "apiregistration.k8s.io/v1",

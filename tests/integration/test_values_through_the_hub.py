@@ -14,10 +14,16 @@ from playground.plane import Plane
 from stage.processes import Processes
 from stage.registrations import ADAPTER, HUB_RIGHTS, documents
 from stage.waiting import eventually
+from tests.integration.patient_plane import have_patience
 from tests.integration.test_playground_plane import run_web, until_ready
 
 REQUESTS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second"
 DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_patience(monkeypatch)
 
 
 @pytest.fixture
@@ -38,7 +44,8 @@ async def plane() -> AsyncIterator[Plane]:
 @pytest.fixture
 async def processes(plane: Plane) -> Processes:
     """The adapter's, registered on the hub for all it serves, and available."""
-    processes = Processes(plane, adapter_flags=["--metrics-max-age=0s"])
+    # Nobody hangs here: who is late, because the machine stands still, is waited for.
+    processes = Processes(plane, adapter_flags=["--metrics-max-age=0s", "--member-deadline=60s"])
     async with plane.hub.api() as api:
         await api.apply_all(documents(HUB_RIGHTS))
         await processes.start_one(ADAPTER)
@@ -63,7 +70,7 @@ async def test_values_of_all_members_are_read_through_the_hub(plane: Plane, proc
             ]
             return found == ["pods/http_requests_per_second", "depth"]
 
-        await eventually(listed, what="the metrics are discovered", seconds=10)
+        await eventually(listed, what="the metrics are discovered", seconds=60)
 
     assert len(custom["items"]) == 4
     assert len(none["items"]) == 2
@@ -127,9 +134,10 @@ async def test_the_hub_gives_everything_in_one_document(plane: Plane, processes:
                 for group in json.loads(body)["items"]
                 for version in group["versions"]
             }
-            return found if found["custom.metrics.k8s.io/v1beta2"].get("resources") else None
+            current = {version["freshness"] for version in found.values()} == {"Current"}
+            return found if current and found["custom.metrics.k8s.io/v1beta2"].get("resources") else None
 
-        found = await eventually(served, what="the metrics are discovered", seconds=30)
+        found = await eventually(served, what="the metrics are discovered", seconds=60)
         _, _, core = await api.request("GET", "/api", accept=accept)
 
     (pods,) = found["custom.metrics.k8s.io/v1beta2"]["resources"]
@@ -138,7 +146,6 @@ async def test_the_hub_gives_everything_in_one_document(plane: Plane, processes:
         [],
         "http_requests_per_second",
     )
-    assert {version["freshness"] for version in found.values()} == {"Current"}
     assert "external.metrics.k8s.io/v1beta1" in found
     deployments = {each["resource"]: each for each in found["apps/v1"]["resources"]}["deployments"]
     assert deployments["responseKind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}

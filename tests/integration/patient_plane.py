@@ -1,0 +1,26 @@
+"""An embedded plane that waits: for tests in which nobody hangs, on machines that stand still for seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.fakeapi import PATIENCE, Object
+
+# A webhook may be given half a minute, no more.
+WEBHOOK_SECONDS = 30
+
+
+def have_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have planes wait for aggregated servers and webhooks much longer than for 5 s, as Kubernetes does."""
+    monkeypatch.setattr("playground.outgoing.CONNECT_SECONDS", PATIENCE)
+    monkeypatch.setattr("playground.availability.CHECK_SECONDS", PATIENCE)
+
+
+def patient(configurations: list[dict[str, Any]]) -> list[Object]:
+    """The same registrations of webhooks, with the most time that one may have."""
+    return [
+        {**each, "webhooks": [{**webhook, "timeoutSeconds": WEBHOOK_SECONDS} for webhook in each["webhooks"]]}
+        for each in configurations
+    ]
