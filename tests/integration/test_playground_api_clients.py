@@ -21,7 +21,7 @@ from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 from playground.apiserver import ApiServer
-from tests.integration.fakeapi import eventually
+from tests.integration.fakeapi import PATIENCE, eventually
 from tests.real.workloads import deployment, federated_hpa, federated_hpa_path
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -43,7 +43,8 @@ async def client(api: ApiServer) -> AsyncIterator[ApiClient]:
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        async with ApiClient(ApiConfig(server=f"http://127.0.0.1:{runner.addresses[0][1]}")) as client:
+        config = ApiConfig(server=f"http://127.0.0.1:{runner.addresses[0][1]}")
+        async with ApiClient(config, deadline=PATIENCE) as client:
             yield client
     finally:
         await runner.cleanup()
@@ -70,7 +71,7 @@ async def test_list_and_watch_follow_a_collection(client: ApiClient) -> None:
     """A paged list and the watch after it see what is created, changed by two writers, and deleted."""
     for number in range(5):
         await client.post(CONFIGMAPS, {"metadata": {"name": f"c{number}"}, "data": {"n": "0"}})
-    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of, page_size=2)
+    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of, page_size=2, list_idle=PATIENCE)
     async with in_background(reflector.run()):
         await eventually(lambda: len(reflector.store) == 5)
 
@@ -87,7 +88,7 @@ async def test_list_and_watch_follow_a_collection(client: ApiClient) -> None:
 
 async def test_a_watch_that_comes_too_late_lists_anew(api: ApiServer, client: ApiClient) -> None:
     """When the history is forgotten the reflector's next watch is 410, and the list after it is complete."""
-    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of)
+    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of, list_idle=PATIENCE)
     async with in_background(reflector.run()):
         await eventually(lambda: reflector.problem is None)
         await client.post(CONFIGMAPS, {"metadata": {"name": "a"}, "data": {"n": "1"}})
@@ -96,7 +97,7 @@ async def test_a_watch_that_comes_too_late_lists_anew(api: ApiServer, client: Ap
         api.store.compact()
         api.watches.end()
         await client.post(CONFIGMAPS, {"metadata": {"name": "b"}, "data": {"n": "2"}})
-        await eventually(lambda: len(reflector.store) == 2, 10)
+        await eventually(lambda: len(reflector.store) == 2)
 
     assert reflector.lists == 2
 
@@ -104,7 +105,7 @@ async def test_a_watch_that_comes_too_late_lists_anew(api: ApiServer, client: Ap
 async def test_bookmarks_move_a_quiet_watch_on(api: ApiServer, client: ApiClient) -> None:
     """While other collections change, a watch hears of the version, and so is not too old later."""
     api.watches.bookmark_seconds = 0.01
-    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of)
+    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of, list_idle=PATIENCE)
     async with in_background(reflector.run()):
         await eventually(lambda: reflector.problem is None)
         api.store.create(("", "secrets"), {"metadata": {"name": "s", "namespace": "default"}})
@@ -151,9 +152,10 @@ async def test_scale_of_a_mapped_kind(client: ApiClient) -> None:
     assert zero.spec.replicas == 0
 
 
-async def test_a_lease_changes_hands(client: ApiClient) -> None:
-    """Of two candidates one leads; when it stops, the other does, at once."""
-    timing = LeaseTiming(lease_duration=5, renew_deadline=3, retry_period=0.1)
+async def test_a_lease_changes_hands(client: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two candidates one leads; when it stops, the other does long before the lease would end."""
+    monkeypatch.setattr("fedhpa.kube.leases.RELEASE_DEADLINE_SECONDS", PATIENCE)
+    timing = LeaseTiming(lease_duration=10 * PATIENCE, renew_deadline=5 * PATIENCE, retry_period=0.1)
     electors = [LeaderElector(client, "default", "one", identity, timing=timing) for identity in ("a", "b")]
 
     async def lead() -> None:
@@ -165,7 +167,7 @@ async def test_a_lease_changes_hands(client: ApiClient) -> None:
             loser = electors[0] if electors[1].is_leader else electors[1]
             await eventually(lambda: bool(loser.holder))
             assert not loser.is_leader
-        await eventually(lambda: electors[0].is_leader, 3)
+        await eventually(lambda: electors[0].is_leader)
         lease = await client.get_json("/apis/coordination.k8s.io/v1/namespaces/default/leases/one")
 
     assert lease["spec"]["holderIdentity"] == "a"
@@ -178,7 +180,7 @@ async def test_events_are_taken_and_counted(client: ApiClient) -> None:
     async with in_background(recorder.run()):
         for _ in range(3):
             recorder.event(about, "Warning", "Long", "ä" * 4000)
-        await recorder.flush(10)
+        await recorder.flush(PATIENCE)
     selected = {"fieldSelector": "involvedObject.name=default,reason=Long"}
     found = await client.get_json("/api/v1/namespaces/default/events", params=selected)
     others = await client.get_json(
