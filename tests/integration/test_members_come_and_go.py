@@ -17,7 +17,7 @@ PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
 DEPTH = f"{EXTERNAL}/namespaces/shop/depth"
 # Polled for: what a busy machine makes late is late, not wrong.
-SECONDS = 30.0
+SECONDS = 60.0
 APIS = pytest.mark.parametrize("path", [PODS, HITS, DEPTH], ids=["metrics", "custom", "external"])
 
 
@@ -82,7 +82,8 @@ async def fleet_of(folder: Path, *names: str) -> AsyncIterator[Fleet]:
             await api.start()
             stack.push_async_callback(api.stop)
             join(made.hub, name, api)
-        adapter = await stack.enter_async_context(made.adapter())
+        # Nobody hangs here, so who is late is waited for: a list that failed would be asked for again.
+        adapter = await stack.enter_async_context(made.adapter("--member-deadline=60s"))
         yield Fleet(made, members, await stack.enter_async_context(made.caller(adapter)))
 
 
@@ -178,9 +179,13 @@ async def test_readiness_outlives_the_members(fleet: Fleet, path: str) -> None:
     async def nobody() -> bool:
         return (await fleet.get(path)).status == 503
 
+    async def ready() -> bool:
+        return (await fleet.get("/readyz")).body == b"ok"
+
     await until(nobody, SECONDS)
 
-    assert (await fleet.get("/readyz")).body == b"ok"
+    # The hub is asked on and on as well, and what a busy machine has it miss is no loss of a member.
+    await until(ready, SECONDS)
     assert (await fleet.get(f"/apis/{path.split('/')[2]}/v1beta1")).status == 200
 
 
