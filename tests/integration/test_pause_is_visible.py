@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import aiohttp
 
+from stage.ports import free_port
 from tests.integration.controller_world import world_on_sockets
 from tests.integration.fakeapi import eventually
 from tests.integration.test_controller_leads import process
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_paused_is_seen_from_outside(tmp_path: Path) -> None:
@@ -28,9 +21,13 @@ async def test_paused_is_seen_from_outside(tmp_path: Path) -> None:
         flags = (
             f"--metrics-bind-address=127.0.0.1:{metrics}",
             f"--health-probe-bind-address=127.0.0.1:{health}",
+            # It leads, and its member is there, however long the machine stands still.
+            "--member-deadline=60s",
+            "--leader-elect-lease-duration=180s",
+            "--leader-elect-renew-deadline=120s",
         )
         async with process(w, tmp_path, "first", "--pause", *flags):
-            await eventually(lambda: w.members["m1"].asked("GET", "/v1beta1/namespaces/shop/pods") >= 2, 20.0)
+            await eventually(lambda: w.members["m1"].asked("GET", "/v1beta1/namespaces/shop/pods") >= 2)
             async with session.get(f"http://127.0.0.1:{health}/readyz?verbose") as answer:
                 ready = await answer.text()
             async with session.get(f"http://127.0.0.1:{metrics}/metrics") as answer:
