@@ -52,7 +52,7 @@ async def until_ready(plane: Plane, member: str, replicas: int) -> Any:
             f"{DEPLOYMENTS}/web",
             lambda found: found.get("status", {}).get("readyReplicas", 0) == replicas,
             what=f"{replicas} ready pods in {member}",
-            seconds=10,
+            seconds=60,
             every=0.02,
         )
 
@@ -162,4 +162,4 @@ async def test_plane_ends_without_a_trace() -> None:
                 return isinstance(error.os_error, ConnectionRefusedError)
         return False
 
-    await eventually(refused, what="the port is closed", seconds=5)
+    await eventually(refused, what="the port is closed", seconds=60)

@@ -72,15 +72,20 @@ async def test_a_terminated_process_exits_0_and_logs_json(tmp_path: Path) -> Non
         )
         assert process.stderr is not None
         lines = []
-        async with asyncio.timeout(30):
-            while True:
-                line = json.loads(await process.stderr.readline())
-                lines.append(line)
-                if line["event"] == "serving":
-                    break
-            process.send_signal(signal.SIGTERM)
-            rest = (await process.stderr.read()).decode().splitlines()
-            code = await process.wait()
+        try:
+            async with asyncio.timeout(90):
+                while True:
+                    line = json.loads(await process.stderr.readline())
+                    lines.append(line)
+                    if line["event"] == "serving":
+                        break
+                process.send_signal(signal.SIGTERM)
+                rest = (await process.stderr.read()).decode().splitlines()
+                code = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
     lines += [json.loads(line) for line in rest]
     assert code == 0

@@ -36,7 +36,7 @@ async def until_gone(process: ProcessId) -> None:
     async def look() -> bool:
         return not process.alive
 
-    await eventually(look, what=f"process {process.pid} is gone", seconds=10, every=0.02)
+    await eventually(look, what=f"process {process.pid} is gone", seconds=60, every=0.02)
 
 
 def crashed_owner() -> tuple[ProcessId, Path]:
