@@ -15,6 +15,7 @@ import aiohttp
 from certs import CertificateAuthority
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
+from tests.integration.fakeapi import PATIENCE
 from webhook.process import Webhook, serve
 from webhook.settings import FLAGS
 
@@ -87,7 +88,7 @@ async def running(folder: Path, authority: CertificateAuthority, *flags: str) ->
     context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
     async with asyncio.TaskGroup() as group:
         group.create_task(serve(values, signals, ready.set_result))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             webhook = await ready
         connector = aiohttp.TCPConnector(ssl=context)
         async with aiohttp.ClientSession(connector=connector) as session:

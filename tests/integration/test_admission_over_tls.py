@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
 from tests.integration.admission_world import FHPA, REVIEW, Client, running
-from tests.integration.fakeapi import eventually
+from tests.integration.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.envelope import MAX_BODY
 from webhook.intake import Intake
@@ -199,8 +199,11 @@ async def test_what_is_no_path_of_ours_is_answered_with_a_status(client: Client)
         assert (body["kind"], body["code"], body["reason"]) == ("Status", 404, "NotFound")
 
 
-async def test_a_large_object_is_judged_while_others_are_served(client: Client) -> None:
+async def test_a_large_object_is_judged_while_others_are_served(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A CronFederatedHPA of 1,000 rules gets its verdict, and its simulated fires, like a small one."""
+    monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)  # five are judged one after another
     rule = {"schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": "Europe/Berlin"}
     spec = {
         "scaleTargetRef": FHPA["spec"]["scaleTargetRef"],
@@ -228,6 +231,7 @@ async def test_large_requests_beyond_the_bound_are_asked_to_come_again(
 ) -> None:
     """Bodies that trickle in fill no more memory than so many of them; small requests pass."""
     monkeypatch.setattr(intake, "MAX_LARGE", 2)
+    monkeypatch.setattr(intake, "BODY_SECONDS", PATIENCE)
     gate = asyncio.Event()
 
     async def trickle() -> AsyncIterator[bytes]:
@@ -301,7 +305,7 @@ async def test_a_new_certificate_is_served_without_dropping_a_connection(tmp_pat
 
 async def _served_certificate(client: Client, authority: CertificateAuthority) -> bytes:
     context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         _, writer = await asyncio.open_connection(
             "127.0.0.1", client.webhook.server.port, ssl=context, server_hostname="localhost"
         )

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from tests.integration.fakeapi import eventually
+from tests.integration.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.envelope import MAX_BODY
 from webhook.intake import LARGE_BODY, Intake
@@ -38,7 +38,7 @@ class Judge:
         assert threading.current_thread() is not self.inline
         self.judging += 1
         self.most = max(self.most, self.judging)
-        assert self.may.wait(10)
+        assert self.may.wait(PATIENCE)
         self.judging -= 1
         return Review(Verdict(True))
 
@@ -73,8 +73,11 @@ async def post(caller: Caller, body: bytes, **headers: str) -> str:
         return await answer.text()
 
 
-async def test_small_ones_are_served_while_large_ones_wait(caller: Caller, judge: Judge) -> None:
+async def test_small_ones_are_served_while_large_ones_wait(
+    caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One large request is judged at a time; in the end all are."""
+    monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)
     async with asyncio.TaskGroup() as group:
         large = [group.create_task(post(caller, LARGE)) for _ in range(5)]
         small = [await post(caller, b"{}") for _ in range(5)]
