@@ -11,8 +11,15 @@ import pytest
 from fedhpa.api import crd
 from playground.controlplane import ControlPlane
 from stage.waiting import eventually as soon
+from tests.integration.fakeapi import PATIENCE
+from tests.integration.patient_plane import have_patience
 from tests.integration.test_admission_reads_the_hub import admitting, deployment, fhpa, warned
 from webhook.rights import reading_rights, user
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_patience(monkeypatch)
 
 
 @pytest.fixture
@@ -60,13 +67,13 @@ async def test_a_cluster_that_is_not_registered_is_named(plane: ControlPlane, tm
         async def told() -> bool:
             return await warned(hub, odd) == expected
 
-        await soon(told, what="both selections are warned about", seconds=10)
+        await soon(told, what="both selections are warned about", seconds=PATIENCE)
         await hub.apply(cluster("membr2", tier="gold"))
 
         async def silent() -> bool:
             return await warned(hub, odd) == []
 
-        await soon(silent, what="the new cluster is known", seconds=10)
+        await soon(silent, what="the new cluster is known", seconds=PATIENCE)
 
 
 async def test_a_hub_without_clusters_is_silent(plane: ControlPlane, tmp_path: Path) -> None:

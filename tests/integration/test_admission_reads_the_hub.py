@@ -20,7 +20,8 @@ from playground.faults import Fault
 from stage.api import PlaneApi
 from stage.waiting import eventually as soon
 from tests.integration.admission_world import Client, running
-from tests.integration.fakeapi import eventually
+from tests.integration.fakeapi import PATIENCE, eventually
+from tests.integration.patient_plane import have_patience, patient
 from webhook.registration import Endpoint, configurations
 from webhook.rights import reading_rights, user
 
@@ -65,6 +66,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_patience(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
 def _garbage_stays_here() -> Iterator[None]:
     yield
     gc.collect()
@@ -92,9 +98,9 @@ async def admitting(plane: ControlPlane, folder: Path, *flags: str) -> AsyncIter
     kubeconfig = plane.user_kubeconfig("fedhpa-webhook")
     async with running(folder, authority, f"--kubeconfig={kubeconfig}", *flags) as client:
         async with plane.api() as api:
-            await api.apply_all(configurations(Endpoint(url=client.url), authority.bundle_pem))
+            await api.apply_all(patient(configurations(Endpoint(url=client.url), authority.bundle_pem)))
         if "--cross-object-warnings=off" not in flags:
-            await eventually(lambda: all(current(client, kind) for kind in KINDS), within=20)
+            await eventually(lambda: all(current(client, kind) for kind in KINDS))
         yield client
 
 
@@ -137,7 +143,7 @@ async def known(client: Client, *names: str) -> None:
     def seen() -> set[str]:
         return {name for reflector in hub.reflectors.values() for _, name in reflector.store}
 
-    await eventually(lambda: set(names) <= seen(), within=10)
+    await eventually(lambda: set(names) <= seen())
 
 
 async def test_other_owners_of_the_target_are_named(client: Client, hub: PlaneApi) -> None:
@@ -167,11 +173,11 @@ async def test_a_target_that_is_missing_is_warned_about(client: Client, hub: Pla
     async def silent() -> bool:
         return await warned(hub, fhpa("mine")) == []
 
-    before = await soon(said, what="the missing Deployment is named", seconds=30)
+    before = await soon(said, what="the missing Deployment is named", seconds=PATIENCE)
     await hub.apply(deployment())
 
     assert before == [MISSING]
-    await soon(silent, what="the Deployment is noticed", seconds=30)
+    await soon(silent, what="the Deployment is noticed", seconds=PATIENCE)
 
 
 async def test_a_calendar_is_told_of_a_missing_federatedhpa_and_held_against_a_present_one(
@@ -216,7 +222,7 @@ async def test_a_hub_that_hangs_or_is_gone_holds_nothing_up(
     assert "warnings" not in hanging
     assert gone["allowed"]
     assert ready == (200, "ok")
-    await eventually(lambda: all(current(client, kind) for kind in KINDS), within=20)
+    await eventually(lambda: all(current(client, kind) for kind in KINDS))
 
 
 async def test_a_copy_that_is_out_of_date_is_not_believed(
