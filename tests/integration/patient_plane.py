@@ -18,9 +18,9 @@ def have_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("playground.availability.CHECK_SECONDS", PATIENCE)
 
 
-def patient(configurations: list[dict[str, Any]]) -> list[Object]:
-    """The same registrations of webhooks, with the most time that one may have."""
+def patient(configurations: list[dict[str, Any]], seconds: int = WEBHOOK_SECONDS) -> list[Object]:
+    """The same registrations of webhooks with so much time, by default the most that one may have."""
     return [
-        {**each, "webhooks": [{**webhook, "timeoutSeconds": WEBHOOK_SECONDS} for webhook in each["webhooks"]]}
+        {**each, "webhooks": [{**webhook, "timeoutSeconds": seconds} for webhook in each["webhooks"]]}
         for each in configurations
     ]

@@ -12,7 +12,6 @@ import contextlib
 import datetime as dt
 import json
 import re
-import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,6 +35,7 @@ from playground.memory import Cable, MemoryListener
 from stage.api import PlaneApi
 from tests.integration.adapter_world import until as eventually
 from tests.integration.admission_world import FHPA, Client, running
+from tests.integration.patient_plane import WEBHOOK_SECONDS, have_patience, patient
 from tests.virtual.federation import ADMIN, Federation, background, federation, until
 from webhook.advice import Advisor
 from webhook.application import build_application
@@ -144,7 +144,8 @@ def stored(name: str) -> Object:
 
 
 @pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
+async def plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ControlPlane]:
+    have_patience(monkeypatch)
     made = ControlPlane(tmp_path / "hub", "hub")
     await made.start()
     try:
@@ -162,12 +163,10 @@ async def hub(plane: ControlPlane) -> AsyncIterator[PlaneApi]:
         yield api
 
 
-async def register(hub: PlaneApi, url: str, authority: CertificateAuthority) -> None:
-    objects = configurations(Endpoint(url=url), authority.bundle_pem)
-    for obj in objects:
-        for webhook in obj["webhooks"]:
-            webhook["timeoutSeconds"] = 1
-    await hub.apply_all(objects)
+async def register(
+    hub: PlaneApi, url: str, authority: CertificateAuthority, seconds: int = WEBHOOK_SECONDS
+) -> None:
+    await hub.apply_all(patient(configurations(Endpoint(url=url), authority.bundle_pem), seconds))
 
 
 async def refusal(hub: PlaneApi, name: str = "new") -> str:
@@ -212,9 +211,7 @@ class Between:
 
     async def refuse(self, client: Client) -> None:
         """Nobody listens where the registration points to."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        await register(self.hub, f"https://localhost:{port}", self.authority)
+        await register(self.hub, "https://localhost:1", self.authority)
 
     async def mend(self, client: Client) -> None:
         """Renew and register again: no restart is needed for either."""
@@ -264,7 +261,7 @@ async def test_a_webhook_that_hangs_costs_the_hub_its_timeout(hub: PlaneApi, tmp
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(running(folder, between.authority))
         port = await stack.enter_async_context(silent_port())
-        await register(hub, f"https://localhost:{port}", between.authority)
+        await register(hub, f"https://localhost:{port}", between.authority, seconds=1)
         began = asyncio.get_running_loop().time()
         refused = await refusal(hub)
         took = asyncio.get_running_loop().time() - began
@@ -273,8 +270,9 @@ async def test_a_webhook_that_hangs_costs_the_hub_its_timeout(hub: PlaneApi, tmp
 
     assert 'failed calling webhook "' in refused
     assert re.search("context deadline exceeded|timeout", refused)
-    # Mutation, which fails open, and validation, which does not: a second each.
-    assert took < 10
+    # Mutation, which fails open, and validation, which does not: a second each, and not the 10 s of a hub
+    # that was told nothing.
+    assert took < 20
 
 
 @asynccontextmanager
@@ -317,7 +315,7 @@ async def test_callers_that_go_in_the_middle_of_a_body_leave_the_others_served(
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-        assert await refusal(hub) == ""
+        await admits(hub)
         assert (await client.get("/livez"))[0] == 200
 
 
