@@ -7,7 +7,7 @@ import pytest
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.transport import UNREACHABLE
-from tests.integration.fakeapi import PODS, fake_api, pod
+from tests.integration.fakeapi import PATIENCE, PODS, fake_api, pod
 
 WATCH = "/api/v1/pods"
 PARAMS: dict[str, str | int | bool] = {"watch": True, "resourceVersion": "0"}
@@ -18,7 +18,7 @@ async def test_watch_that_is_closed_between_two_lines_is_unreachable(reconfigure
     """The reader that comes back for the next line is told so, as it is of any broken connection."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("web-0"))
-        lines = client.watch(WATCH, params=PARAMS, idle=5.0)
+        lines = client.watch(WATCH, params=PARAMS, idle=PATIENCE)
         while not await anext(lines):  # the answer's head
             pass
         if reconfigured:
