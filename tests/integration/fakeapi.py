@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -106,6 +108,7 @@ class FakeApi:
         self._watches: set[_Watch] = set()
         self._stopping = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._leave: Callable[[], object] = lambda: None
         self._network = network
         self._listener: MemoryListener | None = None
 
@@ -154,9 +157,10 @@ class FakeApi:
         if self.ca is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.ca.issue_cert("127.0.0.1", "localhost").configure_cert(context)
+        if not self.port:
+            self._take_a_port()
         site = web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=context, reuse_address=True)
         await site.start()
-        self.port = runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Stop listening and drop every connection: from now on connections are refused."""
@@ -168,6 +172,18 @@ class FakeApi:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    def _take_a_port(self) -> None:
+        """Have a port as long as this object lives: stopped, no other test's server must get it.
+
+        It stays bound by a socket that does not listen, beside which Linux lets servers bind that reuse it.
+        """
+        self._leave()
+        place = socket.socket()
+        place.bind(("127.0.0.1", 0))
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.port = place.getsockname()[1]
+        self._leave = weakref.finalize(self, place.close)
 
     # -- objects ------------------------------------------------------------------------------------
     def put(self, collection: Collection, obj: Object) -> Object:
