@@ -1,4 +1,9 @@
-"""Free ports on the loop-back."""
+"""Free ports on the loop-back, which stay this process's until it ends.
+
+A server is started seconds after its port was chosen, and may be stopped and started again: meanwhile another
+process must not choose the same. So each port stays bound here by a socket that never listens, beside which
+Linux lets a server bind that sets SO_REUSEADDR, as Go, asyncio and uvloop do.
+"""
 
 import random
 import socket
@@ -7,19 +12,22 @@ import socket
 # again must find its port free.
 FIRST, LAST = 20000, 30000
 
-_given: set[int] = set()
+# Their descriptors; the kernel closes them when this process ends, and no child inherits them.
+_given: dict[int, int] = {}
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on and that this process has not given out before."""
+    """A port of 127.0.0.1 that nobody has and that this process has not given out before."""
     candidates = [port for port in range(FIRST, LAST) if port not in _given]
     random.SystemRandom().shuffle(candidates)
     for port in candidates:
         with socket.socket() as probe:
             try:
+                # Without SO_REUSEADDR it would not do beside another process's choice.
                 probe.bind(("127.0.0.1", port))
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             except OSError:
                 continue
-        _given.add(port)
+            _given[port] = probe.detach()
         return port
     raise OSError(f"no free port of 127.0.0.1 between {FIRST} and {LAST}")
