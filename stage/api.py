@@ -16,7 +16,9 @@ from fedhpa.api.errors import ApiError
 from stage.waiting import eventually
 
 FIELD_MANAGER = "stage"
-REQUEST_SECONDS = 15.0
+# Of one request; more than a busy machine needs, and as long as an API server itself would try.
+REQUEST_SECONDS = 60.0
+APPLY_SECONDS = 90.0
 
 
 class PlaneApi:
@@ -128,12 +130,14 @@ class PlaneApi:
         )
 
     async def apply_all(self, manifests: list[dict[str, Any]]) -> None:
-        """Apply one after the other; a kind whose CRD was just applied may need a moment to be served."""
+        """Apply one after the other; a kind whose CRD was just applied may need a moment to be served, and a
+        webhook of a busy machine may miss its time.
+        """
         for manifest in manifests:
             await eventually(
                 functools.partial(self._apply_unless_refused, manifest),
                 what=f"apply {manifest['kind']} {manifest['metadata']['name']}",
-                seconds=20,
+                seconds=APPLY_SECONDS,
             )
 
     async def _apply_unless_refused(self, manifest: Mapping[str, Any]) -> Any:

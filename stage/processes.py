@@ -3,7 +3,6 @@ registrations.
 """
 
 import asyncio
-import functools
 import os
 import ssl
 import sys
@@ -33,7 +32,10 @@ from webhook.registration import Endpoint, configurations
 WEBHOOK = "fedhpa-webhook"
 CONTROLLER = "fedhpa-controller"
 
-READY_SECONDS = 60.0
+# On a busy machine three interpreters start at once, and the hub looks at an API that was gone every 30 s.
+READY_SECONDS = 150.0
+# What a process that drains gets before it is forced; then it gives back no Lease.
+STOP_SECONDS = 60.0
 
 
 class Hub(Protocol):
@@ -125,7 +127,7 @@ class Processes:
 
             await eventually(look, what=f"{name} is ready", seconds=READY_SECONDS)
 
-    async def stop(self, name: str, *, grace: float = 10.0) -> int:
+    async def stop(self, name: str, *, grace: float = STOP_SECONDS) -> int:
         """SIGTERM, and wait until it has drained; its exit code, or minus the signal that had to end it."""
         codes = await asyncio.to_thread(self._run.stop, [name], grace=grace)
         return codes[name]
@@ -162,21 +164,22 @@ class Processes:
         return [service(placement), *api_services(placement, self.ca.bundle_pem)]
 
     async def metrics_are_available(self) -> None:
-        """Wait until each of the adapter's APIs is Available: the hub got an answer from it for each."""
+        """Wait until each of the adapter's APIs is Available and answers: the hub hears of the first before
+        it acts on it.
+        """
         registered = [each for each in self.adapter_registrations() if each["kind"] == "APIService"]
-        names = [each["metadata"]["name"] for each in registered]
         async with self._hub.api() as api:
-            await gather(
-                *(
-                    api.wait(
-                        f"/apis/apiregistration.k8s.io/v1/apiservices/{name}",
-                        functools.partial(has_condition, kind="Available"),
-                        what=f"the hub's {name} is Available",
-                        seconds=READY_SECONDS,
-                    )
-                    for name in names
-                )
-            )
+            await gather(*(self._is_available(api, each) for each in registered))
+
+    async def _is_available(self, api: PlaneApi, registration: dict[str, Any]) -> None:
+        name, spec = registration["metadata"]["name"], registration["spec"]
+
+        async def look() -> bool:
+            stored = await api.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+            served = await api.get(f"/apis/{spec['group']}/{spec['version']}")
+            return has_condition(stored, kind="Available") and served["kind"] == "APIResourceList"
+
+        await eventually(look, what=f"the hub's {name} is Available", seconds=READY_SECONDS)
 
     def _webhook(self) -> list[str]:
         return [
