@@ -15,7 +15,8 @@ from fedhpa.api.wire import ObjectMeta, Pod
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
-from tests.integration.fakeapi import PODS, FakeApi, eventually, fake_api, pod
+from playground.memory import MemoryNetwork
+from tests.integration.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api, pod
 
 PATH = "/api/v1/pods"
 
@@ -40,11 +41,18 @@ async def reflecting(
 ) -> AsyncIterator[Reflector[str]]:
     """A reflector that runs and has listed once."""
     reflector = Reflector(
-        client, PATH, Pod, make, backoff=quick(), watch_idle=watch_idle, list_idle=0.5, page_size=page_size
+        client,
+        PATH,
+        Pod,
+        make,
+        backoff=quick(),
+        watch_idle=watch_idle,
+        list_idle=PATIENCE,
+        page_size=page_size,
     )
     task = asyncio.create_task(reflector.run())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await reflector.synced.wait()
         yield reflector
         assert not task.done()
@@ -220,10 +228,11 @@ async def test_a_listener_that_fails_does_not_stop_the_others() -> None:
         await eventually(lambda: len(seen) == 1)
 
 
+@pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("fault", ["status", "truncate", "hang", "garbage"])
 async def test_a_list_that_fails_is_tried_again(fault: str) -> None:
     """A server that answers 500, cuts off, hangs or talks nonsense is listed once it is well."""
-    async with fake_api() as api, ApiClient(api.config()) as client:
+    async with fake_api(network=MemoryNetwork()) as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         if fault == "status":
             api.faults.status[PATH] = 500
@@ -311,8 +320,10 @@ async def test_any_type_with_metadata_can_be_reflected() -> None:
     """A dict or a struct of one's own serves as well as a pod."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
-        dicts = Reflector(client, PATH, dict[str, object], lambda obj: json.dumps(obj.get("status")))
-        names = Reflector(client, PATH, Named, lambda item: item.metadata.name)
+        dicts = Reflector(
+            client, PATH, dict[str, object], lambda obj: json.dumps(obj.get("status")), list_idle=PATIENCE
+        )
+        names = Reflector(client, PATH, Named, lambda item: item.metadata.name, list_idle=PATIENCE)
         tasks = [asyncio.create_task(dicts.run()), asyncio.create_task(names.run())]
         await eventually(lambda: dicts.synced.is_set() and names.synced.is_set())
 
@@ -325,7 +336,8 @@ async def test_any_type_with_metadata_can_be_reflected() -> None:
 
 async def test_no_task_is_left_behind() -> None:
     """Fifty lives and deaths of a reflector leave as many tasks as there were before."""
-    async with fake_api() as api, ApiClient(api.config()) as client:
+    # Fifty handshakes would be minutes of a slow machine.
+    async with fake_api(tls=False) as api, ApiClient(api.config()) as client:
         before = len(asyncio.all_tasks())
         for _ in range(50):
             async with reflecting(client) as reflector:
