@@ -97,16 +97,15 @@ _KEY = attrgetter("key")
 
 
 class MemberItems:
-    """What one member answered: its items, sorted. Immutable; shared by all requests that may use it."""
+    """What one member answered: its items, sorted, and the bytes of all. Immutable; shared by all requests
+    that may use it.
+    """
 
     def __init__(self, cluster: str, items: Sequence[Item]) -> None:
         self.cluster = cluster
         self.items = sorted(items, key=_KEY)
-
-    @cached_property
-    def size(self) -> int:
-        """The bytes of all items."""
-        return sum([len(item.json) for item in self.items])
+        # Reckoned here, a member at a time, not for all members in one go.
+        self.size = sum([len(item.json) for item in self.items])
 
     @cached_property
     def labels(self) -> Sequence[Mapping[str, str]]:
@@ -165,9 +164,7 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
         _check_text(body)
         named, raw = _DECODE_NAMES(body).items or (), _DECODE_RAW(body).items or ()
         check_list(body, len(named))
-        found = MemberItems(cluster, _items(named, raw, cluster))
-        assert found.size >= 0  # reckoned here, a member at a time, not for all members in one go
-        return found
+        return MemberItems(cluster, _items(named, raw, cluster))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import Quantity
 from metrics_adapter.store_answer import Answer, amount_of, shown
@@ -20,8 +22,7 @@ NO_CLUSTER, UNREGISTERED, NOT_ASKED, NO_NUMBER = "no_cluster", "unregistered", "
 NAMED = 5
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True, gc=False):
     """One series of one cluster that can be used."""
 
     labels: Mapping[str, str]
