@@ -25,7 +25,7 @@ from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.registry import MemberRegistry
 from playground.memory import MemoryNetwork
 from tests.integration.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
-from tests.integration.membership import DEADLINE, PROBE_PERIOD
+from tests.integration.membership import DEADLINE, PROBE_PERIOD, REAL_DEADLINE
 from tests.virtual.federation import completed_looks
 
 DEPLOYMENTS: Collection = ("apps/v1", "deployments")
@@ -210,10 +210,13 @@ class Controller:
 class World:
     """A hub and its members; autoscalers are put on the hub by the tests."""
 
-    def __init__(self, hub: Plane, members: dict[str, Plane], clock: Clock) -> None:
+    def __init__(
+        self, hub: Plane, members: dict[str, Plane], clock: Clock, deadline: float = DEADLINE
+    ) -> None:
         self.hub = hub
         self.members = members
         self.clock = clock
+        self._deadline = deadline
         self._load = 0
         for member in members.values():
             member.resized = self._spread
@@ -282,14 +285,15 @@ class World:
             client = await stack.enter_async_context(ApiClient(self.hub.config()))
             members = MemberRegistry(
                 client,
-                deadline=DEADLINE,
+                deadline=self._deadline,
                 probe_period=PROBE_PERIOD,
                 clock=self.clock.monotonic,
                 wall=self.clock.wall,
             )
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
-            work = lead(controller_settings(**settings), client, members, Series(registry), clock=self.clock)
+            made = controller_settings(**{"member_deadline": self._deadline, **settings})
+            work = lead(made, client, members, Series(registry), clock=self.clock)
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
 
@@ -357,4 +361,4 @@ async def _world(
             member.token = f"{name}-token"
             member.deploy(count)
             join(hub, name, member)
-        yield World(hub, members, clock)
+        yield World(hub, members, clock, REAL_DEADLINE if network is None else DEADLINE)

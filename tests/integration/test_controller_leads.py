@@ -12,15 +12,19 @@ import pytest
 
 from controller.flags import SECTIONS
 from controller.process import run
+from fedhpa.kube import leases
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
 from stage.kubeconfig import write_kubeconfig
 from tests.integration import fakeapi
 from tests.integration.controller_world import EVENTS, LEASES, World, world, world_on_sockets
+from tests.integration.membership import REAL_DEADLINE
 
-# Several processes with Leases of seconds, on machines that do other things, too.
+# Several processes, on machines that do other things, too.
 eventually = functools.partial(fakeapi.eventually, within=20.0)
 
+# For who is to lose a Lease. Else one lasts longer than any machine stands still, and is given back.
+SHORT_LEASE = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s")
 LEASE = "fedhpa-controller-0-of-1"
 WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 300}}
 
@@ -28,6 +32,11 @@ WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 300}}
 @pytest.fixture(autouse=True)
 def _no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POD_NAMESPACE", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _time_to_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RELEASE_DEADLINE_SECONDS", fakeapi.PATIENCE)
 
 
 @asynccontextmanager
@@ -41,9 +50,9 @@ async def process(w: World, folder: Path, name: str, *flags: str) -> AsyncIterat
         "--metrics-bind-address=0",
         "--health-probe-bind-address=0",
         "--horizontal-pod-autoscaler-sync-period=1s",
-        "--member-deadline=1s",
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
+        f"--member-deadline={REAL_DEADLINE:g}s",
+        "--leader-elect-lease-duration=1h",
+        "--leader-elect-renew-deadline=30m",
         "--leader-elect-retry-period=100ms",
         *flags,
     ]
@@ -118,7 +127,7 @@ async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
     """A process whose Lease the hub no longer takes does no more work."""
     async with world_on_sockets(m1=2) as w:
         w.scale()
-        async with process(w, tmp_path, "first"):
+        async with process(w, tmp_path, "first", *SHORT_LEASE):
             await eventually(lambda: w.status())
             w.hub.refused[("PUT", LEASE)] = 500
             await eventually(lambda: w.members["m1"].watching == 0)
@@ -215,7 +224,7 @@ async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
     """The process outlives its hub, scales nothing meanwhile, and goes on when the hub is back."""
     async with world_on_sockets(m1=2) as w:
         w.scale()
-        async with process(w, tmp_path, "first"):
+        async with process(w, tmp_path, "first", *SHORT_LEASE):
             await eventually(lambda: w.status())
             await w.hub.stop()
             await eventually(lambda: w.members["m1"].watching == 0)
