@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import msgspec
 import pytest
@@ -21,6 +20,7 @@ from fedhpa.assignment.direct import (
     limits,
     split,
 )
+from tests.costs import least_cpu_seconds
 
 DIVIDING = (None, STATIC_WEIGHTED, DYNAMIC_WEIGHTED, AGGREGATED, PRIORITIZED, LOAD_WEIGHTED)
 
@@ -189,7 +189,9 @@ def test_sizes_come_to_the_fair_split(clusters: int, start: int, sizes: list[int
 
 @pytest.mark.parametrize("policy", [*DIVIDING, DUPLICATED])
 def test_a_thousand_clusters(policy: str | None) -> None:
-    """A thousand clusters with bounds and different weights are split within 10 ms of CPU time."""
+    """A thousand clusters with bounds and different weights are split within 10 ms of CPU time; ten times of
+    that for slow machines. With work for each pair of them it would be seconds.
+    """
     chance = random.Random(7)
     around = {
         f"member{i}": Place(
@@ -202,10 +204,4 @@ def test_a_thousand_clusters(policy: str | None) -> None:
         )
         for i in range(1000)
     }
-    costs = []
-    for _ in range(20):
-        began = time.process_time()
-        split(2 * total(around), around, policy)
-        costs.append(time.process_time() - began)
-
-    assert min(costs) < 0.010
+    assert least_cpu_seconds(lambda: split(2 * total(around), around, policy), 0.1) < 0.1
