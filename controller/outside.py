@@ -171,7 +171,7 @@ async def outside(hub: ApiClient, settings: Settings, *, clock: Clock = SYSTEM) 
 async def _check_rights(hub: ApiClient) -> None:
     """A cluster that we may not ask would look like one that is away: the decision would be another."""
     try:
-        clusters = (await hub.list(CLUSTERS_PATH, Cluster)).items
+        clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=HUB_SECONDS)).items
         wanted = {
             (one.spec.secretRef.namespace, one.spec.secretRef.name)
             for one in clusters
@@ -182,6 +182,7 @@ async def _check_rights(hub: ApiClient) -> None:
                 resource_path("v1", "secrets", namespace),
                 _Named,
                 field_selector=f"metadata.name={name}",
+                idle=HUB_SECONDS,
             )
     except ApiError as error:
         raise ConfigError(

@@ -118,7 +118,7 @@ async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple
 
     async with hub_client(kubeconfig, context) as (hub, _):
         try:
-            clusters = (await hub.list(CLUSTERS_PATH, Cluster)).items
+            clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return frozenset()
