@@ -56,7 +56,7 @@ class Plane:
                     f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{manifest['metadata']['name']}",
                     functools.partial(has_condition, kind="Established"),
                     what=f"CRD {manifest['metadata']['name']} is served",
-                    seconds=30,
+                    seconds=120,
                 )
 
     async def _printed_crds(self) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ async def install(api: PlaneApi) -> None:
             f"{DEFINITIONS}/{manifest['metadata']['name']}",
             functools.partial(has_condition, kind="Established"),
             what=f"CRD {manifest['metadata']['name']} is served",
-            seconds=30,
+            seconds=120,
         )
 
     async def look() -> bool:
@@ -36,7 +36,7 @@ async def install(api: PlaneApi) -> None:
             await api.get(f"{NAMESPACE}/{plural}")
         return True
 
-    await eventually(look, what="the kinds are served", seconds=30)
+    await eventually(look, what="the kinds are served", seconds=120)
 
 
 async def answers(api: PlaneApi, objects: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ async def dead_and_may_be_ignored(talk: Talk) -> None:
     passed = await talk.ask("POST", path, widget("one", name="a"))
 
     assert passed.status == 201
-    assert len(server.heard) == 1
+    assert [one.json["request"]["name"] for one in server.heard] == ["one"]
 
 
 @check()
@@ -71,7 +71,10 @@ async def too_slow(talk: Talk) -> None:
     server.answer = hang
     refused = await talk.ask("POST", path, widget("one", name="a"))
     server.answer = review()
-    passed = await talk.ask("POST", path, widget("one", name="a"))
+    # One second may be too short for a webhook in a busy test's event loop.
+    passed = await talk.at_last(
+        lambda: talk.ask("POST", path, widget("one", name="a")), lambda answer: answer.status == 201
+    )
 
     assert (refused.status, passed.status) == (500, 201)
 

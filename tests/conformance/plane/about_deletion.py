@@ -122,7 +122,10 @@ async def of_a_namespace(talk: Talk) -> None:
 
     await talk.eventually(gone)
     absent = await talk.get(configmaps(space, "one"))
-    late = await talk.ask("POST", configmaps(space), configmap("two"))
+    # Admission has a copy of the namespaces, in which it is Terminating for a moment more.
+    late = await talk.at_last(
+        lambda: talk.ask("POST", configmaps(space), configmap("two")), lambda answer: answer.status == 404
+    )
 
     assert deleted.json["status"]["phase"] == "Terminating"
     assert (absent.status, late.status) == (404, 404)

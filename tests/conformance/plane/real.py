@@ -7,6 +7,9 @@ from pathlib import Path
 from realplane.controlplane import ControlPlane
 from tests.conformance.plane.under_test import LIMITED, PlaneUnderTest
 
+# Of a busy machine, on which an API that was gone may take a minute to be asked again.
+PATIENCE = 160.0
+
 
 def of_hub(hub: ControlPlane, member: ControlPlane | None = None) -> PlaneUnderTest:
     """The hub, where nothing makes pods of Deployments; `member` is one whose metrics work."""
@@ -24,4 +27,5 @@ def of_hub(hub: ControlPlane, member: ControlPlane | None = None) -> PlaneUnderT
         folder=folder,
         kubectl=hub.assets / "kubectl",
         member_kubeconfig=member.kubeconfig if member is not None else None,
+        patience=PATIENCE,
     )

@@ -7,7 +7,7 @@ import json
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -32,8 +32,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-REQUEST_SECONDS = 40.0
-EVENT_SECONDS = 15.0
+T = TypeVar("T")
+
+REQUEST_SECONDS = 60.0
+EVENT_SECONDS = 60.0
 
 
 class Talk:
@@ -88,14 +90,31 @@ class Talk:
         """Enter an asynchronous context that ends with the talk."""
         return await self._stack.enter_async_context(context)
 
-    async def eventually(self, look: Callable[[], Awaitable[Any]], *, seconds: float = 60.0) -> Any:
+    async def eventually(self, look: Callable[[], Awaitable[Any]]) -> Any:
         """The first answer of `look` that is true: servers notice roles and registrations in their own
         time.
         """
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(self.plane.patience):
             while not (found := await look()):  # noqa: ASYNC110  # another process has no event for it
                 await asyncio.sleep(0.1)
         return found
+
+    async def at_last(self, say: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
+        """What `say` comes to when it is said until `holds` is true; only the last time is written down.
+
+        For what a busy machine may be late for; if it never holds, the transcript and the check tell what
+        there was in its place.
+        """
+        kept = len(self.entries)
+        said: list[T] = []
+
+        async def look() -> bool:
+            del self.entries[kept:]
+            said[:] = [await say()]
+            return holds(said[0])
+
+        await self.eventually(look)
+        return said[0]
 
     # ---- saying something
 

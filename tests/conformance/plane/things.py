@@ -183,14 +183,24 @@ async def install_ours(talk: Talk) -> str:
 
 
 async def install(talk: Talk, definition: Object) -> None:
-    """Create a CRD unless it is there, and wait until its objects are served."""
+    """Create a CRD unless it is there, and wait until its objects are served and discovery names them."""
     answer = await talk.quietly("POST", CRDS, definition)
     assert answer.status in (201, 409), answer.json
     spec = definition["spec"]
-    collection = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    group, plural = f"/apis/{spec['group']}", spec["names"]["plural"]
+    version = f"{group}/{spec['versions'][0]['name']}"
 
     async def served() -> bool:
-        return (await talk.quietly("GET", collection)).status == 200
+        # Each of these follows the others in its own time.
+        answers = [
+            await talk.quietly("GET", path) for path in (f"{version}/{plural}", version, group, "/apis")
+        ]
+        if any(answer.status != 200 for answer in answers):
+            return False
+        _, resources, _, groups = (answer.json for answer in answers)
+        return plural in {resource["name"] for resource in resources["resources"]} and spec["group"] in {
+            one["name"] for one in groups["groups"]
+        }
 
     await talk.eventually(served)
 

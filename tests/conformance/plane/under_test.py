@@ -31,6 +31,8 @@ class PlaneUnderTest:
     # None where there is none; with a member cluster whose metrics API works for `kubectl top`.
     kubectl: Path | None = None
     member_kubeconfig: Path | None = None
+    # Seconds for what the plane does in its own time, such as noticing a webhook or a role.
+    patience: float = 60.0
     # Makes versions up to now too old for a watch. A real server cannot be told to.
     forget_history: Callable[[], object] = lambda: None
 

@@ -59,6 +59,6 @@ async def until_allowed(talk: Talk, user: Object, rule: Object, *, allowed: bool
             "spec": {**spec, **user},
         }
         answer = await talk.quietly("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
-        return bool(answer.json["status"]["allowed"] is allowed)
+        return answer.status == 201 and bool(answer.json["status"]["allowed"] is allowed)
 
     await talk.eventually(look)
