@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
 from tests.commands import Ran, fedhpa_process, kubeconfig
 from tests.integration.controller_world import World, federated_hpa, world_on_sockets
-from tests.integration.fakeapi import eventually
+from tests.integration.fakeapi import PATIENCE, eventually
+
+T = TypeVar("T")
 
 
 async def fedhpa(w: World, folder: Path, *arguments: str, hub: bool = True) -> Ran:
     """Run the command, with a kubeconfig of the hub if it is about one."""
     more = ("--kubeconfig", str(kubeconfig(w.hub, folder))) if hub else ()
     return await fedhpa_process(*arguments, *more)
+
+
+async def settled(look: Callable[[], Awaitable[T]], good: Callable[[T], bool]) -> T:
+    """What `look` gives, once it is good or there is no hope: a command gives members three seconds, which
+    this process, that plays them, may stand still.
+    """
+    ends = time.monotonic() + PATIENCE
+    while not good(found := await look()) and time.monotonic() < ends:
+        pass
+    return found
+
+
+def wants(ran: Ran, *sizes: int) -> bool:
+    """Whether what was printed are decisions for these sizes, now and then."""
+    if not ran.out:
+        return False  # it said why not
+    found = json.loads(ran.out)
+    decisions = [found] if isinstance(found, dict) else [found[0]["now"], found[0]["then"]]
+    return [one["desiredReplicas"] for one in decisions] == list(sizes)
 
 
 async def test_a_decision_is_explained_recorded_and_made_again(tmp_path: Path) -> None:
@@ -27,8 +51,12 @@ async def test_a_decision_is_explained_recorded_and_made_again(tmp_path: Path) -
             await eventually(lambda: w.status().get("desiredReplicas") == 8)
         explained = await fedhpa(w, tmp_path, "explain", "fhpa/web")
         file = tmp_path / "web.json"
-        recorded = await fedhpa(w, tmp_path, "record", "fhpa/web", "-f", str(file))
-        replayed = await fedhpa(w, tmp_path, "replay", str(file), "-o", "json", hub=False)
+
+        async def look() -> tuple[Ran, Ran]:
+            recorded = await fedhpa(w, tmp_path, "record", "fhpa/web", "-f", str(file))
+            return recorded, await fedhpa(w, tmp_path, "replay", str(file), "-o", "json", hub=False)
+
+        recorded, replayed = await settled(look, lambda ran: wants(ran[1], 8))
 
     assert (explained.code, recorded.code, replayed.code) == (0, 0, 0), recorded.err + replayed.err
     assert "would scale 4 -> 8 replicas" in explained.out
@@ -46,7 +74,13 @@ async def test_a_change_is_previewed(tmp_path: Path) -> None:
     async with world_on_sockets(m1=2, m2=2) as w:
         w.load(400)
         w.scale(dryRun=True)
-        good = await fedhpa(w, tmp_path, "preview", "-f", str(changed), "--propagation=direct", "-o", "json")
+
+        async def look() -> Ran:
+            return await fedhpa(
+                w, tmp_path, "preview", "-f", str(changed), "--propagation=direct", "-o", "json"
+            )
+
+        good = await settled(look, lambda ran: wants(ran, 8, 6))
         bad = await fedhpa(w, tmp_path, "preview", "-f", str(wrong), "--propagation=direct")
         absent = await fedhpa(w, tmp_path, "record", "fhpa/other")
 
