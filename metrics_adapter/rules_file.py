@@ -8,7 +8,8 @@ from pathlib import Path
 import structlog
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from metrics_adapter.rules import Rules, read_rules
+from metrics_adapter.rules import Rules
+from metrics_adapter.rules_text import read_rules
 from metrics_adapter.store_telemetry import StoreTelemetry
 
 log = structlog.get_logger(__name__)

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.ruled import RuledSource
-from metrics_adapter.rules import read_rules
+from metrics_adapter.rules_text import read_rules
 from metrics_adapter.store import Store
 from metrics_adapter.store_client import StoreAccess
 from metrics_adapter.store_telemetry import StoreTelemetry

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.serving.flags import parse_flags
-from metrics_adapter.rules import read_rules
 from metrics_adapter.rules_file import RulesFile
+from metrics_adapter.rules_text import read_rules
 from metrics_adapter.settings import FLAGS
 from metrics_adapter.store_client import StoreAccess
 from metrics_adapter.store_settings import URL
