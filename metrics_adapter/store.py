@@ -21,8 +21,9 @@ import structlog
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.breaker import Breaker
 from fedhpa.members.lists import CHARGE
+from metrics_adapter.store_access import StoreAccess, StoreSilent
 from metrics_adapter.store_answer import Answer
-from metrics_adapter.store_client import StoreAccess, StoreCall, StoreSilent
+from metrics_adapter.store_client import StoreCall
 from metrics_adapter.store_telemetry import StoreTelemetry
 
 log = structlog.get_logger(__name__)

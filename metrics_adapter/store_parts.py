@@ -12,7 +12,7 @@ from metrics_adapter.gather import MembersSource
 from metrics_adapter.ruled import RuledSource
 from metrics_adapter.rules_file import RulesFile
 from metrics_adapter.store import Store
-from metrics_adapter.store_client import StoreAccess
+from metrics_adapter.store_access import StoreAccess
 from metrics_adapter.store_telemetry import StoreTelemetry
 
 

@@ -19,7 +19,7 @@ from metrics_adapter.catalogue import Catalogue
 from metrics_adapter.ruled import RuledSource
 from metrics_adapter.rules_text import read_rules
 from metrics_adapter.store import Store
-from metrics_adapter.store_client import StoreAccess
+from metrics_adapter.store_access import StoreAccess
 from metrics_adapter.store_telemetry import StoreTelemetry
 from tests.integration.values_world import Client, StubMember, client_of, members_source
 

@@ -19,7 +19,7 @@ from fedhpa.members.lists import CHARGE
 from metrics_adapter import store as module
 from metrics_adapter import store_client
 from metrics_adapter.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store, StoreBusy
-from metrics_adapter.store_client import StoreAccess, StoreSilent
+from metrics_adapter.store_access import StoreAccess, StoreSilent
 from tests.integration.fakeapi import eventually
 from tests.integration.store_world import (
     DEADLINE,

@@ -13,7 +13,7 @@ from fedhpa.serving.flags import parse_flags
 from metrics_adapter.rules_file import RulesFile
 from metrics_adapter.rules_text import read_rules
 from metrics_adapter.settings import FLAGS
-from metrics_adapter.store_client import StoreAccess
+from metrics_adapter.store_access import StoreAccess
 from metrics_adapter.store_settings import URL
 from metrics_adapter.store_telemetry import StoreTelemetry
 
