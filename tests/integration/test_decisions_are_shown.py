@@ -17,8 +17,14 @@ from controller.decisions import MAX_ONE, PATH, DecisionRing, decisions_route
 from controller.series import Series
 from fedhpa.decision.model import Decision
 from fedhpa.kube.client import ApiClient
-from tests.integration.fakeapi import FakeApi, Object
+from tests.integration.fakeapi import PATIENCE, FakeApi, Object
 from tests.scenarios import cluster, decided, scenario
+
+
+@pytest.fixture(autouse=True)
+def _patient_reviews(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("authentication", "authorization"):
+        monkeypatch.setattr(f"fedhpa.serving.{module}.REVIEW_DEADLINE", PATIENCE)
 
 
 class Reviewing(FakeApi):
