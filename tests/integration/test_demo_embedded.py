@@ -13,7 +13,12 @@ from demo.__main__ import NEXT_COMMANDS
 from demo.picture import OBSERVATIONS
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs are recorded in /proc")
+# Half a minute on a machine of its own; the demo gives up each of its steps after a minute and a half.
+SECONDS = 300.0
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="runs are recorded in /proc"),
+    pytest.mark.timeout(2 * SECONDS),
+]
 
 
 async def started(module: str, *arguments: str, folder: Path) -> asyncio.subprocess.Process:
@@ -32,7 +37,7 @@ async def read_until(process: asyncio.subprocess.Process, text: str) -> list[str
     """The lines up to one that contains the text."""
     assert process.stdout is not None
     lines: list[str] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SECONDS):
         while not lines or text not in lines[-1]:
             line = await process.stdout.readline()
             assert line, "".join(lines)
@@ -42,7 +47,7 @@ async def read_until(process: asyncio.subprocess.Process, text: str) -> list[str
 
 async def read_rest(process: asyncio.subprocess.Process) -> list[str]:
     assert process.stdout is not None
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(SECONDS):
         rest = (await process.stdout.read()).decode().splitlines()
         await process.wait()
     return rest
@@ -111,7 +116,7 @@ def test_printed_commands_work_as_printed(command: str) -> None:
     words = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
     if "playground up" in command:
         words += " --help"  # it runs until somebody ends it; the test above starts it
-    answer = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    answer = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
 
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout
