@@ -1,12 +1,27 @@
-"""What is logged in virtual hours is kept, not printed: thousands of lines would cost more than the hours."""
+"""What is logged in virtual hours is kept, not printed: thousands of lines would cost more than the hours.
+
+And they may take minutes: virtual time does not hurry a machine that has little of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+
+
+HERE = Path(__file__).parent
+SECONDS = 600.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """pytest's hook, called with the items of all folders."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS))
 
 
 @pytest.fixture(autouse=True)
