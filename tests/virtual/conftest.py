@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-
 HERE = Path(__file__).parent
 SECONDS = 600.0
 
