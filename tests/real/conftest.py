@@ -13,6 +13,7 @@ from realplane.assets import find_assets
 from realplane.plane import Plane
 from stage.processes import CONTROLLER, WEBHOOK, Processes
 from stage.registrations import ADAPTER
+from tests.real.wellness import all_is_well
 
 LOG_LINES = 60
 HERE = Path(__file__).parent
@@ -22,7 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.real)
-            item.add_marker(pytest.mark.timeout(300))
+            # Every wait has a deadline of its own, and a test has several; this ends what hangs.
+            item.add_marker(pytest.mark.timeout(1200))
             # A call that was cut in the midst of a TLS handshake has its transport closed by the loop's
             # next turn, which a test that ends right then does not give it; the collector closes the socket.
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
@@ -70,6 +72,14 @@ def processes(plane: Plane) -> Processes:
     processes = Processes(plane)
     asyncio.run(processes.start())
     return processes
+
+
+@pytest.fixture(autouse=True)
+def _all_is_well(request: pytest.FixtureRequest) -> None:
+    """No test begins while what another one stopped, killed or registered is still felt by the processes."""
+    if "processes" in request.fixturenames:
+        plane, processes = (request.getfixturevalue(name) for name in ("plane", "processes"))
+        asyncio.run(all_is_well(plane, processes))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -120,7 +120,7 @@ async def stores(plane: Plane, processes: Processes) -> AsyncIterator[dict[str, 
             await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
             api = await stack.enter_async_context(member.api())
             for group, version in ((CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")):
-                service, registration = aggregated_api(
+                objects = aggregated_api(
                     group=group,
                     version=version,
                     service=AGENT,
@@ -128,19 +128,19 @@ async def stores(plane: Plane, processes: Processes) -> AsyncIterator[dict[str, 
                     port=port,
                     ca_bundle=processes.ca.bundle_pem,
                 )
-                await api.apply(service)
-                await registered(stack, api, registration)
+                await registered(stack, api, objects)
         yield found
 
 
-async def registered(stack: AsyncExitStack, api: PlaneApi, registration: dict[str, Any]) -> None:
-    """Apply an APIService, wait until it is Available, and take it away at the end."""
-    await api.apply_all([registration])
+async def registered(stack: AsyncExitStack, api: PlaneApi, objects: list[dict[str, Any]]) -> None:
+    """Apply a Service and its APIService, wait until that is Available, and take it away at the end."""
+    await api.apply_all(objects)
+    registration = objects[-1]
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/{registration['metadata']['name']}"
     stack.push_async_callback(api.delete, path)
     await api.wait(
         path,
         lambda stored: has_condition(stored, kind="Available"),
         what=f"{registration['metadata']['name']} is Available",
-        seconds=90,
+        seconds=150,
     )

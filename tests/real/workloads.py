@@ -4,6 +4,7 @@ from typing import Any
 
 from realplane.plane import Plane
 from stage.waiting import gather
+from tests.real.settling import done, settled
 
 
 def namespace(name: str) -> dict[str, Any]:
@@ -62,16 +63,25 @@ async def replicas(plane: Plane, name: str, namespace: str) -> dict[str, int]:
     return dict(zip(plane.members, await gather(*(of(member) for member in plane.members)), strict=True))
 
 
+async def replicas_settle(plane: Plane, name: str, namespace: str, wanted: dict[str, int]) -> dict[str, int]:
+    """spec.replicas in each member once they are these, else what they are in the end."""
+    return await settled(lambda: replicas(plane, name, namespace), lambda found: found == wanted)
+
+
 async def run_everywhere(plane: Plane, name: str, space: str, *, replicas: int) -> None:
     """The Deployment and its namespace in every member; the namespace on the hub too."""
     for one in (plane.hub, *plane.members.values()):
         async with one.api() as api:
-            await api.apply(namespace(space))
-            if one is not plane.hub:
-                await api.apply(deployment(name, space, replicas=replicas))
+            own = [] if one is plane.hub else [deployment(name, space, replicas=replicas)]
+            await api.apply_all([namespace(space), *own])
 
 
 async def set_usage_everywhere(plane: Plane, name: str, namespace: str, cpu: str) -> None:
     """From now on each container of that name uses so much CPU, in every member."""
     usage = {name: {"cpu": cpu, "memory": "64Mi"}}
-    await gather(*(member.set_usage(namespace, usage) for member in plane.members.values()))
+
+    async def everywhere() -> None:
+        await gather(*(member.set_usage(namespace, usage) for member in plane.members.values()))
+
+    # A member's API server that has just started again does not know kwok's kind at once.
+    await done(everywhere, f"usage of {name}")

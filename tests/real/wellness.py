@@ -1,0 +1,44 @@
+"""That nothing of what an earlier test stopped, killed or registered is still felt."""
+
+from __future__ import annotations
+
+import json
+
+from realplane.plane import Plane
+from stage.api import PlaneApi, has_condition
+from stage.processes import CONTROLLER, Processes
+from stage.waiting import eventually, gather
+
+NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
+CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
+SECONDS = 150.0
+
+
+async def all_is_well(plane: Plane, processes: Processes) -> None:
+    """Returns once the hub calls webhook and adapter, adapter and controller have all members and no others,
+    and no breaker is open.
+    """
+    await gather(
+        processes.webhook_is_called(), processes.metrics_are_available(), processes.ready(CONTROLLER)
+    )
+    async with plane.hub.api() as api:
+
+        async def look() -> bool:
+            return await _adapter_is_well(plane, api) and await _controller_is_well(plane, api)
+
+        await eventually(look, what="adapter and controller have all members", seconds=SECONDS, every=0.5)
+
+
+async def _adapter_is_well(plane: Plane, api: PlaneApi) -> bool:
+    status, headers, body = await api.request("GET", NODES)
+    if status != 200 or "Warning" in headers:
+        return False
+    found = sorted(item["metadata"]["name"] for item in json.loads(body)["items"])
+    return found == sorted(f"{name}-node1" for name in plane.members)
+
+
+async def _controller_is_well(plane: Plane, api: PlaneApi) -> bool:
+    """As it says in the status of each Cluster."""
+    clusters = (await api.get(CLUSTERS))["items"]
+    names = {cluster["metadata"]["name"] for cluster in clusters}
+    return names == set(plane.members) and all(has_condition(each, kind="Ready") for each in clusters)
