@@ -21,6 +21,7 @@ from realplane.plane import Plane
 from stage.api import PlaneApi
 from stage.registrations import Credentials, cluster_objects
 from stage.waiting import eventually
+from tests.real.settling import settled
 from tests.real.workloads import namespace
 
 NAMESPACE = "least-rights"
@@ -30,6 +31,8 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 MEMBER_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:metrics-reader"
 READER = "people"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
+FROM_CLUSTER = f'"resource.karmada.io/query-from-cluster":"{CLUSTER}"'.encode()
+UNREAD = "its secret cannot be read"
 
 # Verb, API group, resource, name, namespace.
 Question = tuple[str, str, str, str, str]
@@ -114,12 +117,14 @@ async def registered(plane: Plane) -> AsyncIterator[None]:
     member = plane.members["member1"]
     async with member.api() as api:
         await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
-        await api.apply(binding(f"{NAME}-member", "metrics-reader"))
+        await api.apply_all([binding(f"{NAME}-member", "metrics-reader")])
+        await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER)
         token = await token_of(api, "metrics-reader")
     async with plane.hub.api() as api:
         credentials = Credentials(token, member.pki.ca.bundle_pem)
         await api.apply_all([namespace(NAMESPACE), *printed(), account(READER)])
-        await api.apply(binding("system:aggregated-metrics-reader", READER))
+        await api.apply_all([binding("system:aggregated-metrics-reader", READER)])
+        await rights(api, ACCOUNT, ON_THE_HUB)
         await api.apply_all(cluster_objects(CLUSTER, member.server, credentials))
         try:
             yield
@@ -154,8 +159,9 @@ async def adapter(plane: Plane, folder: Path) -> AsyncIterator[Adapter]:
     async with asyncio.TaskGroup() as group:
         group.create_task(serve(parse_flags(FLAGS, flags, {}), signals, started.put_nowait))
         try:
-            async with asyncio.timeout(30):
-                yield await started.get()
+            async with asyncio.timeout(60):
+                running = await started.get()
+            yield running
         finally:
             signals.stop.set()
 
@@ -170,24 +176,26 @@ async def test_the_printed_rights_are_enough(plane: Plane, tmp_path: Path) -> No
         async def ready() -> bool:
             return running.health.ready
 
-        await eventually(ready, what="the adapter is ready", seconds=60)
+        await eventually(ready, what="the adapter is ready", seconds=120)
         server = f"https://127.0.0.1:{running.server.port}"
         async with (
             PlaneApi(server, context, token=await token_of(hub, READER)) as reader,
             PlaneApi(server, context, token=await token_of(hub, NAME)) as itself,
             PlaneApi(server, context, token="made-up") as nobody,
         ):
+            # The hub's authorizer hears of the roles by a watch, and what it said is kept for a while.
+            status, headers, body = await settled(
+                lambda: reader.request("GET", PODS),
+                lambda found: found[0] == 200 and FROM_CLUSTER in found[2] and UNREAD in str(found[1]),
+            )
+            forbidden, _, _ = await settled(
+                lambda: itself.request("GET", PODS), lambda found: found[0] == 403
+            )
+            unknown, _, _ = await settled(lambda: nobody.request("GET", PODS), lambda found: found[0] == 401)
 
-            async def look() -> Any:
-                status, headers, body = await reader.request("GET", PODS)
-                return (status, headers, body) if status == 200 and b'"kube-system"' in body else None
-
-            _, headers, body = await eventually(look, what="metrics of the named cluster", seconds=60)
-            forbidden, _, _ = await itself.request("GET", PODS)
-            unknown, _, _ = await nobody.request("GET", PODS)
-
-    assert f'"resource.karmada.io/query-from-cluster":"{CLUSTER}"'.encode() in body
-    assert "its secret cannot be read" in str(headers)
+    assert status == 200
+    assert FROM_CLUSTER in body
+    assert UNREAD in str(headers)
     assert (forbidden, unknown) == (403, 401)
 
 
@@ -209,14 +217,12 @@ async def answers(api: PlaneApi, user: str, questions: Iterable[Question]) -> di
     return found
 
 
-async def settled(api: PlaneApi, user: str, wanted: dict[Question, bool]) -> dict[Question, bool]:
+async def rights(api: PlaneApi, user: str, wanted: dict[Question, bool]) -> dict[Question, bool]:
     """The answers once all that is wanted is allowed: the API server learns of new roles by a watch."""
-
-    async def look() -> dict[Question, bool] | None:
-        found = await answers(api, user, wanted)
-        return found if all(found[question] for question, allowed in wanted.items() if allowed) else None
-
-    return await eventually(look, what=f"the rights of {user}", seconds=60)
+    return await settled(
+        lambda: answers(api, user, wanted),
+        lambda found: all(found[question] for question, allowed in wanted.items() if allowed),
+    )
 
 
 async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
@@ -224,13 +230,13 @@ async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
     async with plane.hub.api() as api:
         await api.apply_all([namespace(NAMESPACE), *printed()])
 
-        assert await settled(api, ACCOUNT, ON_THE_HUB) == ON_THE_HUB
+        assert await rights(api, ACCOUNT, ON_THE_HUB) == ON_THE_HUB
 
 
 async def test_on_a_member_nothing_else_is_allowed(plane: Plane) -> None:
     """Who has the printed role reads metrics; no logs, no Secrets, no workloads."""
     async with plane.members["member2"].api() as api:
         await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
-        await api.apply(binding(f"{NAME}-member", "metrics-reader"))
+        await api.apply_all([binding(f"{NAME}-member", "metrics-reader")])
 
-        assert await settled(api, MEMBER_ACCOUNT, ON_A_MEMBER) == ON_A_MEMBER
+        assert await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER) == ON_A_MEMBER
