@@ -17,8 +17,8 @@ import yaml
 from realplane.plane import Plane
 from stage.api import PlaneApi
 from stage.processes import WEBHOOK, Processes
-from stage.waiting import eventually
-from tests.real.workloads import deployment, federated_hpa, namespace
+from tests.real.settling import kubectl, settled
+from tests.real.workloads import deployment, federated_hpa, federated_hpa_path, namespace
 
 SPACE = "warned"
 AUTOSCALING = "autoscaling.karmada.io/v1alpha1"
@@ -75,19 +75,30 @@ async def reading_the_hub(plane: Plane, processes: Processes, hub: PlaneApi) -> 
 @pytest.fixture
 async def hub(plane: Plane) -> AsyncIterator[PlaneApi]:
     async with plane.hub.api() as api:
-        await api.apply(namespace(SPACE))
+        await api.apply_all([namespace(SPACE)])
         yield api
 
 
 async def shown(plane: Plane, manifest: dict[str, Any]) -> list[str]:
     """The warnings that kubectl prints; the object must be admitted."""
-    answer = await plane.hub.kubectl(
+    answer = await kubectl(
+        plane.hub,
         *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"),
         stdin=json.dumps(manifest),
     )
     assert answer.code == 0, answer.err
     return [
         line.removeprefix("Warning: ") for line in answer.err.splitlines() if line.startswith("Warning: ")
+    ]
+
+
+def left_over() -> list[str]:
+    """The objects that would own one Deployment, for whoever starts an autoscaler on this hub later."""
+    return [
+        federated_hpa_path("mine", SPACE),
+        federated_hpa_path("theirs", SPACE),
+        f"/apis/autoscaling/v2/namespaces/{SPACE}/horizontalpodautoscalers/plain",
+        f"/apis/apps/v1/namespaces/{SPACE}/deployments/mine",
     ]
 
 
@@ -113,21 +124,21 @@ async def test_other_objects_on_the_hub_are_warned_about(
     calendar = cron("calendar", target, targetMinReplicas=5)
 
     async with reading_the_hub(plane, processes, hub):
-
-        async def said() -> list[str] | None:
-            # An answer of the hub that comes too late for one request is there for the next.
-            return await shown(plane, mine) or None
-
-        missing = await eventually(said, what="the missing target is named", seconds=60)
+        # An answer of the hub that comes too late for one request is there for the next.
+        missing = await settled(lambda: shown(plane, mine), bool)
         await hub.apply_all([deployment("mine", SPACE, replicas=1), mine, theirs, hpa("plain", "mine")])
-
-        async def named() -> list[str] | None:
+        try:
             # The copies hear of the others at once, and that the target was missing is soon forgotten.
-            found = await shown(plane, mine)
-            return found if len(found) == 1 and '"theirs"' in found[0] and '"plain"' in found[0] else None
-
-        owners = await eventually(named, what="the other owners are named", seconds=60)
-        crossed = await shown(plane, calendar)
+            owners = await settled(
+                lambda: shown(plane, mine),
+                lambda found: len(found) == 1 and '"theirs"' in found[0] and '"plain"' in found[0],
+            )
+            crossed = await settled(
+                lambda: shown(plane, calendar), lambda found: any("maxReplicas 3" in text for text in found)
+            )
+        finally:
+            for path in left_over():
+                await hub.delete(path)
 
     assert missing == ['spec.scaleTargetRef: Deployment "mine" does not exist in namespace "warned"']
     assert owners == [
@@ -150,7 +161,10 @@ async def test_a_refusal_of_the_schema_comes_with_what_to_write(
     quoted["spec"]["maxReplicas"] = "3"
 
     async def refused(manifest: dict[str, Any]) -> str:
-        answer = await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
+        # The registration of the webhook that warns lets pass what is not answered in time.
+        answer = await kubectl(
+            plane.hub, "create", "-f", "-", stdin=json.dumps(manifest), code=1, words="Warning: "
+        )
         assert answer.code != 0
         return answer.err
 

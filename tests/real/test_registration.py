@@ -11,6 +11,7 @@ from realplane.plane import Plane
 from stage.api import PlaneApi
 from stage.processes import WEBHOOK, Processes
 from stage.waiting import eventually
+from tests.real.settling import done, kubectl, settled
 from tests.real.workloads import federated_hpa, federated_hpa_path
 
 VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fedhpa-webhook"
@@ -52,22 +53,26 @@ async def test_what_is_being_deleted_loses_its_finalizer_while_the_webhook_is_do
     held = {name: federated_hpa(name, "default", low=1, high=3) for name in ("going", "staying")}
     for manifest in held.values():
         manifest["metadata"]["finalizers"] = ["example.com/hold"]
-        await hub.apply(manifest)
+        await hub.apply_all([manifest])
     released = {"metadata": {"finalizers": None}}
-    await plane.hub.kubectl("delete", "fhpa", "going", "--wait=false")
+    staying = federated_hpa_path("staying", "default")
+    deleted = await kubectl(plane.hub, "delete", "fhpa", "going", "--wait=false")
+
+    assert deleted.code == 0, deleted.err
 
     await processes.kill(WEBHOOK)
     try:
-        refused, _, answer = await hub.request(
-            "PATCH", federated_hpa_path("staying", "default"), body=released, content_type=MERGE
+        refused, _, answer = await settled(
+            lambda: hub.request("PATCH", staying, body=released, content_type=MERGE),
+            lambda found: found[0] == 500,
         )
         await hub.patch(federated_hpa_path("going", "default"), released)
         gone = await hub.find(federated_hpa_path("going", "default"))
     finally:
         await processes.start_one(WEBHOOK)
         await processes.webhook_is_called()
-        await hub.patch(federated_hpa_path("staying", "default"), released)
-        await hub.delete(federated_hpa_path("staying", "default"))
+        await done(lambda: hub.patch(staying, released), "what stays loses its finalizer")
+        await hub.delete(staying)
 
     assert gone is None
     assert refused == 500
@@ -79,7 +84,7 @@ async def test_a_status_is_kept_away_even_where_the_rules_name_it(
 ) -> None:
     """The condition for subresources does what it says: with it a status passes, without it it would not."""
     path = federated_hpa_path("status-passes", "default")
-    await hub.apply(federated_hpa("status-passes", "default", low=1, high=3))
+    await hub.apply_all([federated_hpa("status-passes", "default", low=1, high=3)])
     before = (await hub.get(VALIDATING))["webhooks"]
     wide = copy.deepcopy(before)
     wide[0]["rules"][0]["resources"] = ["federatedhpas", "federatedhpas/status"]
@@ -99,11 +104,11 @@ async def test_a_status_is_kept_away_even_where_the_rules_name_it(
     await processes.kill(WEBHOOK)
     try:
         await hub.patch(VALIDATING, {"webhooks": unconditional})
-        await eventually(fails, what="without the condition the status is judged", seconds=20)
+        await eventually(fails, what="without the condition the status is judged", seconds=60)
         await hub.patch(VALIDATING, {"webhooks": wide})
-        await eventually(passes, what="with it it is not", seconds=20)
+        await eventually(passes, what="with it it is not", seconds=60)
     finally:
-        await hub.patch(VALIDATING, {"webhooks": before})
+        await done(lambda: hub.patch(VALIDATING, {"webhooks": before}), "the registration is as before")
         await processes.start_one(WEBHOOK)
         await processes.webhook_is_called()
         await hub.delete(path)
