@@ -18,9 +18,11 @@ from fedhpa.kube.writes import get_scale, put_scale, update_with_retry
 from fedhpa.members.registry import MemberRegistry
 from realplane.plane import Plane
 from tests.integration.fakeapi import eventually
+from tests.real.settling import settled
 from tests.real.workloads import deployment, namespace
 
 CONFIGMAPS = "/api/v1/namespaces/{}/configmaps"
+SECONDS = 60.0
 
 
 @asynccontextmanager
@@ -57,7 +59,7 @@ async def test_list_and_watch_follow_a_collection(plane: Plane) -> None:
             client, path, dict[str, Any], lambda obj: (obj.get("data") or {}).get("n"), page_size=2
         )
         async with in_background(reflector.run()):
-            await eventually(lambda: len(reflector.store) == 5, 10)
+            await eventually(lambda: len(reflector.store) == 5, SECONDS)
 
             def count(obj: dict[str, Any]) -> dict[str, Any]:
                 obj["data"]["n"] = str(int(obj["data"]["n"]) + 1)
@@ -68,7 +70,7 @@ async def test_list_and_watch_follow_a_collection(plane: Plane) -> None:
             key = ("client-watch", "c0")
             await eventually(
                 lambda: reflector.store[key] == "2" and len(reflector.store) == 4,
-                10,
+                SECONDS,
             )
 
         assert (reflector.lists, reflector.failures) == (1, 0)
@@ -96,7 +98,8 @@ async def test_scale_of_a_mapped_kind(plane: Plane) -> None:
 async def test_a_lease_changes_hands(plane: Plane) -> None:
     """Of two candidates one leads; when it stops, the other does, at once."""
     async with hub_client(plane, "client-lease") as client:
-        timing = LeaseTiming(lease_duration=5, renew_deadline=3, retry_period=0.5)
+        # Long enough that nobody loses it on a busy machine, and that waiting it out would be too long.
+        timing = LeaseTiming(lease_duration=2 * SECONDS, renew_deadline=SECONDS, retry_period=0.5)
         electors = [
             LeaderElector(client, "client-lease", "one", identity, timing=timing) for identity in ("a", "b")
         ]
@@ -105,11 +108,11 @@ async def test_a_lease_changes_hands(plane: Plane) -> None:
             await asyncio.Event().wait()
 
         async with in_background(electors[1].run(lead)):
-            await eventually(lambda: electors[1].is_leader, 10)
+            await eventually(lambda: electors[1].is_leader, SECONDS)
             first = asyncio.create_task(electors[0].run(lead))
-            await eventually(lambda: electors[0].holder == "b", 10)
+            await eventually(lambda: electors[0].holder == "b", SECONDS)
             assert not electors[0].is_leader
-        await eventually(lambda: electors[0].is_leader, 3)
+        await eventually(lambda: electors[0].is_leader, SECONDS)
         lease = await client.get_json("/apis/coordination.k8s.io/v1/namespaces/client-lease/leases/one")
         first.cancel()
         await asyncio.wait([first])
@@ -126,7 +129,7 @@ async def test_events_are_taken_and_counted(plane: Plane) -> None:
         async with in_background(recorder.run()):
             for _ in range(3):
                 recorder.event(about, "Warning", "Long", "ä" * 4000)
-            await recorder.flush(10)
+            await recorder.flush(SECONDS)
         found = await client.get_json("/api/v1/namespaces/client-events/events")
 
         assert recorder.dropped == 0
@@ -143,13 +146,18 @@ async def test_registered_members_are_ready(plane: Plane) -> None:
                     registry.synced()
                     and all(registry.members[name].state.ready for name in ("member1", "member2"))
                 ),
-                15,
+                2 * SECONDS,
             )
-            versions = [
-                (await member.client.get_json("/version"))["gitVersion"]
-                for member in registry.members.values()
-                if member.name in ("member1", "member2")
-            ]
+
+            async def asked() -> list[str]:
+                return [
+                    (await member.client.get_json("/version"))["gitVersion"]
+                    for member in registry.members.values()
+                    if member.name in ("member1", "member2")
+                ]
+
+            # Each call has the few seconds that a member is given.
+            versions = await settled(asked, lambda found: len(found) == 2)
 
         assert all(version.startswith("v1.") for version in versions)
         assert len(versions) == 2

@@ -1,17 +1,25 @@
 """The three processes as programs: how they end and begin again on a real hub."""
 
+from typing import Any
+
 import pytest
 
 from realplane.plane import Plane
+from stage.api import PlaneApi
 from stage.processes import CONTROLLER, WEBHOOK, Processes
 from stage.registrations import ADAPTER
+from tests.real.wellness import all_is_well
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa-controller-0-of-1"
 
 
 @pytest.mark.parametrize("name", [WEBHOOK, ADAPTER, CONTROLLER])
-async def test_process_drains_at_sigterm_and_comes_back(processes: Processes, name: str) -> None:
-    """SIGTERM ends it with exit code 0 within seconds; started again, it is ready on the same port."""
+async def test_process_drains_at_sigterm_and_comes_back(
+    plane: Plane, processes: Processes, name: str
+) -> None:
+    """SIGTERM ends it with exit code 0 before it is forced; started again, it is ready on the same port, and
+    what it is for works.
+    """
     try:
         code = await processes.stop(name)
     finally:
@@ -19,22 +27,29 @@ async def test_process_drains_at_sigterm_and_comes_back(processes: Processes, na
 
     assert code == 0
 
+    await all_is_well(plane, processes)
+
 
 async def test_controller_that_follows_takes_the_lease_at_once(plane: Plane, processes: Processes) -> None:
     """A controller that is stopped in order gives its Lease back, so the next one does not wait it out."""
     async with plane.hub.api() as api:
-        before = await api.get(LEASE)
+        before = await held(api)
         await processes.stop(CONTROLLER)
         try:
             released = await api.get(LEASE)
         finally:
             await processes.start_one(CONTROLLER)
-        after = await api.wait(
-            LEASE,
-            lambda lease: bool(lease["spec"].get("holderIdentity")),
-            what="somebody leads again",
-            seconds=10,
-        )
+        after = await held(api)
 
     assert not released["spec"].get("holderIdentity")
     assert before["spec"]["holderIdentity"] != after["spec"]["holderIdentity"]
+
+
+async def held(api: PlaneApi) -> Any:
+    """The Lease once somebody holds it."""
+    return await api.wait(
+        LEASE,
+        lambda lease: bool(lease["spec"].get("holderIdentity")),
+        what="somebody leads",
+        seconds=60,
+    )
