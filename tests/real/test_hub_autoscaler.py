@@ -14,7 +14,7 @@ from stage.waiting import eventually
 from tests.real.stores import SHOP, stores
 from tests.real.workloads import deployment, namespace
 
-SECONDS = 90
+SECONDS = 180
 HPA = f"/apis/autoscaling/v2/namespaces/{SHOP}/horizontalpodautoscalers/web"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{SHOP}/deployments/web"
 PER_POD = {"type": "AverageValue", "averageValue": "2"}

@@ -7,14 +7,14 @@ from tests.real.test_scaling import until_total, utilization
 from tests.real.workloads import (
     federated_hpa,
     federated_hpa_path,
-    replicas,
+    replicas_settle,
     run_everywhere,
     set_usage_everywhere,
 )
 
 LOW, HIGH = 2, 6
 NAME, SPACE = "via-hub", "via-hub"
-SECONDS = 120.0
+SECONDS = 180.0
 
 
 async def test_workload_is_scaled_by_usage_that_the_hub_serves(plane: Plane, processes: Processes) -> None:
@@ -28,9 +28,9 @@ async def test_workload_is_scaled_by_usage_that_the_hub_serves(plane: Plane, pro
     try:
         await processes.start_one(CONTROLLER, "--metrics-via=hub")
         async with plane.hub.api() as hub:
-            await hub.apply(federated_hpa(NAME, SPACE, low=LOW, high=HIGH))
+            await hub.apply_all([federated_hpa(NAME, SPACE, low=LOW, high=HIGH)])
             await until_total(plane, NAME, SPACE, HIGH)
-            spread = await replicas(plane, NAME, SPACE)
+            spread = await replicas_settle(plane, NAME, SPACE, {"member1": 3, "member2": 3})
             await set_usage_everywhere(plane, NAME, SPACE, "20m")
             seen = await hub.wait(
                 path, lambda found: utilization(found) < 20, what="low usage is seen", seconds=SECONDS
@@ -46,7 +46,7 @@ async def test_workload_is_scaled_by_usage_that_the_hub_serves(plane: Plane, pro
                 for event in plane.hub.audit_events()
             )
 
-        await eventually(asked, what="the controller's request in the hub's audit log", seconds=30)
+        await eventually(asked, what="the controller's request in the hub's audit log", seconds=60, every=1)
     finally:
         await processes.stop(CONTROLLER)
         await processes.start_one(CONTROLLER)
