@@ -182,7 +182,7 @@ async def test_a_cluster_whose_series_went_is_missing_not_zero() -> None:
 
 
 async def test_what_the_store_warns_of_reaches_the_caller() -> None:
-    """Thanos answers in part and says so; so does the adapter, in one harmless line."""
+    """Thanos answers in part and says so; so does the adapter, in one harmless line and among its series."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("1", cluster="member1", namespace="shop"), warnings=['store "x"\r\nX-Evil: 1 is down']
@@ -191,6 +191,8 @@ async def test_what_the_store_warns_of_reaches_the_caller() -> None:
 
         assert status == 200
         assert warnings == ['the metrics store warns: store \\"x\\" X-Evil: 1 is down']
+        queries = "fedhpa_adapter_store_queries_total"
+        assert world.registry.get_sample_value(queries, {"outcome": "partial"}) == 1
 
 
 async def test_what_no_rule_names_comes_from_members() -> None:
