@@ -17,8 +17,11 @@ from pathlib import Path
 import pytest
 import structlog
 from _pytest.terminal import TerminalReporter
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.nightly import examples
 
 # Each is one worker's.
 TOGETHER = ("tests/real/", "tests/integration/test_wheel_runs_elsewhere.py")
@@ -60,6 +63,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     """xdist's hook, called in its controller."""
     return SomeTogether(config, log)
 
+
+# What a property does not say of itself; here, because it holds for those that are defined after it, wherever
+# they are. No deadline and no look at how long examples take to draw: a machine that stands still for a second
+# proves nothing.
+settings.register_profile(
+    "here",
+    max_examples=examples(50, 2_000),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("here")
 
 # An unexpected error is logged with its traceback, into which structlog's default draws all local variables:
 # minutes of work where whole clusters are among them.

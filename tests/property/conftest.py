@@ -3,13 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-from tests.nightly import NIGHTLY, examples
-
-# What a property does not say of itself. No deadline: a machine that has other things to do proves nothing.
-settings.register_profile("here", max_examples=examples(50, 2_000), deadline=None)
-settings.load_profile("here")
+from tests.nightly import NIGHTLY
 
 HERE = Path(__file__).parent
 NIGHT_SECONDS = 3600
