@@ -244,10 +244,11 @@ class MemberRegistry:
                 log.debug("secret not read again", cluster=name, absent=absent, error=str(error))
                 return
             watch.reread = secret_data(secret)
-        async with self._applying:
-            if not member.closed:
-                way, pending = _way(member.cluster, watch)
-                await member.observe(member.cluster, way, pending=pending)
+            # Under the lock: who met the 401, too, must not go on before the new token is there.
+            async with self._applying:
+                if not member.closed:
+                    way, pending = _way(member.cluster, watch)
+                    await member.observe(member.cluster, way, pending=pending)
 
 
 def _registered(cluster: Cluster) -> Cluster | None:

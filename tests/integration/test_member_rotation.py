@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from fedhpa.api.errors import MemberUnavailable
@@ -10,7 +12,7 @@ from fedhpa.members.member import ACCESS_INVALID, PROBE_FAILED, PROBE_SUCCEEDED
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.members.status import write_cluster_status
 from tests.integration.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, join, secret
-from tests.integration.membership import World, federation_on_sockets, running
+from tests.integration.membership import World, federation, federation_on_sockets, running
 
 VERSION = "/version"
 NOW = 1773235397.0  # 2026-03-11T13:23:17Z
@@ -35,19 +37,36 @@ async def test_a_rotated_token_is_used_without_a_failing_call() -> None:
         assert member.client.generation == generation
 
 
+def rotate_silently(world: World) -> None:
+    """Give member1 another token, of which no watch of its Secret tells."""
+    api = world.members["member1"]
+    stored = secret("member1", token="new", ca=api.ca_pem)
+    world.hub._objects[SECRETS][("creds", "member1")] = {
+        **stored,
+        "metadata": {**stored["metadata"], "resourceVersion": "101"},
+    }
+    api.token = "new"
+
+
 async def test_a_401_has_the_secret_read_at_once() -> None:
     """A token that the watch did not bring yet is fetched in the call that met the 401."""
     async with federation_on_sockets("member1") as world:
-        api, member = world.members["member1"], world["member1"]
-        world.hub.faults.hang.add("/no-watch-will-tell")
-        stored = secret("member1", token="new", ca=api.ca_pem)
-        world.hub._objects[SECRETS][("creds", "member1")] = {
-            **stored,
-            "metadata": {**stored["metadata"], "resourceVersion": "101"},
-        }
-        api.token = "new"
+        rotate_silently(world)
 
-        assert await member.client.get_json(VERSION)
+        assert await world["member1"].client.get_json(VERSION)
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_who_meets_a_401_together_waits_for_the_new_token_together() -> None:
+    """Also while another registration is taken over, behind which the new token has to wait."""
+    async with federation("member1") as world:
+        rotate_silently(world)
+        async with world.registry._applying:
+            calls = [asyncio.create_task(world["member1"].client.get_json(VERSION)) for _ in range(3)]
+            await asyncio.sleep(0.1)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+
+        assert answers == [{"gitVersion": "v1.36.3"}] * 3
 
 
 async def test_a_revoked_token_makes_the_member_unavailable() -> None:
