@@ -56,7 +56,12 @@ async def test_list_and_watch_follow_a_collection(plane: Plane) -> None:
         for number in range(5):
             await client.post(path, {"metadata": {"name": f"c{number}"}, "data": {"n": "0"}})
         reflector = Reflector(
-            client, path, dict[str, Any], lambda obj: (obj.get("data") or {}).get("n"), page_size=2
+            client,
+            path,
+            dict[str, Any],
+            lambda obj: (obj.get("data") or {}).get("n"),
+            page_size=2,
+            list_idle=SECONDS,
         )
         async with in_background(reflector.run()):
             await eventually(lambda: len(reflector.store) == 5, SECONDS)
