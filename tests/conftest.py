@@ -65,8 +65,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 # What a property does not say of itself; here, because it holds for those that are defined after it, wherever
-# they are. No deadline and no look at how long examples take to draw: a machine that stands still for a second
-# proves nothing.
+# they are. No deadline, and no look at how long examples take to draw: a machine that stands still for
+# seconds proves nothing.
 settings.register_profile(
     "here",
     max_examples=examples(50, 2_000),

@@ -7,7 +7,7 @@ import zoneinfo
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedhpa.api.cel_cron import NOT_OFFSETS, OFFSET, SCHEDULE, ZONE
@@ -15,6 +15,7 @@ from fedhpa.cron.grammar import InvalidSchedule, parse
 from tests.conformance.layers import admission, page, recorded
 from tests.conformance.layers.rows import objects
 from tests.conformance.tables import table as facts
+from tests.nightly import examples
 
 OBJECTS = dict(objects())
 ANSWERS = recorded.read()["answers"]
@@ -147,6 +148,7 @@ FIELD = st.lists(ITEMS, min_size=1, max_size=3).map(",".join)
 BLANKS = st.sampled_from([" ", "\t", " \t "])
 
 
+@settings(max_examples=examples(100, 2_000))
 @given(st.lists(FIELD, min_size=5, max_size=5), BLANKS, BLANKS)
 def test_the_shape_of_schedules_is_never_finer_than_the_grammar(
     fields: list[str], between: str, at: str
