@@ -56,7 +56,7 @@ async def fedhpa_process(*arguments: str) -> Ran:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             out, err = await process.communicate()
     finally:
         if process.returncode is None:

@@ -12,6 +12,7 @@ from tests.conformance.plane.record import all_recorded, minor_of, recorded, rec
 from tests.conformance.plane.registry import Check, all_checks, converse
 from tests.conformance.plane.under_test import find_kubectl, kubectl_version
 from tests.conformance.plane.verdict import must_be_the_same
+from tests.integration.patient_plane import have_patience
 
 CHECKS = all_checks()
 
@@ -25,6 +26,11 @@ def kubectl() -> Path | None:
 def kubectl_is_the_recorded_one() -> bool:
     found = kubectl()
     return found is not None and minor_of(kubectl_version(found)) == recorded_minor()
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_patience(monkeypatch)
 
 
 @pytest.mark.parametrize("one", CHECKS, ids=lambda one: one.name)
