@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,12 +45,15 @@ HANG_SECONDS = 30.0
 MEMBERS = ("m1", "m2")
 LONG_TEXT = 4096
 
+# What a member sends: always the same bytes, or by the target that it is asked for.
+Sends = bytes | Callable[[str], bytes]
+
 
 class RawMember:
-    """Sends the same bytes for every request, and closes; what was asked is kept."""
+    """Sends what it is given to send, and closes; what was asked is kept."""
 
     def __init__(self) -> None:
-        self.answer = b""
+        self.answer: Sends = b""
         self.asked: list[str] = []
         self._server: asyncio.Server | None = None
 
@@ -66,8 +69,9 @@ class RawMember:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            self.asked.append(head.split(b" ")[1].decode())
-            writer.write(self.answer)
+            target = head.split(b" ")[1].decode()
+            self.asked.append(target)
+            writer.write(self.answer if isinstance(self.answer, bytes) else self.answer(target))
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -134,8 +138,8 @@ class Target:
         self._members = members
         self._hub = hub
 
-    def members_answer(self, *answers: bytes) -> None:
-        """What each member sends from now on, to all that is asked; whatever was before is forgotten."""
+    def members_answer(self, *answers: Sends) -> None:
+        """What each member sends from now on; whatever was before is forgotten."""
         for (stub, member), answer in zip(self._members.values(), answers, strict=True):
             stub.answer = answer
             stub.asked.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from urllib.parse import quote, unquote
 
@@ -156,11 +157,17 @@ BODIES = st.just(b"\r\n") | st.sampled_from([
     b"Transfer-Encoding: gzip\r\n\r\n",
 ])  # fmt: skip
 
-# A list without items, and one thing's metrics, to whoever asks for which.
-EMPTY = http(
-    b'{"items":[],"metadata":{"name":"web","namespace":"shop"},'
-    b'"timestamp":"2026-03-11T12:00:00Z","window":"1s","containers":[]}'
-)
+NAMED = re.compile(r"/apis/metrics\.k8s\.io/[^/]+(?:/namespaces/(?P<namespace>[^/]*))?/[^/]+/(?P<name>[^/]*)")
+
+
+def served(target: str) -> bytes:
+    """A member's answer: a list without items, and the metrics of whatever it is asked for by name. A member
+    that answered for another name would be one that did not answer.
+    """
+    found = NAMED.fullmatch(target.partition("?")[0])
+    of = {key: unquote(value) for key, value in (found.groupdict() if found else {}).items() if value}
+    measured = {"metadata": of, "timestamp": "2026-03-11T12:00:00Z", "window": "1s", "containers": []}
+    return http(json.dumps({"items": [], **measured}).encode())
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +200,7 @@ def test_every_request_is_answered(
 ) -> None:
     """Below 500, no redirect, failures as a Status; no error is logged, and only GETs reach members."""
     runner, adapter = running
-    adapter.members_answer(EMPTY, EMPTY)
+    adapter.members_answer(served, served)
     with nothing_goes_wrong():
         answer = runner.run(adapter.send(written(method, asked, headers, body)))
 
@@ -212,7 +219,7 @@ def test_members_are_asked_for_what_was_reviewed(
 ) -> None:
     """Whoever may read a namespace has members asked for that namespace alone, in any spelling."""
     runner, adapter = running
-    adapter.members_answer(EMPTY, EMPTY)
+    adapter.members_answer(served, served)
     with nothing_goes_wrong():
         answer = runner.run(adapter.send(written("GET", f"{path}?{query}", [], b"\r\n")))
     found = [asked.partition("?")[0].split("/") for asked in adapter.asked]
