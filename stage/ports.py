@@ -21,13 +21,25 @@ def free_port() -> int:
     candidates = [port for port in range(FIRST, LAST) if port not in _given]
     random.SystemRandom().shuffle(candidates)
     for port in candidates:
-        with socket.socket() as probe:
-            try:
-                # Without SO_REUSEADDR it would not do beside another process's choice.
-                probe.bind(("127.0.0.1", port))
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            except OSError:
-                continue
-            _given[port] = probe.detach()
+        try:
+            _given[port] = held(port).detach()
+        except OSError:
+            continue
         return port
     raise OSError(f"no free port of 127.0.0.1 between {FIRST} and {LAST}")
+
+
+def held(port: int = 0) -> socket.socket:
+    """A socket that keeps a port of 127.0.0.1, or any free one, for its owner's servers until it is closed.
+
+    Raises OSError if somebody has the port.
+    """
+    place = socket.socket()
+    try:
+        # Without SO_REUSEADDR it would not do beside another process's choice.
+        place.bind(("127.0.0.1", port))
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except OSError:
+        place.close()
+        raise
+    return place

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import socket
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -24,6 +23,7 @@ from looptime import LoopTimeEventLoop
 from fedhpa.kube.config import ApiConfig, tls_context
 from fedhpa.kube.credentials import Credentials, NoCredentials
 from playground.memory import MemoryListener, MemoryNetwork
+from stage.ports import held
 
 Object = dict[str, Any]
 # (apiVersion, plural)
@@ -174,14 +174,9 @@ class FakeApi:
             self._runner = None
 
     def _take_a_port(self) -> None:
-        """Have a port as long as this object lives: stopped, no other test's server must get it.
-
-        It stays bound by a socket that does not listen, beside which Linux lets servers bind that reuse it.
-        """
+        """Have a port as long as this object lives: stopped, no other test's server must get it."""
         self._leave()
-        place = socket.socket()
-        place.bind(("127.0.0.1", 0))
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place = held()
         self.port = place.getsockname()[1]
         self._leave = weakref.finalize(self, place.close)
 
