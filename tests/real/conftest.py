@@ -2,7 +2,6 @@
 together)."""
 
 import asyncio
-import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -25,16 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
             # Every wait has a deadline of its own, and a test has several; this ends what hangs.
             item.add_marker(pytest.mark.timeout(1200))
-            # A call that was cut in the midst of a TLS handshake has its transport closed by the loop's
-            # next turn, which a test that ends right then does not give it; the collector closes the socket.
+            # A call that was cut in the midst of a TLS handshake leaves a socket, which the collector closes
+            # (tests/conftest.py), now and then before the test has ended.
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-
-
-@pytest.fixture(autouse=True)
-def _garbage_stays_here() -> Iterator[None]:
-    """What such a test leaves is collected while its own filter of warnings holds, not in another test."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="session")
