@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := fedhpa webhook metrics_adapter controller certs playground demo realplane stage benchmarks tests docs/picture.py
+PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests docs/picture.py
 
 .PHONY: venv lint test nightly bench crds real-plane demo lock
 .DEFAULT_GOAL := test
@@ -28,7 +28,7 @@ lint: venv
 	@$(BIN)/lint-imports
 
 test: venv
-	@$(BIN)/python -m realplane.testrun
+	@$(BIN)/python -m testbed.real.testrun
 
 # The tests that go further when they have hours: broken requests by the hundred thousand, every time zone,
 # ten minutes of churn around the adapter.
@@ -43,7 +43,7 @@ crds: venv
 	@$(BIN)/python -c "from fedhpa.api import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/crds-optional/cluster.karmada.io.yaml
 
 real-plane: venv
-	@$(BIN)/python -m realplane build
+	@$(BIN)/python -m testbed.real build
 
 PLANE ?= embedded
 demo: venv

@@ -22,8 +22,8 @@ from typing import Any, Final
 from benchmarks.adapter_peers import FRONT_PROXY, HANG, Fleet, Peers, peers
 from benchmarks.webhook import Process
 from certs import CertificateAuthority
-from stage.kubeconfig import write_kubeconfig
-from stage.ports import free_port
+from testbed.stage.kubeconfig import write_kubeconfig
+from testbed.stage.ports import free_port
 
 START_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 60.0

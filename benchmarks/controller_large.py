@@ -19,8 +19,8 @@ from typing import Any, Final
 import structlog
 
 from benchmarks.controller_world import Fleet, Key, World, resident_bytes, world
+from controller.federatedhpa.reconcile import Reconciler
 from controller.loop import Loop
-from controller.reconcile import Reconciler
 from controller.shards import Shard
 
 PERIOD_SECONDS: Final = 15.0

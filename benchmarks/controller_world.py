@@ -19,11 +19,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
 from benchmarks.decision import pod_bytes
+from controller.federatedhpa.gather import Readers
+from controller.federatedhpa.observe import Observer
+from controller.federatedhpa.reconcile import Reconciler
 from controller.flags import DIRECT, Settings
-from controller.gather import Readers
-from controller.observe import Observer
-from controller.reconcile import Reconciler
-from controller.series import Series
+from controller.telemetry import Series
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.snapshot import ControllerSettings

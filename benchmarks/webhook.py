@@ -28,7 +28,7 @@ from benchmarks.cron import schedules
 from certs import CertificateAuthority
 from fedhpa.cron.grammar import parse
 from fedhpa.cron.interval import shortest_interval
-from stage.ports import free_port
+from testbed.stage.ports import free_port
 from webhook.review import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
 RATE = 500

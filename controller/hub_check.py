@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.ambiguity import Key
+from controller.federatedhpa.ambiguity import Key
 from controller.publish import PLURAL
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import GROUP

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import structlog
 
-from controller.ambiguity import Key
-from controller.observe import Observer
+from controller.federatedhpa.ambiguity import Key
+from controller.federatedhpa.observe import Observer
+from controller.federatedhpa.reconcile import Reconciler
 from controller.publish import COLLECTION
-from controller.reconcile import Reconciler
 from controller.schedule import DueQueue
 from fedhpa.api.errors import FedHPAError
 from fedhpa.kube.client import ApiClient

@@ -15,15 +15,15 @@ import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from controller.cluster_status import follow_cluster_status
-from controller.decisions import decisions_route
+from controller.federatedhpa.decisions import decisions_route
+from controller.federatedhpa.gather import Readers
+from controller.federatedhpa.observe import Observer
+from controller.federatedhpa.reconcile import Reconciler
 from controller.flags import SECTIONS, SHARDS, Settings
-from controller.gather import Readers
 from controller.loop import Loop
-from controller.observe import Observer
 from controller.pausing import tell_paused
-from controller.reconcile import Reconciler
-from controller.series import Series
 from controller.shards import ALL, Shard, ShardCampaign
+from controller.telemetry import Series
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock

@@ -19,13 +19,16 @@ from demo.stages import RealStage, Stage
 from demo.story import Story
 from demo.view import Lines, LiveView
 from demo.world import World
-from realplane.assets import PlaneUnavailable, ensure_assets
-from stage.runs import StartFailed
-from stage.waiting import NotInTime
+from testbed.real.assets import PlaneUnavailable, ensure_assets
+from testbed.stage.runs import StartFailed
+from testbed.stage.waiting import NotInTime
 
 NEXT_COMMANDS = (
     ("why nothing was scaled down while one was lost:", ".venv/bin/fedhpa replay -o text demo/lost.json"),
-    ("a hub, two members and the processes, for your own objects:", ".venv/bin/python -m playground up"),
+    (
+        "a hub, two members and the processes, for your own objects:",
+        ".venv/bin/python -m testbed.embedded up",
+    ),
     ("when a CronFederatedHPA would scale:", '.venv/bin/fedhpa cron next "0 9 * * MON-FRI"'),
 )
 

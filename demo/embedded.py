@@ -4,8 +4,8 @@ import shutil
 
 from demo.curve import Load
 from demo.stages import ADAPTER_FLAGS, MEMBERS, NAME, NAMESPACE
-from playground.plane import Plane
-from stage.processes import Processes
+from testbed.embedded.plane import Plane
+from testbed.stage.processes import Processes
 
 
 class EmbeddedStage:

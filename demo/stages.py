@@ -9,10 +9,10 @@ import aiohttp
 
 from demo.curve import Load
 from fedhpa.api.errors import ApiError
-from realplane.plane import Plane
-from stage.api import PlaneApi
-from stage.processes import Processes
-from stage.waiting import gather
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi
+from testbed.stage.processes import Processes
+from testbed.stage.waiting import gather
 
 MEMBERS = ("member1", "member2", "member3")
 NAMESPACE, NAME = "shop", "web"

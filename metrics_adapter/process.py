@@ -29,10 +29,10 @@ from fedhpa.serving.server import TlsServer, side_doors
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter import settings
-from metrics_adapter.application import build_application
-from metrics_adapter.callers import Callers
-from metrics_adapter.catalogue import Catalogue
-from metrics_adapter.gather import MembersSource
+from metrics_adapter.members.catalogue import Catalogue
+from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.server.application import build_application
+from metrics_adapter.server.callers import Callers
 from metrics_adapter.settings import (
     ABOUT,
     FLAGS,
@@ -45,7 +45,7 @@ from metrics_adapter.settings import (
 from metrics_adapter.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from metrics_adapter.store_parts import StoreParts
+    from metrics_adapter.prometheus.parts import StoreParts
 
 logger = structlog.get_logger(__name__)
 
@@ -127,7 +127,7 @@ class Adapter:
                 )
             return None
         # Its client costs memory and a tenth of a second, for nothing where there is no store.
-        from metrics_adapter.store_parts import StoreParts
+        from metrics_adapter.prometheus.parts import StoreParts
 
         return StoreParts(self._values, members, self.telemetry.registry)
 

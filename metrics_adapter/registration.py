@@ -13,8 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
-from metrics_adapter.discovery import SERVED
 from metrics_adapter.kinds import GROUP
+from metrics_adapter.server.discovery import SERVED
 
 Manifest = dict[str, Any]
 SecretKey = tuple[str, str]

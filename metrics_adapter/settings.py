@@ -8,7 +8,8 @@ from typing import Any
 from fedhpa.api.errors import ConfigError
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flag_types import Flag, Sections, Values, boolean, choice, duration, integer
-from metrics_adapter import callers, store_settings
+from metrics_adapter.prometheus import settings as store_settings
+from metrics_adapter.server import callers
 
 PROGRAM = "fedhpa-metrics-adapter"
 ABOUT = (

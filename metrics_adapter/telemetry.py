@@ -16,9 +16,9 @@ from prometheus_client.registry import Collector
 from fedhpa.members.member import Member
 from fedhpa.serving.authorization import Attributes
 from fedhpa.serving.server import Handler
-from metrics_adapter.discovery import SERVED
 from metrics_adapter.kinds import GROUP
-from metrics_adapter.observer import Observer
+from metrics_adapter.members.observer import Observer
+from metrics_adapter.server.discovery import SERVED
 
 # Up to --metrics-max-age, 10 s by default, and what lies above for those who raised it.
 AGE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0)

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 # Each is one worker's.
 TOGETHER = ("tests/real/", "tests/integration/test_wheel_runs_elsewhere.py")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from fedhpa.admission.warnings.extensions import warn_unknown_clusters
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.known_cluster import StoredCluster, known_cluster
-from fedhpa.api.warnings_own import warn_unknown_clusters
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Reflector

@@ -13,18 +13,18 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from fedhpa.admission.defaults import default_patch
+from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
+from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
+from fedhpa.admission.warnings.cronfederatedhpa import warn_cronfederatedhpa
+from fedhpa.admission.warnings.federatedhpa import warn_federatedhpa
+from fedhpa.admission.warnings.remedies import remedies
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
-from fedhpa.api.defaults import default_patch
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.fielderror import FieldError, aggregate
-from fedhpa.api.remedies import remedies
-from fedhpa.api.validation import validate_federatedhpa
-from fedhpa.api.warnings import warn_federatedhpa
-from fedhpa.cron.validation import validate_cronfederatedhpa
-from fedhpa.cron.warnings import warn_cronfederatedhpa
 from webhook.envelope import (
     MAX_BODY,
     NO_CONTENT,

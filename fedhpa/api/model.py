@@ -1,13 +1,14 @@
 """What every model of a written object shares.
 
 The models are the one place where the shape of our objects is said. Three things are read off them: how
-stored objects decode (pydantic), the CRDs (`fedhpa.api.crd`), and what admission says about a wrong type or a
-bound of our own fields (`fedhpa.api.decode`, `fedhpa.api.bounds`). So each scalar carries two markers: `Kind`
+stored objects decode (pydantic), the CRDs (`fedhpa.admission.crd`), and what admission says about a wrong
+type or a bound of our own fields (`fedhpa.api.decode`, `fedhpa.admission.validation.bounds`).
+Each scalar carries two markers: `Kind`
 names its type on the wire and in messages, `Crd` holds schema keywords.
 
 Decoding is lenient where Kubernetes is: null is absent, unknown keys are kept, a missing field has its zero
 value; and strict where Kubernetes is: no number is read out of a string. Defaults of the API are not applied
-here (`fedhpa.api.defaults` does), so that an object says what was written.
+here (`fedhpa.admission.defaults` does), so that an object says what was written.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Crd:
     """Schema keywords of a field. Admission does not look at them: the API server does.
 
     For Karmada's own fields these are Karmada's, the sizes of the contract, and enumerations, whose message
-    is Karmada's too. The rest is CEL rules (`fedhpa.api.schema_rules`), because a schema speaks first.
+    is Karmada's too. The rest is CEL rules (`fedhpa.admission.cel.schema`), because a schema speaks first.
     """
 
     keywords: Mapping[str, Any] = field(default_factory=dict)

@@ -17,7 +17,7 @@ def crds(
     ] = False,
 ) -> None:
     """Print the CRDs: fedhpa crds --with-clusters | kubectl apply -f -"""
-    from fedhpa.api import crd
+    from fedhpa.admission import crd
 
     definitions: tuple[crd.Definition, ...] = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
     if with_clusters:

@@ -18,10 +18,10 @@ def check(
     from fedhpa.api.errors import ConfigError, InvalidObject
     from fedhpa.api.selectors import Selector
     from metrics_adapter.kinds import NODES, PODS
-    from metrics_adapter.rules_file import read
-    from metrics_adapter.rules_text import read_rules
-    from metrics_adapter.store_questions import custom_question, external_question, usage_question
-    from metrics_adapter.wanted import ALL, Selectors, Wanted
+    from metrics_adapter.members.wanted import ALL, Selectors, Wanted
+    from metrics_adapter.prometheus.questions import custom_question, external_question, usage_question
+    from metrics_adapter.prometheus.rules_file import read
+    from metrics_adapter.prometheus.rules_text import read_rules
 
     try:
         rules = read_rules(read(file))

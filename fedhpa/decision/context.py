@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.coverage import coverage_of
-from fedhpa.decision.draft import Draft
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History, Recommendation
 from fedhpa.decision.model import Coverage, MetricResult
 from fedhpa.decision.snapshot import ControllerSettings, Snapshot
 from fedhpa.decision.spec import EXTERNAL, OBJECT
-from fedhpa.decision.world import World
 
 
 class NoDecision(Exception):
@@ -27,8 +27,8 @@ class Context:
         self.history = history
         self.now = now
         self.settings = settings
-        self.world = World(snapshot, settings, now)
-        self.draft = Draft(self.stored, now)
+        self.world = FleetView(snapshot, settings, now)
+        self.draft = DecisionBuilder(self.stored, now)
         failed = self.world.note_failures(self.spec.metrics)
         self.coverage: Coverage = coverage_of(self.world, self.spec, failed)
         self.world.silent = frozenset(self.coverage.lost)

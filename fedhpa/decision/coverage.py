@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.decision.absence import Absence, follow
-from fedhpa.decision.draft import WARNING, Draft, api_time
+from fedhpa.decision.builder import WARNING, DecisionBuilder, api_time
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.model import Coverage, Event
 from fedhpa.decision.snapshot import Snapshot
 from fedhpa.decision.spec import ANSWERED, FALLBACK, HOLD, LOST_STATES, PROCEED, ScalingSpec
 from fedhpa.decision.wording import METRICS_COMPLETE
-from fedhpa.decision.world import World
 
 # A condition is read by people, and with a thousand clusters it would be larger than the object.
 _MAX_TOLD: Final = 16
 _MAX_REASON: Final = 160
 
 
-def coverage_of(world: World, spec: ScalingSpec, failed: Mapping[str, str]) -> Coverage:
+def coverage_of(world: FleetView, spec: ScalingSpec, failed: Mapping[str, str]) -> Coverage:
     """Who was expected, who answered, and what is missing; `failed` has the clusters whose metrics failed."""
     reasons = {**world.missing, **failed}
     silent = _given_up(world, failed)
@@ -37,7 +37,7 @@ def coverage_of(world: World, spec: ScalingSpec, failed: Mapping[str, str]) -> C
     )
 
 
-def _given_up(world: World, failed: Mapping[str, str]) -> dict[str, str]:
+def _given_up(world: FleetView, failed: Mapping[str, str]) -> dict[str, str]:
     """The clusters that answer, but whose metrics have failed for so long that they block nothing any more.
 
     Their replicas still count, and the other clusters' pods speak for theirs. Where nobody has metrics,
@@ -51,7 +51,9 @@ def _given_up(world: World, failed: Mapping[str, str]) -> dict[str, str]:
     return {} if len(silent) == len(world.expected) else silent
 
 
-def apply_policy(draft: Draft, spec: ScalingSpec, coverage: Coverage, current: int, desired: int) -> int:
+def apply_policy(
+    draft: DecisionBuilder, spec: ScalingSpec, coverage: Coverage, current: int, desired: int
+) -> int:
     """The size after the policy; adds the step."""
     if not coverage.missing:
         return draft.step("coverage", desired, desired, "all expected clusters answered")
@@ -80,7 +82,7 @@ def falls_back(spec: ScalingSpec, coverage: Coverage) -> bool:
     return bool(coverage.missing) and spec.partial_policy == FALLBACK and spec.fallback_replicas is not None
 
 
-def clocks(world: World, snapshot: Snapshot, coverage: Coverage, now: float) -> Mapping[str, Absence]:
+def clocks(world: FleetView, snapshot: Snapshot, coverage: Coverage, now: float) -> Mapping[str, Absence]:
     """The clocks of the clusters' losses as they go on; a look that saw no cluster changes none."""
     if not snapshot.clusters:
         return snapshot.hpa.status.absences
@@ -93,8 +95,8 @@ def clocks(world: World, snapshot: Snapshot, coverage: Coverage, now: float) -> 
 
 
 def report(
-    draft: Draft,
-    world: World,
+    draft: DecisionBuilder,
+    world: FleetView,
     coverage: Coverage,
     states: Mapping[str, str],
     absences: Mapping[str, Absence],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.measuring import Found, MetricError
 from fedhpa.decision.model import MetricResult
 from fedhpa.decision.pod_metrics import measure_pods, measure_resource
@@ -22,7 +23,6 @@ from fedhpa.decision.spec import (
 )
 from fedhpa.decision.value_metrics import measure_external, measure_object
 from fedhpa.decision.wording import FAILURE_REASONS, UNKNOWN_TYPE_REASON, failure_of
-from fedhpa.decision.world import World
 from fedhpa.scaling.grouping import Readiness
 from fedhpa.scaling.replicas import Scale
 
@@ -45,7 +45,7 @@ class Measured(NamedTuple):
     failure_text: str = ""
 
 
-def measure(world: World, scale: Scale, readiness: Readiness, index: int, spec: MetricSpec) -> Measured:
+def measure(world: FleetView, scale: Scale, readiness: Readiness, index: int, spec: MetricSpec) -> Measured:
     """Evaluates one entry of spec.metrics; a failure is part of the result, nothing is raised."""
     measurer = _MEASURERS.get(spec.type)
     try:
@@ -61,7 +61,7 @@ def measure(world: World, scale: Scale, readiness: Readiness, index: int, spec: 
 
 
 def _result(
-    world: World, index: int, spec: MetricSpec, found: Found | None, error: str | None
+    world: FleetView, index: int, spec: MetricSpec, found: Found | None, error: str | None
 ) -> MetricResult:
     return MetricResult(
         index=index,

@@ -5,7 +5,7 @@ Source: Kubernetes HPA 1.36, normalisation 7 (no behavior) and 8 (behavior).
 
 from __future__ import annotations
 
-from fedhpa.decision.draft import Draft
+from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.snapshot import ControllerSettings
 from fedhpa.decision.spec import ScalingSpec
@@ -22,7 +22,7 @@ from fedhpa.scaling.stabilization import Stabilized, stabilize, stabilize_legacy
 
 
 def normalize(
-    draft: Draft,
+    draft: DecisionBuilder,
     spec: ScalingSpec,
     settings: ControllerSettings,
     history: History,

@@ -11,11 +11,11 @@ from typing import Final
 from fedhpa.api.quantity import parse_milli
 from fedhpa.assignment.direct import DUPLICATED, LOAD_WEIGHTED, Place, limits, split
 from fedhpa.decision.context import Context
+from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.placement import Preference
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec import CONTAINER_RESOURCE, PODS, RESOURCE
-from fedhpa.decision.world import Member
 from fedhpa.scaling.records import IGNORED
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"
@@ -101,7 +101,7 @@ def _lowest(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _pending(member: Member, now: float, delay: float) -> int:
+def _pending(member: ClusterView, now: float, delay: float) -> int:
     """How many of the replicas asked for have had no node for longer than the delay."""
     waiting = placed = 0
     for pod in member.pods:

@@ -11,10 +11,10 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
+from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.spec import MetricSpec
-from fedhpa.decision.world import Member, World
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods
 from fedhpa.scaling.records import CustomSample, UsageRecord, sum_over
 from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization
@@ -22,7 +22,7 @@ from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization
 JSON = object
 
 
-def measure_resource(world: World, scale: Scale, readiness: Readiness, spec: MetricSpec) -> Found:
+def measure_resource(world: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec) -> Found:
     """Resource and ContainerResource, by utilization or average value. Raises MetricError."""
     if spec.average_value is None and spec.average_utilization is None:
         raise MetricError(
@@ -51,14 +51,14 @@ def measure_resource(world: World, scale: Scale, readiness: Readiness, spec: Met
     return Found(proposal, current, _shares(groups, binary=binary), _counts(groups))
 
 
-def _spoken_for(world: World, heard: list[Member], scale: Scale) -> Scale:
+def _spoken_for(world: FleetView, heard: list[ClusterView], scale: Scale) -> Scale:
     """The scale of a metric that only some members gave: these stand for the others' replicas, too."""
     if len(heard) == len(world.members):
         return scale
     return msgspec.structs.replace(scale, calibration=world.calibration_by(heard))
 
 
-def _usage_parts(world: World, heard: list[Member], spec: MetricSpec) -> list[ClusterSamples]:
+def _usage_parts(world: FleetView, heard: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
     parts = [
         ClusterSamples(
             member.name,
@@ -109,7 +109,7 @@ def _finder(records: Sequence[UsageRecord] | Sequence[CustomSample]) -> Callable
     return find
 
 
-def measure_pods(world: World, scale: Scale, readiness: Readiness, spec: MetricSpec) -> Found:
+def measure_pods(world: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec) -> Found:
     """Pods: the average of a custom metric over the pods. Raises MetricError."""
     try:
         check_selector(spec)
@@ -124,7 +124,7 @@ def measure_pods(world: World, scale: Scale, readiness: Readiness, spec: MetricS
     return Found(proposal, current, _shares(groups), _counts(groups))
 
 
-def _custom_parts(world: World, heard: list[Member], spec: MetricSpec) -> list[ClusterSamples]:
+def _custom_parts(world: FleetView, heard: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
     samples = {member.name: world.custom(member.snapshot.custom_metrics, spec) for member in heard}
     if not any(samples.values()):
         return _hub_parts(world, spec)
@@ -136,7 +136,7 @@ def _custom_parts(world: World, heard: list[Member], spec: MetricSpec) -> list[C
     return parts
 
 
-def _hub_parts(world: World, spec: MetricSpec) -> list[ClusterSamples]:
+def _hub_parts(world: FleetView, spec: MetricSpec) -> list[ClusterSamples]:
     # A store on the hub knows pods by name alone, so a value counts in every cluster that has such a pod.
     found = world.custom(world.hub_custom, spec)
     if not found:

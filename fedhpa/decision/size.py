@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedhpa.decision import coverage as partial
+from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.context import Context, NoDecision
-from fedhpa.decision.draft import Draft
 from fedhpa.decision.normalize import normalize
 from fedhpa.decision.propose import highest_proposal
 from fedhpa.decision.wording import (
@@ -87,7 +87,7 @@ def _allowed(context: Context, current: int, covered: Verdict) -> Verdict:
     spec = context.spec
     held = partial.holds(spec, context.coverage)
     # While held, the normalisation is run for its memory alone: an older recommendation must not move it.
-    draft = Draft(context.stored, context.now) if held else context.draft
+    draft = DecisionBuilder(context.stored, context.now) if held else context.draft
     allowed, recommendations = normalize(
         draft, spec, context.settings, context.history, current, covered.replicas
     )

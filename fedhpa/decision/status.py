@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.times import parse_time
-from fedhpa.decision.draft import api_time, condition_json, shortened
+from fedhpa.decision.builder import api_time, condition_json, shortened
 from fedhpa.decision.envelope import compact
+from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.model import Decision
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
 from fedhpa.decision.spec import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, StoredCluster
-from fedhpa.decision.world import Member, World
 
 JSON = object
 
@@ -25,7 +25,7 @@ JSON = object
 _MAX_REASON: Final = 512
 
 
-def build_status(decision: Decision, snapshot: Snapshot, world: World, *, have_scale: bool) -> Decision:
+def build_status(decision: Decision, snapshot: Snapshot, world: FleetView, *, have_scale: bool) -> Decision:
     """The decision with its status. Without the target's scale the replica fields stay as they are stored."""
     stored = snapshot.hpa.status
     status: dict[str, JSON] = {}
@@ -48,7 +48,7 @@ def build_status(decision: Decision, snapshot: Snapshot, world: World, *, have_s
     return msgspec.structs.replace(decision, status=status)
 
 
-def _clusters(decision: Decision, snapshot: Snapshot, world: World) -> list[Mapping[str, JSON]]:
+def _clusters(decision: Decision, snapshot: Snapshot, world: FleetView) -> list[Mapping[str, JSON]]:
     members = {member.name: member for member in world.members}
     before = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
     shares = {share.cluster: share for share in decision.assignment}
@@ -93,7 +93,7 @@ def _last_seen(
     return known.last_seen if seen and seen > cluster.absence.since else api_time(cluster.absence.since)
 
 
-def _state(decision: Decision, cluster: ClusterSnapshot, member: Member | None) -> str:
+def _state(decision: Decision, cluster: ClusterSnapshot, member: ClusterView | None) -> str:
     if cluster.name in decision.coverage.lost:
         return LOST if member is None else METRICS_LOST
     if member is None:

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64, format_milli
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector
 from fedhpa.decision.model import ClusterShare
 from fedhpa.decision.spec import MetricSpec
 from fedhpa.decision.wording import selector_dump
-from fedhpa.decision.world import World
 from fedhpa.scaling.grouping import Readiness
 from fedhpa.scaling.replicas import Scale, propose_per_pod, propose_value
 
 
-def measure_object(world: World, scale: Scale, _: Readiness, spec: MetricSpec) -> Found:
+def measure_object(world: FleetView, scale: Scale, _: Readiness, spec: MetricSpec) -> Found:
     """Object: one value, as a whole or a share for each pod. Raises MetricError."""
     by_value = spec.target_type == "Value" and spec.value is not None
     try:
@@ -37,7 +37,7 @@ def measure_object(world: World, scale: Scale, _: Readiness, spec: MetricSpec) -
         raise MetricError(text, str(error)) from error
 
 
-def _object_values(world: World, spec: MetricSpec) -> dict[str, int]:
+def _object_values(world: FleetView, spec: MetricSpec) -> dict[str, int]:
     described = spec.described_object or {}
     where = f"{described.get('kind', '')} on {world.namespace} {described.get('name', '')}"
     context = f"unable to get metric {spec.name}: {where}/"
@@ -61,7 +61,7 @@ def _not_one(results: int) -> str:
     )
 
 
-def measure_external(world: World, scale: Scale, _: Readiness, spec: MetricSpec) -> Found:
+def measure_external(world: FleetView, scale: Scale, _: Readiness, spec: MetricSpec) -> Found:
     """External: the sum of a metric's series, as a whole or a share for each pod. Raises MetricError."""
     by_value = spec.average_value is None
     prefix = (
@@ -80,7 +80,7 @@ def measure_external(world: World, scale: Scale, _: Readiness, spec: MetricSpec)
         raise MetricError(f"{prefix}{error}", str(error)) from error
 
 
-def _external_values(world: World, spec: MetricSpec) -> dict[str, int]:
+def _external_values(world: FleetView, spec: MetricSpec) -> dict[str, int]:
     check_selector(spec)
     found = {member.name: world.external(member.snapshot.external_metrics, spec) for member in world.members}
     if not any(found.values()):
@@ -97,7 +97,7 @@ def _external_values(world: World, spec: MetricSpec) -> dict[str, int]:
 
 
 def _from_values(
-    world: World, scale: Scale, spec: MetricSpec, values: Mapping[str, int], *, by_value: bool
+    world: FleetView, scale: Scale, spec: MetricSpec, values: Mapping[str, int], *, by_value: bool
 ) -> Found:
     value = _aggregate(spec.aggregation, list(values.values()))
     ready = {member.name: member.ready_pods for member in world.members}

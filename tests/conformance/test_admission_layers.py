@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedhpa.api.cel_cron import NOT_OFFSETS, OFFSET, SCHEDULE, ZONE
+from fedhpa.admission.cel.cronfederatedhpa import NOT_OFFSETS, OFFSET, SCHEDULE, ZONE
 from fedhpa.cron.grammar import InvalidSchedule, parse
 from tests.conformance.layers import admission, page, recorded
 from tests.conformance.layers.rows import objects
 from tests.conformance.tables import table as facts
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 OBJECTS = dict(objects())
 ANSWERS = recorded.read()["answers"]

@@ -12,7 +12,7 @@ from tests.conformance.plane.record import all_recorded, minor_of, recorded, rec
 from tests.conformance.plane.registry import Check, all_checks, converse
 from tests.conformance.plane.under_test import find_kubectl, kubectl_version
 from tests.conformance.plane.verdict import must_be_the_same
-from tests.integration.patient_plane import have_patience
+from tests.support.patient_plane import have_patience
 
 CHECKS = all_checks()
 

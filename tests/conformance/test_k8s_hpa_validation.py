@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
+from fedhpa.admission.defaults import default_patch
+from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
+from fedhpa.admission.warnings.federatedhpa import warn_federatedhpa
 from fedhpa.api.decode import decode
-from fedhpa.api.defaults import default_patch
 from fedhpa.api.federatedhpa import API_VERSION, KIND, FederatedHPA
-from fedhpa.api.validation import validate_federatedhpa
-from fedhpa.api.warnings import warn_federatedhpa
 from tests.conformance.tables import table
 from webhook.review import VALIDATE_FEDERATEDHPA, review
 

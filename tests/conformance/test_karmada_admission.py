@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from fedhpa.api import crd
+from fedhpa.admission import crd
+from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import aggregate
-from fedhpa.cron.validation import validate_cronfederatedhpa
 from tests.conformance.tables import table
 from webhook.review import review
 

@@ -22,11 +22,11 @@ from fedhpa.members.member import Member
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
-from metrics_adapter.application import build_application
-from metrics_adapter.catalogue import Catalogue
-from metrics_adapter.gather import MembersSource
+from metrics_adapter.members.catalogue import Catalogue
+from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
-from tests.integration.fakeapi import FakeApi
+from tests.support.fakeapi import FakeApi
 
 DATA = Path(__file__).parent / "data" / "karmada_metrics_adapter.json"
 WORLDS = {world["world"]: world for world in json.loads(DATA.read_text())["worlds"]}

@@ -15,7 +15,8 @@ from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.times import ZERO_TIME, parse_duration
-from fedhpa.decision.draft import Draft
+from fedhpa.decision.builder import DecisionBuilder
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History
 from fedhpa.decision.measure import measure
 from fedhpa.decision.normalize import normalize, remember_scale
@@ -37,7 +38,6 @@ from fedhpa.decision.spec import (
     decode_object,
     scaling_object,
 )
-from fedhpa.decision.world import World
 from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
@@ -203,7 +203,7 @@ def test_proposes_what_karmada_proposes(case: dict[str, Any]) -> None:
     fails = "error" in expect
     cluster = cluster_of(case["fn"], given, fails)
     current = given.get("currentReplicas", given.get("statusReplicas", 0))
-    world = World(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(current)), ControllerSettings())
+    world = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(current)), ControllerSettings())
     scale = Scale(current, Tolerances(given["tolerance"], given["tolerance"]), given["calibration"])
 
     result = measure(world, scale, READINESS, 0, spec_of(case["fn"], given)).result
@@ -354,7 +354,7 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
 
 
 def _measure(cluster: ClusterSnapshot, spec: MetricSpec) -> Any:
-    world = World(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(1)), ControllerSettings())
+    world = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(1)), ControllerSettings())
     return measure(world, Scale(1, Tolerances(0.1, 0.1)), READINESS, 0, spec).result
 
 
@@ -460,7 +460,7 @@ def test_stabilizes_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestNormalizeDesiredReplicas"))
 def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
     """Size and conditions after stabilization and bounds are Karmada's."""
-    draft = Draft(StoredStatus(), NOW)
+    draft = DecisionBuilder(StoredStatus(), NOW)
     spec = spec_with(min_replicas=case["minReplicas"], max_replicas=case["maxReplicas"])
 
     replicas, _ = normalize(
@@ -485,7 +485,7 @@ def test_normalizes_with_behavior(case: dict[str, Any]) -> None:
     hpa = scaling_object(msgspec.convert(case["hpa"], RawFederatedHPA))
 
     replicas, _ = normalize(
-        Draft(StoredStatus(), NOW),
+        DecisionBuilder(StoredStatus(), NOW),
         hpa.spec,
         ControllerSettings(),
         History(()),
@@ -616,7 +616,7 @@ def test_upserts_conditions(case: dict[str, Any]) -> None:
     stored = tuple(
         StoredCondition(c["type"], c["status"], "", "", c.get("lastTransitionTime", "")) for c in before
     )
-    draft = Draft(StoredStatus(conditions=stored), NOW)
+    draft = DecisionBuilder(StoredStatus(conditions=stored), NOW)
 
     draft.condition(case["conditionType"], case["status"] == "True", case["reason"], case["message"])
 

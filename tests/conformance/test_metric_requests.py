@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from controller.gather import Readers, Reading, Wanted
-from controller.hub_metrics import HubMetrics, read_hub
-from controller.metrics import Asking, questions_of, read_metrics
+from controller.federatedhpa.gather import Readers, Reading, Wanted
+from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
+from controller.federatedhpa.metrics import Asking, questions_of, read_metrics
 from fedhpa.api.selectors import parse_selector
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, MetricSpec

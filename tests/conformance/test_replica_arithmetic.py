@@ -10,10 +10,10 @@ import pytest
 from fedhpa.api import wire
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import format_milli
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.measure import measure
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, ControllerSettings, Snapshot, Target
 from fedhpa.decision.spec import MetricSpec, decode_object
-from fedhpa.decision.world import World
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Share, group_pods
 from fedhpa.scaling.records import (
     CustomSample,
@@ -99,7 +99,7 @@ def custom_of(case: dict[str, Any]) -> tuple[CustomSample, ...]:
     )
 
 
-def world_of(case: dict[str, Any]) -> World:
+def world_of(case: dict[str, Any]) -> FleetView:
     per_pod = "PerPod" in case["function"]
     cluster = ClusterSnapshot(
         name="member1",
@@ -115,7 +115,7 @@ def world_of(case: dict[str, Any]) -> World:
     )
     hpa = decode_object({"metadata": {"namespace": NAMESPACE}, "spec": {"maxReplicas": 100}})
     snapshot = Snapshot(hpa=hpa, clusters=(cluster,), target=Target(case["current_replicas"]))
-    return World(snapshot, ControllerSettings())
+    return FleetView(snapshot, ControllerSettings())
 
 
 @pytest.mark.parametrize("case", params(TABLE["replica_cases"]))
@@ -303,7 +303,7 @@ def test_reads_answers_as_the_metrics_client(case: dict[str, Any]) -> None:
     readiness = Readiness(NOW, 0.0, 0.0)
 
     result = measure(
-        World(snapshot, ControllerSettings()),
+        FleetView(snapshot, ControllerSettings()),
         Scale(3, Tolerances(0.1, 0.1)),
         readiness,
         0,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import CPU, NOW, answered, cluster, external, scenario
+from tests.support.scenarios import CPU, NOW, answered, cluster, external, scenario
 
 BY_TARGET = "cpu resource utilization (percentage of request) above target"
 BELOW = "All metrics below target"

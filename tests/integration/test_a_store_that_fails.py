@@ -16,12 +16,12 @@ from structlog.testing import capture_logs
 from certs import CertificateAuthority
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.lists import CHARGE
-from metrics_adapter import store as module
-from metrics_adapter import store_client
-from metrics_adapter.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store, StoreBusy
-from metrics_adapter.store_access import StoreAccess, StoreSilent
-from tests.integration.fakeapi import eventually
-from tests.integration.store_world import (
+from metrics_adapter.prometheus import client as store_client
+from metrics_adapter.prometheus import store as module
+from metrics_adapter.prometheus.access import StoreAccess, StoreSilent
+from metrics_adapter.prometheus.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store, StoreBusy
+from tests.support.fakeapi import eventually
+from tests.support.store_world import (
     DEADLINE,
     EXTERNAL,
     FakeStore,

@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
-from tests.integration.adapter_world import JANE, METRICS, PODS_PATH, World, pod_metrics, until, world
-from tests.integration.fakeapi import fake_api, join
+from tests.support.adapter_world import JANE, METRICS, PODS_PATH, World, pod_metrics, until, world
+from tests.support.fakeapi import fake_api, join
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from playground.plane import Plane
-from stage.api import PlaneApi, has_condition
-from stage.processes import Processes
-from stage.registrations import ADAPTER, HUB_RIGHTS, documents
+from testbed.embedded.plane import Plane
+from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.processes import Processes
+from testbed.stage.registrations import ADAPTER, HUB_RIGHTS, documents
 from tests.integration.test_playground_plane import run_web, until_ready
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"

@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.adapter_world import (
-    JANE,
-    PODS_PATH,
-    Answer,
-    Caller,
-    Fleet,
-    fleet_of_one,
-    pod_metrics,
-)
-from tests.integration.fakeapi import eventually
+from tests.support.adapter_world import JANE, PODS_PATH, Answer, Caller, Fleet, fleet_of_one, pod_metrics
+from tests.support.fakeapi import eventually
 
 JOE = {"X-Remote-User": "joe"}
 MASTER = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}

@@ -11,17 +11,8 @@ import aiohttp
 import pytest
 
 from metrics_adapter import process
-from tests.integration.adapter_world import (
-    JANE,
-    METRICS,
-    PODS_PATH,
-    Caller,
-    World,
-    pod_metrics,
-    until,
-    world,
-)
-from tests.integration.fakeapi import CLUSTERS, FakeApi, eventually, fake_api, join
+from tests.support.adapter_world import JANE, METRICS, PODS_PATH, Caller, World, pod_metrics, until, world
+from tests.support.fakeapi import CLUSTERS, FakeApi, eventually, fake_api, join
 
 # For members that hang: who waits for them waits so long.
 SHORT = "--member-deadline=500ms"

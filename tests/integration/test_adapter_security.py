@@ -13,7 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from fedhpa.serving.logs import configure_logs
-from tests.integration.adapter_world import (
+from tests.support.adapter_world import (
     CONFIG_MAPS,
     JANE,
     PODS_PATH,
@@ -24,7 +24,7 @@ from tests.integration.adapter_world import (
     pod_metrics,
     until,
 )
-from tests.integration.fakeapi import eventually
+from tests.support.fakeapi import eventually
 
 MEMBER_TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im0xIn0.bWVtYmVyLW9uZQ." + "s3cret" * 100
 SERVED = [

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import aiohttp
 
-from stage.ports import free_port
-from tests.integration.adapter_churn import Churn
-from tests.integration.adapter_world import World, until, world
-from tests.nightly import NIGHT, NIGHTLY
+from testbed.stage.ports import free_port
+from tests.support.adapter_churn import Churn
+from tests.support.adapter_world import World, until, world
+from tests.support.nightly import NIGHT, NIGHTLY
 
 pytestmark = NIGHT
 
@@ -103,7 +103,7 @@ async def watched(made: World) -> AsyncIterator[Watched]:
     flags += [f"--secure-port={port}", "--metrics-max-age=1s", "--member-deadline=500ms", "--user-qps=10"]
     log = (made.folder / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.integration.watched_adapter", str(told), *flags, stderr=log
+        sys.executable, "-m", "tests.support.watched_adapter", str(told), *flags, stderr=log
     )
     try:
         context = ssl.create_default_context(cadata=made.serving.bundle_pem.decode())

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fedhpa.api import crd
-from playground.controlplane import ControlPlane
-from stage.waiting import eventually as soon
-from tests.integration.fakeapi import PATIENCE
-from tests.integration.patient_plane import have_patience
+from fedhpa.admission import crd
+from testbed.embedded.controlplane import ControlPlane
+from testbed.stage.waiting import eventually as soon
 from tests.integration.test_admission_reads_the_hub import admitting, deployment, fhpa, warned
+from tests.support.fakeapi import PATIENCE
+from tests.support.patient_plane import have_patience
 from webhook.rights import reading_rights, user
 
 

@@ -15,8 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
-from tests.integration.admission_world import FHPA, REVIEW, Client, running
-from tests.integration.fakeapi import PATIENCE, eventually
+from tests.support.admission_world import FHPA, REVIEW, Client, running
+from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.envelope import MAX_BODY
 from webhook.intake import Intake

@@ -13,15 +13,15 @@ import pytest
 from multidict import CIMultiDictProxy
 
 from certs import CertificateAuthority
-from fedhpa.api import crd
+from fedhpa.admission import crd
 from fedhpa.api.errors import ConfigError
-from playground.controlplane import ControlPlane
-from playground.faults import Fault
-from stage.api import PlaneApi
-from stage.waiting import eventually as soon
-from tests.integration.admission_world import Client, running
-from tests.integration.fakeapi import PATIENCE, eventually
-from tests.integration.patient_plane import have_patience, patient
+from testbed.embedded.controlplane import ControlPlane
+from testbed.embedded.faults import Fault
+from testbed.stage.api import PlaneApi
+from testbed.stage.waiting import eventually as soon
+from tests.support.admission_world import Client, running
+from tests.support.fakeapi import PATIENCE, eventually
+from tests.support.patient_plane import have_patience, patient
 from webhook.registration import Endpoint, configurations
 from webhook.rights import reading_rights, user
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from tests.integration.fakeapi import PATIENCE, eventually
+from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.envelope import MAX_BODY
 from webhook.intake import LARGE_BODY, Intake

@@ -6,7 +6,7 @@ import base64
 
 from certs.publish import VALIDATING, publish_to_api_service, publish_to_webhooks
 from fedhpa.kube.client import ApiClient
-from tests.integration.fakeapi import Collection, fake_api
+from tests.support.fakeapi import Collection, fake_api
 
 WEBHOOKS: Collection = ("admissionregistration.k8s.io/v1", VALIDATING)
 API_SERVICES: Collection = ("apiregistration.k8s.io/v1", "apiservices")

@@ -11,9 +11,9 @@ from typing import TypeVar
 import pytest
 import yaml
 
-from tests.commands import Ran, fedhpa_process, kubeconfig
-from tests.integration.controller_world import World, federated_hpa, world_on_sockets
-from tests.integration.fakeapi import PATIENCE, eventually
+from tests.support.commands import Ran, fedhpa_process, kubeconfig
+from tests.support.controller_world import World, federated_hpa, world_on_sockets
+from tests.support.fakeapi import PATIENCE, eventually
 
 # Each command is a process, and some are run again.
 pytestmark = pytest.mark.timeout(600)

@@ -16,7 +16,7 @@ from fedhpa.serving import connections
 from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE, Connections, Site, Waiting
 from fedhpa.serving.server import Handler
 from fedhpa.serving.status import status_errors
-from tests.integration.fakeapi import PATIENCE, eventually
+from tests.support.fakeapi import PATIENCE, eventually
 
 LONG = PATIENCE
 GET = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"

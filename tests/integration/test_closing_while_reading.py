@@ -7,7 +7,7 @@ import pytest
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.transport import UNREACHABLE
-from tests.integration.fakeapi import PATIENCE, PODS, fake_api, pod
+from tests.support.fakeapi import PATIENCE, PODS, fake_api, pod
 
 WATCH = "/api/v1/pods"
 PARAMS: dict[str, str | int | bool] = {"watch": True, "resourceVersion": "0"}

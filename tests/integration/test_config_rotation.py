@@ -14,9 +14,9 @@ from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from fedhpa.kube.rotation import follow_config
-from stage.kubeconfig import write_kubeconfig
-from tests.integration.fakeapi import CLUSTERS, SECRETS, FakeApi, cluster, eventually, fake_api, secret
-from tests.integration.membership import federation_on_sockets
+from testbed.stage.kubeconfig import write_kubeconfig
+from tests.support.fakeapi import CLUSTERS, SECRETS, FakeApi, cluster, eventually, fake_api, secret
+from tests.support.membership import federation_on_sockets
 
 
 def write_config(path: Path, api: FakeApi) -> None:

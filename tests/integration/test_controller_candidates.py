@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.flags import KARMADA
-from tests.integration.controller_world import (
+from tests.support.controller_world import (
     BINDINGS,
     DEPLOYMENTS,
     HPAS,
@@ -17,7 +17,7 @@ from tests.integration.controller_world import (
     cluster_object,
     world,
 )
-from tests.integration.fakeapi import CLUSTERS, Object, eventually
+from tests.support.fakeapi import CLUSTERS, Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -15,10 +15,10 @@ from controller.process import run
 from fedhpa.kube import leases
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
-from stage.kubeconfig import write_kubeconfig
-from tests.integration import fakeapi
-from tests.integration.controller_world import EVENTS, LEASES, World, world, world_on_sockets
-from tests.integration.membership import REAL_DEADLINE
+from testbed.stage.kubeconfig import write_kubeconfig
+from tests.support import fakeapi
+from tests.support.controller_world import EVENTS, LEASES, World, world, world_on_sockets
+from tests.support.membership import REAL_DEADLINE
 
 # Several processes, on machines that do other things, too.
 eventually = functools.partial(fakeapi.eventually, within=20.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.controller_world import (
+from tests.support.controller_world import (
     METRICS_PATH,
     NAMESPACE,
     Plane,
@@ -16,8 +16,8 @@ from tests.integration.controller_world import (
     reconciliations,
     world,
 )
-from tests.integration.fakeapi import PODS, Object, eventually
-from tests.integration.membership import DEADLINE
+from tests.support.fakeapi import PODS, Object, eventually
+from tests.support.membership import DEADLINE
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from controller.reconcile import Reconciler
+from controller.federatedhpa.reconcile import Reconciler
 from fedhpa.api.errors import FedHPAError
-from tests.integration.controller_world import world
+from tests.support.controller_world import world
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

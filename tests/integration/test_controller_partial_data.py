@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from fedhpa.api.times import format_time, parse_time
-from tests.integration.controller_world import (
-    HPAS,
-    METRICS_PATH,
-    NAMESPACE,
-    PODS_PATH,
-    Plane,
-    World,
-    world,
-)
-from tests.integration.fakeapi import CLUSTERS, eventually, join
+from tests.support.controller_world import HPAS, METRICS_PATH, NAMESPACE, PODS_PATH, Plane, World, world
+from tests.support.fakeapi import CLUSTERS, eventually, join
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

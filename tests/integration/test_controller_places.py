@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fedhpa.api.times import format_time
-from tests.integration.controller_world import LONG_AGO, Plane, World, cluster_object, world
-from tests.integration.fakeapi import CLUSTERS, PODS, eventually
+from tests.support.controller_world import LONG_AGO, Plane, World, cluster_object, world
+from tests.support.fakeapi import CLUSTERS, PODS, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

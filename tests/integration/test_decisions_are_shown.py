@@ -13,12 +13,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from controller.decisions import MAX_ONE, PATH, DecisionRing, decisions_route
-from controller.series import Series
+from controller.federatedhpa.decisions import MAX_ONE, PATH, DecisionRing, decisions_route
+from controller.telemetry import Series
 from fedhpa.decision.model import Decision
 from fedhpa.kube.client import ApiClient
-from tests.integration.fakeapi import PATIENCE, FakeApi, Object
-from tests.scenarios import cluster, decided, scenario
+from tests.support.fakeapi import PATIENCE, FakeApi, Object
+from tests.support.scenarios import cluster, decided, scenario
 
 
 @pytest.fixture(autouse=True)

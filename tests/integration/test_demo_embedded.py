@@ -93,8 +93,8 @@ async def test_signal_ends_the_demo_in_order(tmp_path: Path) -> None:
 
 
 async def test_plane_is_held_up_until_a_signal(tmp_path: Path) -> None:
-    """`python -m playground up` prints a kubeconfig for each plane and ends in order."""
-    process = await started("playground", "up", "--members=1", folder=tmp_path)
+    """`python -m testbed.embedded up` prints a kubeconfig for each plane and ends in order."""
+    process = await started("testbed.embedded", "up", "--members=1", folder=tmp_path)
     try:
         lines = await read_until(process, "Ctrl-C")
         kubeconfigs = [line.split()[1].partition("=")[2] for line in lines if line.startswith("export KUBE")]
@@ -114,7 +114,7 @@ async def test_plane_is_held_up_until_a_signal(tmp_path: Path) -> None:
 def test_printed_commands_work_as_printed(command: str) -> None:
     """Each names a program of the virtual environment that takes these arguments; none needs Go."""
     words = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
-    if "playground up" in command:
+    if "testbed.embedded up" in command:
         words += " --help"  # it runs until somebody ends it; the test above starts it
     answer = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
 

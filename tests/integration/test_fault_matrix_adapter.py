@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from playground.faults import Fault
-from tests.virtual.federation import Adapter, adapter, federation, until
+from testbed.embedded.faults import Fault
+from tests.support.federation import Adapter, adapter, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -23,20 +23,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
-from fedhpa.api import crd
+from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.credentials import StaticCredentials
 from fedhpa.serving.health import Health
-from playground.controlplane import ControlPlane
-from playground.faults import Fault
-from playground.memory import Cable, MemoryListener
-from stage.api import PlaneApi
-from tests.integration.adapter_world import until as eventually
-from tests.integration.admission_world import FHPA, Client, running
-from tests.integration.patient_plane import WEBHOOK_SECONDS, have_patience, patient
-from tests.virtual.federation import ADMIN, Federation, background, federation, until
+from testbed.embedded.controlplane import ControlPlane
+from testbed.embedded.faults import Fault
+from testbed.stage.api import PlaneApi
+from tests.support.adapter_world import until as eventually
+from tests.support.admission_world import FHPA, Client, running
+from tests.support.federation import ADMIN, Federation, background, federation, until
+from tests.support.memory_network import Cable, MemoryListener
+from tests.support.patient_plane import WEBHOOK_SECONDS, have_patience, patient
 from webhook.advice import Advisor
 from webhook.application import build_application
 from webhook.hub import HubReader

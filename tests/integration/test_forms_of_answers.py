@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from metrics_adapter import answers, tables
-from tests.integration.values_world import CUSTOM, EXTERNAL, NOON, Client, adapter, items, serving, value
+from metrics_adapter.server import answers, tables
+from tests.support.values_world import CUSTOM, EXTERNAL, NOON, Client, adapter, items, serving, value
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"

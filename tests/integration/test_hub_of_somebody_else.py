@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from controller.hub_check import CRD_PATH, lacking_fields
-from fedhpa.api.crd import FEDERATED_HPA, custom_resource_definition
+from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
 from fedhpa.api.times import format_time
-from tests.integration.controller_world import HPAS, NAMESPACE, Controller, World, world
-from tests.integration.fakeapi import Object, eventually
+from tests.support.controller_world import HPAS, NAMESPACE, Controller, World, world
+from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -15,8 +15,8 @@ from fedhpa.api.wire import ObjectMeta, Pod
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
-from playground.memory import MemoryNetwork
-from tests.integration.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api, pod
+from tests.support.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api, pod
+from tests.support.memory_network import MemoryNetwork
 
 PATH = "/api/v1/pods"
 

@@ -9,8 +9,8 @@ import pytest
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.members.client import GROUP_COOLDOWN_SECONDS
 from fedhpa.members.member import PROBE_FAILED, PROBE_SUCCEEDED
-from tests.integration.fakeapi import CLUSTERS, eventually
-from tests.integration.membership import DEADLINE, EPOCH, federation, loop_time
+from tests.support.fakeapi import CLUSTERS, eventually
+from tests.support.membership import DEADLINE, EPOCH, federation, loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

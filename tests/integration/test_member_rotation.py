@@ -11,8 +11,8 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.members.member import ACCESS_INVALID, PROBE_FAILED, PROBE_SUCCEEDED
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.members.status import write_cluster_status
-from tests.integration.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, join, secret
-from tests.integration.membership import World, federation, federation_on_sockets, running
+from tests.support.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, join, secret
+from tests.support.membership import World, federation, federation_on_sockets, running
 
 VERSION = "/version"
 NOW = 1773235397.0  # 2026-03-11T13:23:17Z

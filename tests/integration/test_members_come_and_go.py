@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.adapter_world import JANE, Answer, Caller, World, until, world
-from tests.integration.fakeapi import CLUSTERS, SECRETS, fake_api, join, secret
-from tests.integration.values_world import CUSTOM, EXTERNAL, NOON, StubMember, items, serving, value
+from tests.support.adapter_world import JANE, Answer, Caller, World, until, world
+from tests.support.fakeapi import CLUSTERS, SECRETS, fake_api, join, secret
+from tests.support.values_world import CUSTOM, EXTERNAL, NOON, StubMember, items, serving, value
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"

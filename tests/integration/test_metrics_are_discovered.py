@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from metrics_adapter.catalogue import MAX_NAMES, REFRESH_SECONDS, RETRY_SECONDS, Catalogue
-from tests.integration.values_world import CUSTOM, EXTERNAL, client_of, members_source, serving
+from metrics_adapter.members.catalogue import MAX_NAMES, REFRESH_SECONDS, RETRY_SECONDS, Catalogue
+from tests.support.values_world import CUSTOM, EXTERNAL, client_of, members_source, serving
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 VERSIONS = [f"{CUSTOM}/v1beta1", f"{CUSTOM}/v1beta2"]

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 import fedhpa.members.metrics as values_of_members
-from metrics_adapter import remembered
-from tests.integration.values_world import (
+from metrics_adapter.members import remembered
+from tests.support.values_world import (
     CUSTOM,
     EXTERNAL,
     Client,
@@ -130,7 +130,7 @@ async def test_the_log_is_not_filled_by_one_metric_of_many(
 ) -> None:
     """A member that lost one metric and serves others is told of once, not at each turn."""
     # However long a turn takes on this machine.
-    monkeypatch.setattr("metrics_adapter.gather.BACK_SECONDS", 3600.0)
+    monkeypatch.setattr("metrics_adapter.members.gather.BACK_SECONDS", 3600.0)
     client, members = federation
     await get(client, DEPTH)
     other = f"{EXTERNAL}/namespaces/shop/other"

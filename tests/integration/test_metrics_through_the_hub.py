@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controller.flags import HUB
-from tests.integration.controller_world import METRICS_PATH, World, world
-from tests.integration.fakeapi import Object, eventually
+from tests.support.controller_world import METRICS_PATH, World, world
+from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

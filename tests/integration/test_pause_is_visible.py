@@ -6,10 +6,10 @@ from pathlib import Path
 
 import aiohttp
 
-from stage.ports import free_port
-from tests.integration.controller_world import world_on_sockets
-from tests.integration.fakeapi import eventually
+from testbed.stage.ports import free_port
 from tests.integration.test_controller_leads import process
+from tests.support.controller_world import world_on_sockets
+from tests.support.fakeapi import eventually
 
 
 async def test_paused_is_seen_from_outside(tmp_path: Path) -> None:

@@ -11,16 +11,16 @@ import pytest
 from aiohttp import web
 
 from certs import CertificateAuthority
-from fedhpa.api import crd
+from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError
-from playground.controlplane import ControlPlane
-from playground.listener import Listener
-from playground.pki import Pki
-from stage.api import PlaneApi
-from stage.registrations import never_comes
-from tests.integration.admission_world import Client, running
-from tests.integration.fakeapi import PATIENCE
-from tests.integration.patient_plane import WEBHOOK_SECONDS, have_patience, patient
+from testbed.embedded.controlplane import ControlPlane
+from testbed.embedded.listener import Listener
+from testbed.embedded.pki import Pki
+from testbed.stage.api import PlaneApi
+from testbed.stage.registrations import never_comes
+from tests.support.admission_world import Client, running
+from tests.support.fakeapi import PATIENCE
+from tests.support.patient_plane import WEBHOOK_SECONDS, have_patience, patient
 from webhook.registration import Endpoint, configurations
 
 FHPAS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas"

@@ -11,18 +11,18 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fedhpa.api import crd
+from fedhpa.admission import crd
 from fedhpa.serving.authentication import peer_certificate
 from fedhpa.serving.flags import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS
-from playground.controlplane import ControlPlane
-from playground.listener import Listener
-from playground.pipeline import User
-from playground.pki import Pki
-from stage.api import PlaneApi
-from stage.registrations import (
+from testbed.embedded.controlplane import ControlPlane
+from testbed.embedded.listener import Listener
+from testbed.embedded.pipeline import User
+from testbed.embedded.pki import Pki
+from testbed.stage.api import PlaneApi
+from testbed.stage.registrations import (
     ADAPTER,
     HUB_RIGHTS,
     NAMESPACE,
@@ -31,9 +31,9 @@ from stage.registrations import (
     cluster_objects,
     documents,
 )
-from tests.integration.adapter_world import METRICS, PODS_PATH, pod_metrics, until
-from tests.integration.fakeapi import PATIENCE, FakeApi, eventually, fake_api
-from tests.integration.patient_plane import have_patience
+from tests.support.adapter_world import METRICS, PODS_PATH, pod_metrics, until
+from tests.support.fakeapi import PATIENCE, FakeApi, eventually, fake_api
+from tests.support.patient_plane import have_patience
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/"
 Object = dict[str, Any]

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fedhpa.api import crd
+from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
 from fedhpa.kube.client import JSON_PATCH, ApiClient
 from fedhpa.kube.config import ApiConfig
@@ -20,9 +20,9 @@ from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
-from playground.apiserver import ApiServer
-from tests.integration.fakeapi import PATIENCE, eventually
+from testbed.embedded.apiserver import ApiServer
 from tests.real.workloads import deployment, federated_hpa, federated_hpa_path
+from tests.support.fakeapi import PATIENCE, eventually
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 MANIFESTS = {

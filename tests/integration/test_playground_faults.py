@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from playground.faults import Fault, Faults
-from playground.listener import Listener
-from playground.pki import Pki
+from testbed.embedded.faults import Fault, Faults
+from testbed.embedded.listener import Listener
+from testbed.embedded.pki import Pki
 
 BODY = {"kind": "PodMetricsList", "items": [{"name": f"pod-{number}"} for number in range(20)]}
 

@@ -13,8 +13,8 @@ import pytest
 from certs import CertificateAuthority
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
-from playground.controlplane import ControlPlane
-from playground.pipeline import User
+from testbed.embedded.controlplane import ControlPlane
+from testbed.embedded.pipeline import User
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

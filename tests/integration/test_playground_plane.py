@@ -7,9 +7,9 @@ import aiohttp
 import pytest
 
 from fedhpa.api.errors import ApiError
-from playground.faults import Fault
-from playground.plane import Plane
-from stage.waiting import eventually
+from testbed.embedded.faults import Fault
+from testbed.embedded.plane import Plane
+from testbed.stage.waiting import eventually
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/shop/deployments"
 PODS = "/api/v1/namespaces/shop/pods"

@@ -11,8 +11,8 @@ import pytest
 from fedhpa.api.errors import MemberUnavailable
 from fedhpa.api.wire import Pod
 from fedhpa.members.pods import PodCache
-from tests.integration.fakeapi import PODS, eventually, fake_api, join, pod
-from tests.integration.membership import federation, loop_time
+from tests.support.fakeapi import PODS, eventually, fake_api, join, pod
+from tests.support.membership import federation, loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

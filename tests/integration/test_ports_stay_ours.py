@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from stage.ports import free_port
+from testbed.stage.ports import free_port
 
 
 def test_nobody_else_gets_a_port_before_its_server_starts() -> None:

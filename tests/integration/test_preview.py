@@ -10,8 +10,8 @@ from controller.flags import KARMADA
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.preview import Preview, preview_of, read_objects, to_json, to_text
 from fedhpa.kube.client import ApiClient
-from tests.integration.controller_world import HPAS, NAMESPACE, Plane, World, federated_hpa, world
-from tests.integration.fakeapi import Object, eventually
+from tests.support.controller_world import HPAS, NAMESPACE, Plane, World, federated_hpa, world
+from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

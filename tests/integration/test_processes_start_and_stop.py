@@ -24,7 +24,7 @@ from fedhpa.serving.logs import configure_logs
 from fedhpa.serving.process import Signals, run_process
 from fedhpa.serving.server import side_doors
 from metrics_adapter.process import main
-from tests.integration.adapter_world import World, world
+from tests.support.adapter_world import World, world
 
 SECTIONS = {"Observing": flag_sets.OBSERVING, "Logging": flag_sets.LOGGING}
 

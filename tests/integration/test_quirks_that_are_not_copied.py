@@ -7,8 +7,15 @@ import asyncio
 import pytest
 
 from controller.flags import KARMADA
-from tests.integration import fakeapi
-from tests.integration.controller_world import (
+from tests.integration.test_controller_candidates import LABEL, binding
+from tests.integration.test_controller_metric_types import (
+    by_external,
+    by_object,
+    serve_external,
+    serve_object,
+)
+from tests.support import fakeapi
+from tests.support.controller_world import (
     BINDINGS,
     DEPLOYMENTS,
     HPAS,
@@ -19,14 +26,7 @@ from tests.integration.controller_world import (
     reconciliations,
     world,
 )
-from tests.integration.fakeapi import Object, eventually
-from tests.integration.test_controller_candidates import LABEL, binding
-from tests.integration.test_controller_metric_types import (
-    by_external,
-    by_object,
-    serve_external,
-    serve_object,
-)
+from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
+from controller.federatedhpa.outside import outside, settings_for
 from controller.flags import DIRECT, HUB, KARMADA
-from controller.outside import outside, settings_for
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.replay import answer
 from fedhpa.kube.client import ApiClient
-from tests.integration.controller_world import HPAS, NAMESPACE, World, world
-from tests.integration.fakeapi import Object, eventually
 from tests.integration.test_controller_metric_types import (
     EXTERNAL,
     by_external,
@@ -24,6 +22,8 @@ from tests.integration.test_controller_metric_types import (
 )
 from tests.integration.test_hub_of_somebody_else import written_by_karmada
 from tests.integration.test_metrics_through_the_hub import serve_usage
+from tests.support.controller_world import HPAS, NAMESPACE, World, world
+from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

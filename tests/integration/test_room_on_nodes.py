@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.integration.controller_world import World, world
-from tests.integration.fakeapi import Collection, eventually
 from tests.integration.test_controller_places import assignment
+from tests.support.controller_world import World, world
+from tests.support.fakeapi import Collection, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stage.runs import ProcessId, Run, reap, runs_folder
-from stage.waiting import eventually
+from testbed.stage.runs import ProcessId, Run, reap, runs_folder
+from testbed.stage.waiting import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc, pidfd and prctl are Linux's")
 
@@ -18,7 +18,7 @@ SLEEP = ["sleep", "300"]
 OWNER = """
 import sys, time
 from pathlib import Path
-from stage.runs import Run
+from testbed.stage.runs import Run
 run = Run.begin()
 print(run.spawn("sleeper", ["sleep", "300"], Path("/dev/null")), flush=True)
 time.sleep(300)

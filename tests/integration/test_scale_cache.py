@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.writes import get_scale, put_scale
 from fedhpa.members.scales import ScaleCache, reaches
-from tests.integration.fakeapi import FakeApi, Object, eventually
-from tests.integration.membership import federation, loop_time
+from tests.support.fakeapi import FakeApi, Object, eventually
+from tests.support.membership import federation, loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -11,8 +11,8 @@ from fedhpa.api.wire import PodMetrics
 from fedhpa.members import lists as module
 from fedhpa.members.lists import SharedLists, decode_pod_metrics, pod_metrics
 from fedhpa.members.member import Member
-from tests.integration.fakeapi import Object, eventually
-from tests.integration.membership import federation, loop_time
+from tests.support.fakeapi import Object, eventually
+from tests.support.membership import federation, loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from certs import CertificateAuthority
-from tests.commands import Ran, fedhpa_process, kubeconfig
-from tests.integration.fakeapi import CLUSTERS, FakeApi, fake_api
+from tests.support.commands import Ran, fedhpa_process, kubeconfig
+from tests.support.fakeapi import CLUSTERS, FakeApi, fake_api
 
 API_SERVICES = ("apiregistration.k8s.io/v1", "apiservices")
 ALL = [

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from playground.faults import Fault
-from playground.plane import Plane
-from stage.processes import Processes
-from stage.registrations import ADAPTER, HUB_RIGHTS, documents
-from stage.waiting import eventually
-from tests.integration.patient_plane import have_patience
+from testbed.embedded.faults import Fault
+from testbed.embedded.plane import Plane
+from testbed.stage.processes import Processes
+from testbed.stage.registrations import ADAPTER, HUB_RIGHTS, documents
+from testbed.stage.waiting import eventually
 from tests.integration.test_playground_plane import run_web, until_ready
+from tests.support.patient_plane import have_patience
 
 REQUESTS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second"
 DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"

@@ -35,9 +35,9 @@ from fedhpa.serving.authorization import Attributes, Authorizer, Guard, Verdict
 from fedhpa.serving.connections import Site
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.health import Health
-from metrics_adapter.application import build_application
-from metrics_adapter.callers import Callers
-from metrics_adapter.gather import MembersSource
+from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.server.application import build_application
+from metrics_adapter.server.callers import Callers
 from metrics_adapter.telemetry import Telemetry
 
 # Nothing here takes a second; a machine that is busy with other things may.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
 
 HERE = Path(__file__).parent
 NIGHT_SECONDS = 3600

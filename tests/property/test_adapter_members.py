@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.nightly import examples
 from tests.property.adapter_under_test import (
     MEMBERS,
     Answered,
@@ -21,6 +20,7 @@ from tests.property.adapter_under_test import (
     nothing_goes_wrong,
     running_target,
 )
+from tests.support.nightly import examples
 
 TARGETS = st.sampled_from(
     [

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from metrics_adapter.bodies import list_json
-from metrics_adapter.items import decode_list, merge
 from metrics_adapter.kinds import PODS
+from metrics_adapter.members.items import decode_list, merge
+from metrics_adapter.server.bodies import list_json
 
 TEXT = st.text(max_size=8)
 VALUES = st.recursive(

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.nightly import examples
 from tests.property.adapter_under_test import Answered, Target, http, nothing_goes_wrong, running_target
+from tests.support.nightly import examples
 
 # "", apis, GROUP: what a member serves of it.
 OWN_DISCOVERY = 3

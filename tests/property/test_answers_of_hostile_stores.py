@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.api.errors import MetricsUnavailable
-from metrics_adapter.store_answer import MAX_NANO, STALE_SECONDS, amount_of, decode_answer
-from metrics_adapter.store_series import by_cluster
+from metrics_adapter.prometheus.answer import MAX_NANO, STALE_SECONDS, amount_of, decode_answer
+from metrics_adapter.prometheus.series import by_cluster
 
 NOW = 1_773_230_400.0
 TEXT = st.text(max_size=6)

@@ -20,7 +20,7 @@ from fedhpa.assignment.direct import (
     limits,
     split,
 )
-from tests.costs import least_cpu_seconds
+from tests.support.costs import least_cpu_seconds
 
 DIVIDING = (None, STATIC_WEIGHTED, DYNAMIC_WEIGHTED, AGGREGATED, PRIORITIZED, LOAD_WEIGHTED)
 

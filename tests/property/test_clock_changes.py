@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import fires, load_zone, next_fires, parse, previous_fire
-from tests.nightly import NIGHTLY, examples
 from tests.property.schedules import MINUTE, ODD_ZONES, ZONES, Walk, Written, clock_changes, written
+from tests.support.nightly import NIGHTLY, examples
 
 YEARS = (2026, 2027)
 # One zone in so many is looked at in the suite; all of them at night.

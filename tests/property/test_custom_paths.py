@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.serving.authorization import Attributes
-from metrics_adapter.wanted import read_path
+from metrics_adapter.members.wanted import read_path
 
 WORDS = st.sampled_from(
     ["namespaces", "metrics", "pods", "*", "%2A", "%2F", "shop", "..", "%2e%2e", "", ".", "a%00b"]

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.scenarios import CPU, answered, cluster, external, scenario
+from tests.support.scenarios import CPU, answered, cluster, external, scenario
 
 loads = st.lists(st.integers(0, 400), min_size=1, max_size=6)
 clusters = st.lists(loads, min_size=1, max_size=4)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.costs import least_cpu_seconds
-from tests.nightly import examples
 from tests.property import admission_bodies as bodies
+from tests.support.costs import least_cpu_seconds
+from tests.support.nightly import examples
 from webhook.review import MUTATE_FEDERATEDHPA, PATHS, judge, review
 from webhook.strict_json import BadJSON, loads, strict_loads
 

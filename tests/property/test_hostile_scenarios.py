@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.cli.replay import answer
-from tests.scenarios import CPU, NOW, cluster, external, scenario
+from tests.support.scenarios import CPU, NOW, cluster, external, scenario
 
 Path = tuple[str | int, ...]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Requirement, Selector, parse_selector
-from metrics_adapter.promql import GROUP_BY, MATCHERS, equals, filled, quote, selector_matchers
+from metrics_adapter.prometheus.promql import GROUP_BY, MATCHERS, equals, filled, quote, selector_matchers
 
 HOSTILE = st.text() | st.sampled_from(
     ['"} or up{a="', "\\", '\\"', "a\nb", "#", "`", "<<.LabelMatchers>>", "<<.GroupBy>>", "\x00", "$1", "\\1"]

@@ -22,8 +22,8 @@ from fedhpa.cron import (
     shortest_interval,
 )
 from fedhpa.cron.calendar import DAY, last_wall, walls
-from tests.nightly import examples
 from tests.property.schedules import Written, instants, schedules, written, zones
+from tests.support.nightly import examples
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:

@@ -13,7 +13,7 @@ from fedhpa.cron import Timetable, load_zone, parse
 from fedhpa.cron.collisions import collisions
 from fedhpa.cron.crossings import MAX_EVENTS, TargetBounds, crossings
 from fedhpa.cron.plan import Plan
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
 HOURS = st.sampled_from(("1", "2", "3", "8", "1,2", "*/12", "*"))

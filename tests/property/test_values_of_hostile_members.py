@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.times import parse_time
-from metrics_adapter.series import Told, decode_series, list_json
-from metrics_adapter.values import AGGREGATIONS, decode_values, merged, side_by_side, values_json
+from metrics_adapter.members.series import Told, decode_series, list_json
+from metrics_adapter.members.values import AGGREGATIONS, decode_values, merged, side_by_side, values_json
 
 TEXT = st.text(max_size=6)
 ANY = st.recursive(

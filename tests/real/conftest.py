@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from realplane.assets import find_assets
-from realplane.plane import Plane
-from stage.processes import CONTROLLER, WEBHOOK, Processes
-from stage.registrations import ADAPTER
+from testbed.real.assets import find_assets
+from testbed.real.plane import Plane
+from testbed.stage.processes import CONTROLLER, WEBHOOK, Processes
+from testbed.stage.registrations import ADAPTER
 from tests.real.wellness import all_is_well
 
 LOG_LINES = 60

@@ -11,8 +11,8 @@ import yaml
 from aiohttp import web
 
 from certs import CertificateAuthority
-from stage.ports import free_port
-from stage.runs import Run
+from testbed.stage.ports import free_port
+from testbed.stage.runs import Run
 
 PROMETHEUS = "prometheus"
 USER, PASSWORD = "admin", "test"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from realplane.controlplane import Answer, ControlPlane
-from stage.waiting import NotInTime, eventually
+from testbed.real.controlplane import Answer, ControlPlane
+from testbed.stage.waiting import NotInTime, eventually
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from aiohttp import web
 
-from realplane.plane import Plane
-from stage.api import PlaneApi, has_condition
-from stage.ports import free_port
-from stage.processes import Processes
-from stage.registrations import aggregated_api
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.ports import free_port
+from testbed.stage.processes import Processes
+from testbed.stage.registrations import aggregated_api
 
 SHOP = "values"
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"

@@ -17,10 +17,10 @@ from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.registration import NAME, Placement, hub_rights, member_rights
 from metrics_adapter.settings import FLAGS
-from realplane.plane import Plane
-from stage.api import PlaneApi
-from stage.registrations import Credentials, cluster_objects
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi
+from testbed.stage.registrations import Credentials, cluster_objects
+from testbed.stage.waiting import eventually
 from tests.real.settling import settled
 from tests.real.workloads import namespace
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from realplane.plane import Plane
-from stage.processes import WEBHOOK, Processes
-from stage.registrations import never_comes
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.processes import WEBHOOK, Processes
+from testbed.stage.registrations import never_comes
+from testbed.stage.waiting import eventually
 from tests.real.settling import kubectl, settled
 from tests.real.workloads import federated_hpa, federated_hpa_path
 

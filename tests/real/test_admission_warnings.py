@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from realplane.plane import Plane
-from stage.api import PlaneApi
-from stage.processes import WEBHOOK, Processes
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi
+from testbed.stage.processes import WEBHOOK, Processes
 from tests.real.settling import kubectl, settled
 from tests.real.workloads import deployment, federated_hpa, federated_hpa_path, namespace
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from realplane.plane import Plane
-from stage.api import has_condition
-from stage.processes import Processes
-from stage.registrations import ADAPTER
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.api import has_condition
+from testbed.stage.processes import Processes
+from testbed.stage.registrations import ADAPTER
+from testbed.stage.waiting import eventually
 from tests.real.settling import kubectl, settled
 from tests.real.workloads import run_everywhere, set_usage_everywhere
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from realplane.plane import Plane
+from testbed.real.plane import Plane
 from tests.conformance.plane.real import of_hub
 from tests.conformance.plane.record import recorded
 from tests.conformance.plane.registry import Check, all_checks, converse

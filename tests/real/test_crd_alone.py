@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from fedhpa.api import crd
-from realplane.controlplane import ControlPlane
-from stage.api import PlaneApi
-from stage.runs import Run
-from stage.waiting import eventually
+from fedhpa.admission import crd
+from testbed.real.controlplane import ControlPlane
+from testbed.stage.api import PlaneApi
+from testbed.stage.runs import Run
+from testbed.stage.waiting import eventually
 from tests.conformance.layers import admission, asking, generated, recorded
 from tests.conformance.layers.cases import CRON, FHPA, assignment, cron, fhpa, manifest, rule
 from tests.conformance.layers.rows import objects

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from realplane.plane import Plane
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.waiting import eventually
 from tests.real.settling import kubectl
 
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "karmada_manifests.json"

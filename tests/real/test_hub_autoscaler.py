@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from realplane import commands
-from realplane.plane import Plane
-from stage.ports import free_port
-from stage.processes import Processes
-from stage.waiting import eventually
+from testbed.real import commands
+from testbed.real.plane import Plane
+from testbed.stage.ports import free_port
+from testbed.stage.processes import Processes
+from testbed.stage.waiting import eventually
 from tests.real.stores import SHOP, stores
 from tests.real.workloads import deployment, namespace
 

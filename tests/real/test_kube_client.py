@@ -16,10 +16,10 @@ from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.writes import get_scale, put_scale, update_with_retry
 from fedhpa.members.registry import MemberRegistry
-from realplane.plane import Plane
-from tests.integration.fakeapi import eventually
+from testbed.real.plane import Plane
 from tests.real.settling import settled
 from tests.real.workloads import deployment, namespace
+from tests.support.fakeapi import eventually
 
 CONFIGMAPS = "/api/v1/namespaces/{}/configmaps"
 SECONDS = 60.0

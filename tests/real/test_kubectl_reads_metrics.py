@@ -10,11 +10,11 @@ import signal
 import pytest
 import yaml
 
-from realplane.controlplane import Answer
-from realplane.plane import Plane
-from stage.api import PlaneApi
-from stage.processes import Processes
-from stage.waiting import eventually
+from testbed.real.controlplane import Answer
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi
+from testbed.stage.processes import Processes
+from testbed.stage.waiting import eventually
 from tests.real.settling import SECONDS, done, kubectl, settled
 from tests.real.workloads import deployment, run_everywhere, set_usage_everywhere
 

@@ -1,6 +1,6 @@
 """The members as such: what later tests take for granted."""
 
-from realplane.plane import Plane
+from testbed.real.plane import Plane
 from tests.real.settling import settled
 from tests.real.workloads import deployment, namespace
 

@@ -1,8 +1,8 @@
 """The controller that reads usage through the hub, as from anybody's adapter: here from ours."""
 
-from realplane.plane import Plane
-from stage.processes import CONTROLLER, Processes
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.processes import CONTROLLER, Processes
+from testbed.stage.waiting import eventually
 from tests.real.test_scaling import until_total, utilization
 from tests.real.workloads import (
     federated_hpa,

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from realplane.plane import Plane
-from stage.api import PlaneApi
-from stage.processes import CONTROLLER, WEBHOOK, Processes
-from stage.registrations import ADAPTER
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi
+from testbed.stage.processes import CONTROLLER, WEBHOOK, Processes
+from testbed.stage.registrations import ADAPTER
 from tests.real.wellness import all_is_well
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa-controller-0-of-1"

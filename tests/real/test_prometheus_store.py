@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import pytest
 
-from realplane.assets import find_program
-from stage.waiting import eventually
-from tests.integration.adapter_world import JANE, Answer, Caller, world
-from tests.integration.fakeapi import fake_api, join
+from testbed.real.assets import find_program
+from testbed.stage.waiting import eventually
 from tests.real.prometheus import PROMETHEUS, Prometheus, prometheus
 from tests.real.settling import settled
+from tests.support.adapter_world import JANE, Answer, Caller, world
+from tests.support.fakeapi import fake_api, join
 
 SECONDS = 150
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces"

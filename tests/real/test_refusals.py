@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from realplane.plane import Plane
-from stage.processes import WEBHOOK, Processes
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.processes import WEBHOOK, Processes
+from testbed.stage.waiting import eventually
 from tests.real.settling import done, kubectl
 from tests.real.workloads import federated_hpa, federated_hpa_path
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from realplane.plane import Plane
-from stage.api import PlaneApi
-from stage.processes import WEBHOOK, Processes
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi
+from testbed.stage.processes import WEBHOOK, Processes
+from testbed.stage.waiting import eventually
 from tests.real.settling import done, kubectl, settled
 from tests.real.workloads import federated_hpa, federated_hpa_path
 

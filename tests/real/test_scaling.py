@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from realplane.plane import Plane
-from stage.api import has_condition
-from stage.processes import Processes
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.api import has_condition
+from testbed.stage.processes import Processes
+from testbed.stage.waiting import eventually
 from tests.real.workloads import (
     federated_hpa,
     federated_hpa_path,

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from realplane.plane import Plane
-from stage.processes import CONTROLLER, Processes
-from stage.waiting import eventually, gather
+from testbed.real.plane import Plane
+from testbed.stage.processes import CONTROLLER, Processes
+from testbed.stage.waiting import eventually, gather
 from tests.real.workloads import (
     federated_hpa,
     federated_hpa_path,

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from realplane.plane import Plane
-from stage.api import has_condition
-from stage.processes import CONTROLLER, Processes
+from testbed.real.plane import Plane
+from testbed.stage.api import has_condition
+from testbed.stage.processes import CONTROLLER, Processes
 from tests.real.test_scaling import message, utilization
 from tests.real.workloads import (
     deployment,

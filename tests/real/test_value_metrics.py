@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from realplane.plane import Plane
-from stage.processes import Processes
-from stage.waiting import eventually
+from testbed.real.plane import Plane
+from testbed.stage.processes import Processes
+from testbed.stage.waiting import eventually
 from tests.real.settling import kubectl, settled
 from tests.real.stores import DEPTH, HITS, OF_NAMESPACE, OF_NODE, SELECTED, stores
 

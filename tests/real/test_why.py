@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 import yaml
 
-from realplane.plane import Plane
-from stage.processes import CONTROLLER, Processes
-from tests.commands import fedhpa
+from testbed.real.plane import Plane
+from testbed.stage.processes import CONTROLLER, Processes
 from tests.real.settling import settled
 from tests.real.workloads import federated_hpa, federated_hpa_path, run_everywhere, set_usage_everywhere
+from tests.support.commands import fedhpa
 
 SECONDS = 180.0  # usage is scraped every 10 s, and rates need two scrapes
 NAME, SPACE = "web", "why"

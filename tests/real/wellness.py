@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from realplane.plane import Plane
-from stage.api import PlaneApi, has_condition
-from stage.processes import CONTROLLER, Processes
-from stage.waiting import eventually, gather
+from testbed.real.plane import Plane
+from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.processes import CONTROLLER, Processes
+from testbed.stage.waiting import eventually, gather
 
 NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"

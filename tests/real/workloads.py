@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from realplane.plane import Plane
-from stage.waiting import gather
+from testbed.real.plane import Plane
+from testbed.stage.waiting import gather
 from tests.real.settling import done, settled
 
 

@@ -13,14 +13,14 @@ from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.serving import flag_sets
 from fedhpa.serving.flags import parse_flags
-from metrics_adapter import openapi
-from metrics_adapter.answers import item_json
-from metrics_adapter.bodies import Bodies, list_json
-from metrics_adapter.items import MemberItems, decode_list, decode_one, merge
 from metrics_adapter.kinds import KINDS, PODS
-from metrics_adapter.negotiation import Form, choose_form, discovery_version, warnings_header
+from metrics_adapter.members.items import MemberItems, decode_list, decode_one, merge
+from metrics_adapter.server import openapi
+from metrics_adapter.server.answers import item_json
+from metrics_adapter.server.bodies import Bodies, list_json
+from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warnings_header
+from metrics_adapter.server.tables import table
 from metrics_adapter.settings import FLAGS
-from metrics_adapter.tables import table
 
 
 def listing(*items: dict[str, Any]) -> bytes:

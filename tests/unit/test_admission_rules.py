@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
+from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
+from fedhpa.admission.warnings.cronfederatedhpa import warn_cronfederatedhpa
+from fedhpa.admission.warnings.federatedhpa import warn_federatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.api.validation import validate_federatedhpa
-from fedhpa.api.warnings import warn_federatedhpa
-from fedhpa.cron.validation import validate_cronfederatedhpa
-from fedhpa.cron.warnings import warn_cronfederatedhpa
 
 METADATA = {"name": "web", "namespace": "shop"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

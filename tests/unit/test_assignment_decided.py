@@ -9,7 +9,7 @@ import pytest
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import decide, decode_object, decode_scenario, to_text
-from tests.scenarios import answered, cluster, decided, external, pod, scenario
+from tests.support.scenarios import answered, cluster, decided, external, pod, scenario
 
 AWAY: dict[str, Any] = {"ready": False, "error": "unreachable", "scale": {"error": "unreachable"}}
 

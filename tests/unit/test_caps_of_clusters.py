@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.caps import most_replicas, offered
+from controller.federatedhpa.caps import most_replicas, offered
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import decode_object
 from fedhpa.members.cluster import Cluster

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.commands import fedhpa
+from tests.support.commands import fedhpa
 
 
 def test_next_prints_local_times_as_json() -> None:

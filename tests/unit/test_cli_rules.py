@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.commands import fedhpa
+from tests.support.commands import fedhpa
 
 RULES = """
 external: [{metric: depth, query: 'sum by (<<.GroupBy>>) (queue{<<.LabelMatchers>>})'}]

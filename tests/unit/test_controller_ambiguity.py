@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from controller.ambiguity import Key, rivals
+from controller.federatedhpa.ambiguity import Key, rivals
 from fedhpa.api.selectors import Selector, parse_selector
 
 WEB: Key = ("shop", "web")

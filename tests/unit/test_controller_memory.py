@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.gather import Reading
-from controller.memory import ObjectMemory
+from controller.federatedhpa.gather import Reading
+from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale
 from fedhpa.decision.absence import Absence

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.scaling import TRIES, MemberWrite, Superseded, write_assignment, write_scale
+from controller.federatedhpa.scaling import TRIES, MemberWrite, Superseded, write_assignment, write_scale
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.wire import Scale
 from fedhpa.decision.model import Assignment
 from fedhpa.kube.responses import Response
 from fedhpa.kube.writes import get_scale
-from tests.unit.memory_api import MemoryApi
+from tests.support.memory_api import MemoryApi
 
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
 SCALE = f"{PATH}/scale"

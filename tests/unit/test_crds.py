@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fedhpa.api import crd
-from fedhpa.api.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, Definition
+from fedhpa.admission import crd
+from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, Definition
 
 CHART = Path(__file__).parents[2] / "charts" / "fedhpa"
 ALL = (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER)

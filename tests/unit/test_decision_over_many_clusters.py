@@ -9,7 +9,7 @@ import pytest
 
 from fedhpa.decision import decide, decode_scenario
 from fedhpa.decision.absence import Absence
-from tests.scenarios import answered, cluster, condition, external, scenario
+from tests.support.scenarios import answered, cluster, condition, external, scenario
 
 AWAY: dict[str, Any] = {
     "name": "member2",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.scenarios import CPU, answered, cluster, condition, external, scenario
+from tests.support.scenarios import CPU, answered, cluster, condition, external, scenario
 
 QUEUE = {
     "type": "External",

@@ -20,7 +20,7 @@ from fedhpa.decision import (
     to_text,
 )
 from fedhpa.decision.stored import stored_decision
-from tests.scenarios import answered, cluster, decided, scenario
+from tests.support.scenarios import answered, cluster, decided, scenario
 
 KEYS = [
     "name",

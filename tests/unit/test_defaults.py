@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedhpa.api import crd
-from fedhpa.api.defaults import default_metrics, default_patch, default_scaling_rules
+from fedhpa.admission import crd
+from fedhpa.admission.defaults import default_metrics, default_patch, default_scaling_rules
 from fedhpa.decision.spec import decode_object
 
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

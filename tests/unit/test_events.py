@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fedhpa.kube.events import QUEUE_SIZE, EventRecorder, InvolvedObject
-from tests.unit.memory_api import MemoryApi
+from tests.support.memory_api import MemoryApi
 
 WEB = InvolvedObject("autoscaling.karmada.io/v1alpha1", "FederatedHPA", "web", "shop", uid="u1")
 EVENTS = "/api/v1/namespaces/shop/events"

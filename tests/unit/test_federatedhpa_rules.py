@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.fielderror import aggregate
-from fedhpa.api.validation import validate_federatedhpa
 
 METADATA = {"name": "web", "namespace": "shop"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
+from fedhpa.admission.warnings.extensions import warn_unknown_clusters
+from fedhpa.admission.warnings.federatedhpa import warn_federatedhpa
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.known_cluster import KnownCluster, StoredCluster, known_cluster
-from fedhpa.api.validation import validate_federatedhpa
-from fedhpa.api.warnings import warn_federatedhpa
-from fedhpa.api.warnings_own import warn_unknown_clusters
 
 METADATA = {"name": "web", "namespace": "shop"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

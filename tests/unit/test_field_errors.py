@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from fedhpa.admission.validation.metadata import validate_metadata
 from fedhpa.api.fielderror import TypedText, aggregate, duplicate, invalid, printed, required, too_long
 from fedhpa.api.meta import ManagedFieldsEntry, ObjectMeta
 from fedhpa.api.names import container_resource, dns_label, dns_subdomain, label_value, qualified_name
 from fedhpa.api.quantity import Quantity
-from fedhpa.api.validation_metadata import validate_metadata
 
 
 @pytest.mark.parametrize(

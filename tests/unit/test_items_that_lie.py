@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import MetricsUnavailable
-from metrics_adapter.items import decode_list, decode_one
-from metrics_adapter.tables import table
+from metrics_adapter.members.items import decode_list, decode_one
+from metrics_adapter.server.tables import table
 
 WELL = {
     "metadata": {"name": "well", "namespace": "shop"},

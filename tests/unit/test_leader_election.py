@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
-from tests.unit.memory_api import MemoryApi
+from tests.support.memory_api import MemoryApi
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa"
 EPOCH = 1_800_000_000.0

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from aiohttp.abc import AbstractStreamWriter
 
-from metrics_adapter import bodies as module
-from metrics_adapter.bodies import Bodies, ListBody, list_json
-from metrics_adapter.items import SLICE, MemberItems, decode_list, merge
 from metrics_adapter.kinds import KINDS
+from metrics_adapter.members.items import SLICE, MemberItems, decode_list, merge
+from metrics_adapter.server import bodies as module
+from metrics_adapter.server.bodies import Bodies, ListBody, list_json
 
 PODS = KINDS[0]
 

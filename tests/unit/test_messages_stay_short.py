@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tests.scenarios import answered, cluster, scenario
+from tests.support.scenarios import answered, cluster, scenario
 
 MOST = 4096
 

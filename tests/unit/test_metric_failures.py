@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import CPU, answered, cluster, condition, pod, scenario, usage
+from tests.support.scenarios import CPU, answered, cluster, condition, pod, scenario, usage
 
 NOT_A_SELECTOR = {"matchExpressions": [{"key": "a", "operator": "Cheddar"}]}
 NOT_AN_OPERATOR = '"Cheddar" is not a valid label selector operator'

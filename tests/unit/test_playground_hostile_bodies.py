@@ -8,15 +8,15 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import example, given, settings
 
-from fedhpa.api import crd
-from playground.addressing import attributes
-from playground.apiserver import ApiServer
-from playground.calls import Call
-from playground.kinds import CRDS
-from playground.pipeline import ANONYMOUS, Refusal
-from playground.rest import Resources
-from tests.nightly import examples
+from fedhpa.admission import crd
+from testbed.embedded.addressing import attributes
+from testbed.embedded.apiserver import ApiServer
+from testbed.embedded.calls import Call
+from testbed.embedded.kinds import CRDS
+from testbed.embedded.pipeline import ANONYMOUS, Refusal
+from testbed.embedded.rest import Resources
 from tests.real.workloads import deployment, federated_hpa
+from tests.support.nightly import examples
 
 COLLECTIONS = (
     "/api/v1/namespaces/default/configmaps",

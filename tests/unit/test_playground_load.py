@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from playground.load import IDLE_MILLIS, Load
-from playground.metrics import MetricsApis
-from playground.pipeline import ANONYMOUS, Refusal
-from tests.unit.playground_member import ToyMember
+from testbed.embedded.load import IDLE_MILLIS, Load
+from testbed.embedded.metrics import MetricsApis
+from testbed.embedded.pipeline import ANONYMOUS, Refusal
+from tests.support.embedded_member import ToyMember
 
 LIMIT = {"resources": {"limits": {"cpu": "400m"}}}
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from playground import patches
-from playground.definitions import schema_of
-from playground.kinds import BUILTIN, Kind
-from playground.pipeline import Object, Refusal
-from playground.strategic import strategic_merge
+from testbed.embedded import patches
+from testbed.embedded.definitions import schema_of
+from testbed.embedded.kinds import BUILTIN, Kind
+from testbed.embedded.pipeline import Object, Refusal
+from testbed.embedded.strategic import strategic_merge
 
 DEPLOYMENT = next(kind for kind in BUILTIN if kind.kind == "Deployment")
 CUSTOM = Kind("example.com", "v1", "things", "Thing", custom=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from playground import protobuf
-from playground.pipeline import Refusal
+from testbed.embedded import protobuf
+from testbed.embedded.pipeline import Refusal
 
 # `kubectl create configmap x --from-literal=a=b`, as kubectl 1.32 sent it.
 CONFIGMAP = bytes.fromhex(

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fedhpa.api.fielderror import FieldError
-from playground.authorization import bootstrap
-from playground.registrations import wrong_api_service, wrong_binding, wrong_role, wrong_webhooks
-from stage.registrations import HUB_RIGHTS, MEMBER_RIGHTS, aggregated_api, documents
+from testbed.embedded.authorization import bootstrap
+from testbed.embedded.registrations import wrong_api_service, wrong_binding, wrong_role, wrong_webhooks
+from testbed.stage.registrations import HUB_RIGHTS, MEMBER_RIGHTS, aggregated_api, documents
 from webhook.registration import Endpoint, configurations
 
 Object = dict[str, Any]

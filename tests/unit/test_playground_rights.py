@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from playground.authorization import Authorizer, bootstrap
-from playground.pipeline import ANONYMOUS, Attributes, User
-from playground.refusals import not_allowed
-from playground.store import Store
+from testbed.embedded.authorization import Authorizer, bootstrap
+from testbed.embedded.pipeline import ANONYMOUS, Attributes, User
+from testbed.embedded.refusals import not_allowed
+from testbed.embedded.store import Store
 
 GROUP = "rbac.authorization.k8s.io"
 JANE = User("jane", ("dev", "system:authenticated"))

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from playground import bodies, schema
-from playground.definitions import custom_schema, schema_of
-from playground.kinds import BUILTIN, Kind
-from playground.pipeline import Object, Refusal
+from testbed.embedded import bodies, schema
+from testbed.embedded.definitions import custom_schema, schema_of
+from testbed.embedded.kinds import BUILTIN, Kind
+from testbed.embedded.pipeline import Object, Refusal
 
 DEPLOYMENT = next(kind for kind in BUILTIN if kind.kind == "Deployment")
 SPEC: Object = {

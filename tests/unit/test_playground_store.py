@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from playground.pipeline import Object, Refusal
-from playground.store import Change, Store
+from testbed.embedded.pipeline import Object, Refusal
+from testbed.embedded.store import Change, Store
 
 CONFIGMAPS = ("", "configmaps")
 DEPLOYMENTS = ("apps", "deployments")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from playground.kinds import BUILTIN, Kind
-from playground.pipeline import Object
-from playground.tables import at, table
+from testbed.embedded.kinds import BUILTIN, Kind
+from testbed.embedded.pipeline import Object
+from testbed.embedded.tables import at, table
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KIND = Kind("example.com", "v1", "things", "Thing", custom=True)

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from certs import CertificateAuthority
-from playground.authentication import AUDIENCE, Authenticator
-from playground.authorization import Authorizer, bootstrap
-from playground.pipeline import Object, Refusal, User
-from playground.reviews import Reviews
-from playground.store import Store
+from testbed.embedded.authentication import AUDIENCE, Authenticator
+from testbed.embedded.authorization import Authorizer, bootstrap
+from testbed.embedded.pipeline import Object, Refusal, User
+from testbed.embedded.reviews import Reviews
+from testbed.embedded.store import Store
 from tests.unit.test_playground_rights import GROUP, PLURALS
 
 ROBOT = "system:serviceaccount:shop:robot"

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from playground.pods import PODS, is_ready
-from playground.store import Store
-from playground.workloads import NODES, Workloads
-from tests.unit.playground_member import DEPLOYMENTS, ToyMember, condition
+from testbed.embedded.pods import PODS, is_ready
+from testbed.embedded.store import Store
+from testbed.embedded.workloads import NODES, Workloads
+from tests.support.embedded_member import DEPLOYMENTS, ToyMember, condition
 
 
 def cpu(amount: str) -> dict[str, object]:

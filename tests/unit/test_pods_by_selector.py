@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from controller.selection import KEEP_SECONDS, PodSelections
+from controller.federatedhpa.selection import KEEP_SECONDS, PodSelections
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import PodSpec
 from fedhpa.kube.reflector import Change, Key

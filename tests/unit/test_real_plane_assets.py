@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from realplane.assets import PlaneUnavailable, cache_root, ensure_assets, find_assets
-from realplane.tools import TOOLS
+from testbed.real.assets import PlaneUnavailable, cache_root, ensure_assets, find_assets
+from testbed.real.tools import TOOLS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="real planes need Linux")
 

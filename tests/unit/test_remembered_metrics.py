@@ -8,8 +8,8 @@ import pytest
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.metrics import NotServed
-from metrics_adapter import remembered
-from metrics_adapter.remembered import Remembered
+from metrics_adapter.members import remembered
+from metrics_adapter.members.remembered import Remembered
 
 DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
 NO_API = "it does not serve external.metrics.k8s.io/v1beta1"

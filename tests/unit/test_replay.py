@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedhpa.cli.main import run
-from tests.costs import least_cpu_seconds
-from tests.scenarios import cluster, scenario
+from tests.support.costs import least_cpu_seconds
+from tests.support.scenarios import cluster, scenario
 
 
 def replayed(capsysbinary: pytest.CaptureFixture[bytes], path: Path, *options: str) -> tuple[int, list[Any]]:

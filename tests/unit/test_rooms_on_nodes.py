@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.rooms import Node, PlacedPod, free
+from controller.federatedhpa.node_capacity import Node, PlacedPod, free
 from fedhpa.api.errors import InvalidObject
 
 ONE = {"cpu": 500, "pods": 1000}

@@ -13,7 +13,7 @@ from fedhpa.decision import decide, decode_scenario, to_json
 from fedhpa.decision.recording import encode_scenario
 from fedhpa.decision.scenario import Scenario
 from fedhpa.decision.settings import encode_settings
-from tests.scenarios import cluster, external, pod, scenario
+from tests.support.scenarios import cluster, external, pod, scenario
 
 QPS = {
     "type": "Pods",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from fedhpa.admission.warnings.cronfederatedhpa import warn_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
 from fedhpa.api.decode import decode
 from fedhpa.cron import TargetBounds, simulate
-from fedhpa.cron.warnings import warn_cronfederatedhpa
-from tests.costs import least_cpu_seconds
+from tests.support.costs import least_cpu_seconds
 
 NOW = datetime(2026, 3, 11, 13, 23, 17, tzinfo=UTC)
 WORKLOAD = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

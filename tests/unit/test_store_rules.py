@@ -10,12 +10,12 @@ from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.serving.flags import parse_flags
-from metrics_adapter.rules_file import RulesFile
-from metrics_adapter.rules_text import read_rules
+from metrics_adapter.prometheus.access import StoreAccess
+from metrics_adapter.prometheus.rules_file import RulesFile
+from metrics_adapter.prometheus.rules_text import read_rules
+from metrics_adapter.prometheus.settings import URL
+from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from metrics_adapter.settings import FLAGS
-from metrics_adapter.store_access import StoreAccess
-from metrics_adapter.store_settings import URL
-from metrics_adapter.store_telemetry import StoreTelemetry
 
 QUERY = "query: 'a{<<.LabelMatchers>>}'"
 RULES = f"external: [{{metric: depth, {QUERY}}}]"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedhpa.api.quantity import Quantity
-from metrics_adapter.bodies import ListBody
-from metrics_adapter.gather import Gathered
 from metrics_adapter.kinds import NODES, PODS, MetricsKind
-from metrics_adapter.rules import UsageRule
-from metrics_adapter.store_series import Measured
-from metrics_adapter.store_usage import member_items
+from metrics_adapter.members.gather import Gathered
+from metrics_adapter.prometheus.rules import UsageRule
+from metrics_adapter.prometheus.series import Measured
+from metrics_adapter.prometheus.usage import member_items
+from metrics_adapter.server.bodies import ListBody
 
 QUERY = "a{<<.LabelMatchers>>}"
 RULE = UsageRule(cpu=QUERY, memory=QUERY)

@@ -12,8 +12,8 @@ import structlog
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.texts import ascii_line, cut_line, one_line, redacted
 from fedhpa.serving.logs import configure_logs
-from metrics_adapter.gather import Gathered, _reason
-from metrics_adapter.negotiation import warnings_header
+from metrics_adapter.members.gather import Gathered, _reason
+from metrics_adapter.server.negotiation import warnings_header
 
 
 @pytest.mark.parametrize(

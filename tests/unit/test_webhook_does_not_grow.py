@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.nightly import NIGHT, examples
+from tests.support.nightly import NIGHT, examples
 from webhook.advice import Advisor
 from webhook.application import Admission
 from webhook.review import judge

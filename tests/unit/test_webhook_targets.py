@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.unit.memory_api import MemoryApi
+from tests.support.memory_api import MemoryApi
 from webhook.owners import Target
 from webhook.targets import (
     CALL_SECONDS,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly import NIGHT, examples
-from tests.virtual.federation import Federation, Rescale, federation
+from tests.support.federation import Federation, Rescale, federation
+from tests.support.nightly import NIGHT, examples
 
 pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 

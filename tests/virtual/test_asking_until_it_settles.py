@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fedhpa.api.errors import ApiError
-from stage.waiting import NotInTime
+from testbed.stage.waiting import NotInTime
 from tests.real.settling import settled
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

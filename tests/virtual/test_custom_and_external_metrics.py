@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from playground.faults import Fault
-from playground.metrics import REQUESTS, MetricsApis
-from tests.nightly import NIGHT, examples
-from tests.virtual.federation import Federation, federation, until
+from testbed.embedded.faults import Fault
+from testbed.embedded.metrics import REQUESTS, MetricsApis
+from tests.support.federation import Federation, federation, until
+from tests.support.nightly import NIGHT, examples
 
 pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 

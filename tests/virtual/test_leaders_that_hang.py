@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.virtual.federation import Controller, Federation, federation, until
+from tests.support.federation import Controller, Federation, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

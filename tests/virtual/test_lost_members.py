@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from playground.faults import Fault
-from tests.virtual.federation import Federation, federation, until
+from testbed.embedded.faults import Fault
+from tests.support.federation import Federation, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig, tls_context
-from playground.memory import HIGH_WATER, LATENCY_SECONDS, Cable, MemoryListener, MemoryNetwork
+from tests.support.memory_network import HIGH_WATER, LATENCY_SECONDS, Cable, MemoryListener, MemoryNetwork
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -13,7 +13,7 @@ from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.transport import LIST_TOTAL_SECONDS, TIMEOUT
-from playground.memory import MemoryListener, MemoryNetwork
+from tests.support.memory_network import MemoryListener, MemoryNetwork
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

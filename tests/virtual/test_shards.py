@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from controller.shards import Shard, lease_name
-from playground.apiserver import first_namespace
-from playground.kinds import NAMESPACES
-from tests.virtual.federation import HPAS, LEASES, Controller, Federation, background, federation, until
+from testbed.embedded.apiserver import first_namespace
+from testbed.embedded.kinds import NAMESPACES
+from tests.support.federation import HPAS, LEASES, Controller, Federation, background, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedhpa.kube.credentials import FileToken
-from playground.pipeline import User
-from tests.virtual.federation import Federation, federation, until
+from testbed.embedded.pipeline import User
+from tests.support.federation import Federation, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

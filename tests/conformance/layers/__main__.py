@@ -2,9 +2,9 @@
 
 import asyncio
 
-from realplane.assets import ensure_assets
-from realplane.controlplane import ControlPlane
-from stage.runs import Run
+from testbed.real.assets import ensure_assets
+from testbed.real.controlplane import ControlPlane
+from testbed.stage.runs import Run
 from tests.conformance.layers import asking, page, recorded
 from tests.conformance.layers.rows import objects
 

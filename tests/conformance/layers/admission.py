@@ -6,12 +6,12 @@ from typing import Any
 
 import jsonpatch
 
+from fedhpa.admission.defaults import default_patch
+from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
+from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
-from fedhpa.api.defaults import default_patch
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.api.validation import validate_federatedhpa
-from fedhpa.cron.validation import validate_cronfederatedhpa
 
 
 def refusal(manifest: dict[str, Any]) -> list[str]:

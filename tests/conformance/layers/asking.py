@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from fedhpa.api import crd
-from stage.api import PlaneApi, has_condition
-from stage.waiting import eventually
+from fedhpa.admission import crd
+from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.waiting import eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = {"FederatedHPA": "federatedhpas", "CronFederatedHPA": "cronfederatedhpas"}

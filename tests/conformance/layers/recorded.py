@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedhpa.api import crd
+from fedhpa.admission import crd
 
 PATH = Path(__file__).parents[1] / "data" / "crd_alone.json"
 COMMAND = "python -m tests.conformance.layers"

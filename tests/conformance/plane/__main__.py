@@ -20,8 +20,8 @@ from pathlib import Path
 
 import structlog
 
-from realplane.assets import find_assets
-from realplane.plane import Plane
+from testbed.real.assets import find_assets
+from testbed.real.plane import Plane
 from tests.conformance.plane import record
 from tests.conformance.plane.embedded import embedded_plane
 from tests.conformance.plane.real import of_hub

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from playground.controlplane import ControlPlane
-from playground.load import Load
-from playground.member import Member
+from testbed.embedded.controlplane import ControlPlane
+from testbed.embedded.load import Load
+from testbed.embedded.member import Member
 from tests.conformance.plane.under_test import LIMITED, PlaneUnderTest
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from realplane.controlplane import ControlPlane
+from testbed.real.controlplane import ControlPlane
 from tests.conformance.plane.under_test import LIMITED, PlaneUnderTest
 
 # Of a busy machine, on which an API that was gone may take a minute to be asked again.

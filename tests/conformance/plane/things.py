@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fedhpa.api.crd import FEDERATED_HPA, custom_resource_definition
+from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
 from tests.conformance.plane.talk import Object, Talk
 
 GROUP = "conformance.test"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from realplane.assets import find_program
+from testbed.real.assets import find_program
 
 # The user of the client certificate without any rights.
 LIMITED = "conformance-limited"

@@ -1,0 +1,1 @@
+"""FederatedHPA in mode Centralized: read the clusters, decide, write the scale and the status."""

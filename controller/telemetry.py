@@ -1,0 +1,181 @@
+"""Prometheus series of the controller.
+
+`horizontal_pod_autoscaler_controller_*` are Kubernetes' (HPA 1.36, section 11); Karmada defines and never
+registers them. The others say what a federation adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from controller.federatedhpa.decisions import DecisionRing
+from fedhpa.decision.model import Decision, MetricResult
+
+BUCKETS = tuple(0.001 * 2**power for power in range(15))
+NAMES = ("namespace", "hpa_name")
+PREFIX = "horizontal_pod_autoscaler_controller_"
+
+
+class Series:
+    """The controller's series in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("action", "error")
+        self._reconciliations = Counter(
+            f"{PREFIX}reconciliations", "Reconciliations of FederatedHPAs.", labels, registry=registry
+        )
+        self._seconds = Histogram(
+            f"{PREFIX}reconciliation_duration_seconds",
+            "How long a reconciliation took.",
+            labels,
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self._metrics = Counter(
+            f"{PREFIX}metric_computation",
+            "Computations of single metrics.",
+            (*labels, "metric_type"),
+            registry=registry,
+        )
+        self._objects = Gauge(
+            f"{PREFIX}num_horizontal_pod_autoscalers", "FederatedHPAs known.", registry=registry
+        )
+        self._desired = Gauge(
+            f"{PREFIX}desired_replicas", "Replicas wanted.", ("namespace", "hpa_name"), registry=registry
+        )
+        self._missing = Gauge(
+            "fedhpa_controller_missing_clusters",
+            "Expected clusters without usable data in the last decision.",
+            ("namespace", "hpa_name"),
+            registry=registry,
+        )
+        self._current = Gauge(
+            "fedhpa_controller_current_replicas", "Replicas found.", NAMES, registry=registry
+        )
+        self._lost = Gauge(
+            "fedhpa_controller_lost_clusters",
+            "Clusters that are no longer expected, in the last decision.",
+            NAMES,
+            registry=registry,
+        )
+        self._contested = Gauge(
+            "fedhpa_controller_contested",
+            "Other autoscalers of the same workload that were found.",
+            NAMES,
+            registry=registry,
+        )
+        self._dry_run = Gauge(
+            "fedhpa_controller_dry_run", "1 while spec.dryRun stops the writes.", NAMES, registry=registry
+        )
+        of_metric = (*NAMES, "metric")
+        self._ratio = Gauge(
+            "fedhpa_controller_metric_usage_ratio",
+            "Usage over target; metric is index and name in spec.metrics.",
+            of_metric,
+            registry=registry,
+        )
+        self._proposal = Gauge(
+            "fedhpa_controller_metric_proposal",
+            "The replicas that a metric asks for, before any limit.",
+            of_metric,
+            registry=registry,
+        )
+        # What every decision is shown by: whoever counts it keeps it.
+        self.decisions = DecisionRing()
+        self._metrics_of: dict[tuple[str, str], frozenset[str]] = {}
+        self._paused = Gauge(
+            "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
+        )
+
+        self._hub = Gauge(
+            "fedhpa_controller_hub_finding",
+            "1 while something on the hub is not ours: FieldsPruned, ForeignWebhook, AnotherController.",
+            ("reason",),
+            registry=registry,
+        )
+
+    def hub_finding(self, reason: str, found: bool) -> None:
+        """Whether the hub drops our fields, or somebody else acts on our kinds."""
+        self._hub.labels(reason).set(found)
+
+    def paused(self, paused: bool) -> None:
+        """Whether the controller was told to write nothing."""
+        self._paused.set(paused)
+
+    def objects(self, count: int) -> None:
+        """How many FederatedHPAs there are."""
+        self._objects.set(count)
+
+    def decided(
+        self, namespace: str, name: str, decision: Decision, *, written: bool, seconds: float
+    ) -> None:
+        """Count one reconciliation; `written` says that a scale was written, `seconds` how long it took."""
+        action = _action(decision.current_replicas, decision.desired_replicas) if written else "none"
+        failed = decision.error is not None or any(metric.error is not None for metric in decision.metrics)
+        error = "internal" if failed else "none"
+        self._reconciliations.labels(action, error).inc()
+        self._seconds.labels(action, error).observe(seconds)
+        for metric in decision.metrics:
+            self._metrics.labels(*_outcome(metric, decision.current_replicas), metric.type).inc()
+        self.decisions.add(namespace, name, decision, written=written)
+        if decision.error is None:
+            self._desired.labels(namespace, name).set(decision.desired_replicas)
+            self._current.labels(namespace, name).set(decision.current_replicas)
+        self._missing.labels(namespace, name).set(len(decision.coverage.missing))
+        self._lost.labels(namespace, name).set(len(decision.coverage.lost))
+        self._show_metrics(namespace, name, decision)
+
+    def settings(self, namespace: str, name: str, *, dry_run: bool, contested: int) -> None:
+        """What stands in the way of an object's writes, or undoes them."""
+        self._dry_run.labels(namespace, name).set(dry_run)
+        self._contested.labels(namespace, name).set(contested)
+
+    def _show_metrics(self, namespace: str, name: str, decision: Decision) -> None:
+        """A metric without a value has no series: an old number beside a failure would be believed."""
+        shown = set()
+        for metric in decision.metrics:
+            if metric.proposal is None:
+                continue
+            label = f"{metric.index}:{metric.name}"
+            shown.add(label)
+            self._proposal.labels(namespace, name, label).set(metric.proposal)
+            self._ratio.labels(namespace, name, label).set(metric.usage_ratio or 0.0)
+        self._drop_metrics(namespace, name, self._metrics_of.get((namespace, name), frozenset()) - shown)
+        self._metrics_of[namespace, name] = frozenset(shown)
+
+    def _drop_metrics(self, namespace: str, name: str, labels: Iterable[str]) -> None:
+        for label in labels:
+            for gauge in (self._proposal, self._ratio):
+                gauge.remove(namespace, name, label)
+
+    def failed(self, seconds: float) -> None:
+        """Count a reconciliation that ended before a decision."""
+        self._reconciliations.labels("none", "internal").inc()
+        self._seconds.labels("none", "internal").observe(seconds)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop the series of a deleted object."""
+        self._drop_metrics(namespace, name, self._metrics_of.pop((namespace, name), ()))
+        for gauge in (
+            self._desired,
+            self._missing,
+            self._current,
+            self._lost,
+            self._contested,
+            self._dry_run,
+        ):
+            gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
+
+
+def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:
+    if metric.error is not None or metric.proposal is None:
+        return "none", "internal"
+    return _action(current, metric.proposal), "none"
+
+
+def _action(before: int, after: int) -> str:
+    if after == before:
+        return "none"
+    return "scale_up" if after > before else "scale_down"

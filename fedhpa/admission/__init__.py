@@ -1,0 +1,1 @@
+"""Admission of both kinds: defaults, validation, warnings, CEL rules and the generated CRDs. Pure."""

@@ -1,0 +1,1 @@
+"""The CEL rules in the CRDs. The API server enforces them even while no webhook runs."""

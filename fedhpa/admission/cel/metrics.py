@@ -1,0 +1,186 @@
+"""The CEL rules of metrics and of behavior: Karmada's, lifted from Kubernetes HPA 1.27, in their words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel, given, path_segment, reference
+from fedhpa.admission.validation.metrics import SOURCE_FIELDS
+from fedhpa.api.autoscaling import (
+    ContainerResourceMetricSource,
+    ExternalMetricSource,
+    HPAScalingPolicy,
+    HPAScalingRules,
+    MetricSpec,
+    MetricTarget,
+    ObjectMetricSource,
+    PodsMetricSource,
+    ResourceMetricSource,
+)
+from fedhpa.api.model import ApiModel
+
+_METRIC_NAME: Final = path_segment("metric.name", "must specify a metric name")
+
+
+def _metric() -> tuple[Cel, ...]:
+    """A metric has the body of its type, and no other."""
+    fields = SOURCE_FIELDS.values()
+    alone = f"[{', '.join(given(field) for field in fields)}].exists_one(given, given)"
+    rules: list[Cel] = []
+    for type_, field in SOURCE_FIELDS.items():
+        rules += [
+            Cel(
+                f"self.type != '{type_}' || {given(field)}",
+                "must populate information for the given metric source",
+                f".{field}",
+                REQUIRED,
+            ),
+            Cel(
+                f"!{given(field)} || self.type == '{type_}' || {alone}",
+                "must populate the given metric source only",
+                f".{field}",
+                FORBIDDEN,
+            ),
+        ]
+    return tuple(rules)
+
+
+def _positive(path: str) -> Cel:
+    """A quantity that is there is positive, as far as its first character tells."""
+    value = f"self.{path}"
+    return Cel(
+        f"!{given(path)} || (type({value}) == int ? {value} > 0"
+        f" : {value} != '0' && !{value}.startsWith('-'))",
+        "must be positive",
+        f".{path}",
+    )
+
+
+_TARGET: Final = (
+    Cel(
+        "self.type in ['Utilization', 'Value', 'AverageValue']",
+        "must be either Utilization, Value, or AverageValue",
+        ".type",
+    ),
+    _positive("value"),
+    _positive("averageValue"),
+    Cel(
+        "!has(self.averageUtilization) || self.averageUtilization >= 1",
+        "must be greater than 0",
+        ".averageUtilization",
+    ),
+)
+_RESOURCE_TARGET: Final = (
+    Cel("self.name != ''", "must specify a resource name", ".name", REQUIRED),
+    Cel(
+        "has(self.target.averageUtilization) || has(self.target.averageValue)",
+        "must set either a target raw value or a target utilization",
+        ".target.averageUtilization",
+        REQUIRED,
+    ),
+    Cel(
+        "!has(self.target.averageUtilization) || !has(self.target.averageValue)",
+        "may not set both a target raw value and a target utilization",
+        ".target.averageValue",
+        FORBIDDEN,
+    ),
+)
+_CONTAINER_RESOURCE: Final = (
+    *_RESOURCE_TARGET,
+    Cel(
+        "self.name == '' || self.name in ['cpu', 'memory', 'ephemeral-storage']"
+        " || self.name.startsWith('hugepages-') || self.name.contains('/')",
+        "must be a standard resource for containers",
+        ".name",
+    ),
+    Cel("self.container != ''", "must specify a container", ".container", REQUIRED),
+    Cel(
+        "self.container == '' || self.container.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "must consist of lower case alphanumeric characters or '-', "
+        "and must start and end with an alphanumeric character",
+        ".container",
+    ),
+    Cel("self.container.size() <= 63", "must be no more than 63 characters", ".container"),
+)
+_PODS: Final = (
+    *_METRIC_NAME,
+    Cel(
+        "has(self.target.averageValue)",
+        "must specify a positive target averageValue",
+        ".target.averageValue",
+        REQUIRED,
+    ),
+)
+_OBJECT: Final = (
+    *reference("describedObject"),
+    *_METRIC_NAME,
+    Cel(
+        "has(self.target.value) || has(self.target.averageValue)",
+        "must set either a target value or averageValue",
+        ".target.averageValue",
+        REQUIRED,
+    ),
+    Cel(
+        "self.target.type != 'AverageValue' || has(self.target.averageValue) || !has(self.target.value)",
+        "must be set when the target type is AverageValue",
+        ".target.averageValue",
+        REQUIRED,
+    ),
+    Cel(
+        "self.target.type != 'Value' || has(self.target.value) || !has(self.target.averageValue)",
+        "must be set when the target type is Value",
+        ".target.value",
+        REQUIRED,
+    ),
+)
+_EXTERNAL: Final = (
+    *_METRIC_NAME,
+    Cel(
+        "has(self.target.value) || has(self.target.averageValue)",
+        "must set either a target value for metric or a per-pod target",
+        ".target.averageValue",
+        REQUIRED,
+    ),
+    Cel(
+        "!has(self.target.value) || !has(self.target.averageValue)",
+        "may not set both a target value for metric and a per-pod target",
+        ".target.value",
+        FORBIDDEN,
+    ),
+)
+
+_WINDOW: Final = "stabilizationWindowSeconds"
+_SCALING_RULES: Final = (
+    Cel(f"!{given(_WINDOW)} || self.{_WINDOW} >= 0", "must be greater than or equal to zero", f".{_WINDOW}"),
+    Cel(f"!{given(_WINDOW)} || self.{_WINDOW} <= 3600", "must be less than or equal to 3600", f".{_WINDOW}"),
+    Cel(
+        "!has(self.policies) || self.policies.size() > 0",
+        "must specify at least one Policy",
+        ".policies",
+        REQUIRED,
+    ),
+    Cel(
+        "!has(self.tolerance) || (type(self.tolerance) == int ? self.tolerance >= 0"
+        " : !self.tolerance.startsWith('-') || self.tolerance.matches('^-[0.]*[a-zA-Z]*$'))",
+        "must be greater than or equal to 0",
+        ".tolerance",
+    ),
+)
+_SCALING_POLICY: Final = (
+    Cel("self.value > 0", "must be greater than zero", ".value"),
+    Cel("self.periodSeconds > 0", "must be greater than zero", ".periodSeconds"),
+    Cel("self.periodSeconds <= 1800", "must be less than or equal to 1800", ".periodSeconds"),
+)
+
+METRIC_RULES: Final[Mapping[type[ApiModel], tuple[Cel, ...]]] = {
+    MetricSpec: _metric(),
+    MetricTarget: _TARGET,
+    ResourceMetricSource: _RESOURCE_TARGET,
+    ContainerResourceMetricSource: _CONTAINER_RESOURCE,
+    PodsMetricSource: _PODS,
+    ObjectMetricSource: _OBJECT,
+    ExternalMetricSource: _EXTERNAL,
+    HPAScalingRules: _SCALING_RULES,
+    HPAScalingPolicy: _SCALING_POLICY,
+}

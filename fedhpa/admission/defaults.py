@@ -1,0 +1,82 @@
+"""The static defaults of a FederatedHPA, as admission writes them: a JSON patch that holds nothing else.
+
+An object may have been stored while no webhook ran, so the schema has them too (`fedhpa.admission.crd`), and
+decisions read an object as if it had them (`fedhpa.decision.spec`).
+Source: Karmada v1.19, FederatedHPA mutation (it follows the defaults of Kubernetes autoscaling/v2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedhpa.api import default_values
+
+Patch = list[dict[str, Any]]
+
+_ALIASES = ("federatedMinReplicas", "federatedMaxReplicas")
+
+
+def default_metrics() -> list[dict[str, Any]]:
+    """What empty or missing metrics become, as on the wire."""
+    target = {"type": "Utilization", "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION}
+    return [{"type": "Resource", "resource": {"name": default_values.METRIC_RESOURCE_NAME, "target": target}}]
+
+
+def default_scaling_rules() -> dict[str, dict[str, Any]]:
+    """What each direction of a present behavior has where the user gave nothing, as on the wire."""
+    return {
+        "scaleUp": {
+            "stabilizationWindowSeconds": default_values.SCALE_UP_STABILIZATION_SECONDS,
+            "selectPolicy": default_values.SELECT_POLICY,
+            "policies": _policies(default_values.SCALE_UP_POLICIES),
+        },
+        "scaleDown": {
+            "selectPolicy": default_values.SELECT_POLICY,
+            "policies": _policies(default_values.SCALE_DOWN_POLICIES),
+        },
+    }
+
+
+def _policies(policies: tuple[default_values.ScalingPolicyDefault, ...]) -> list[dict[str, Any]]:
+    return [
+        {"type": policy.type, "value": policy.value, "periodSeconds": policy.period_seconds}
+        for policy in policies
+    ]
+
+
+def default_patch(raw: Mapping[str, Any]) -> Patch:
+    """The JSON patch (RFC 6902) that writes the defaults into a raw FederatedHPA whose JSON types fit.
+
+    Empty when nothing is missing, so applying it twice changes nothing. Null counts as absent. Fields nobody
+    here knows are not touched, nor are the defaults of fields of ours written.
+    """
+    spec = raw.get("spec")
+    if spec is None:
+        # Karmada's types have no absent spec: it is an empty one.
+        value = {"minReplicas": default_values.MIN_REPLICAS, "metrics": default_metrics()}
+        return [{"op": "add", "path": "/spec", "value": value}]
+    patch: Patch = []
+    if spec.get("minReplicas") is None and all(spec.get(alias) is None for alias in _ALIASES):
+        patch.append({"op": "add", "path": "/spec/minReplicas", "value": default_values.MIN_REPLICAS})
+    if not spec.get("metrics"):
+        patch.append({"op": "add", "path": "/spec/metrics", "value": default_metrics()})
+    if spec.get("behavior") is not None:
+        patch += _behavior_patch(spec["behavior"])
+    return patch
+
+
+def _behavior_patch(behavior: Mapping[str, Any]) -> Patch:
+    patch: Patch = []
+    for direction, rules in default_scaling_rules().items():
+        path = f"/spec/behavior/{direction}"
+        given = behavior.get(direction)
+        if given is None:
+            patch.append({"op": "add", "path": path, "value": rules})
+            continue
+        patch += [
+            {"op": "add", "path": f"{path}/{field}", "value": value}
+            for field, value in rules.items()
+            if given.get(field) is None
+        ]
+    return patch

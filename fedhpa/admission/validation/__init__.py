@@ -1,0 +1,1 @@
+"""Validation: one ordered list of field errors per object."""

@@ -1,0 +1,128 @@
+"""Validation of a CronFederatedHPA: an ordered list of field errors.
+
+Order and messages of Karmada's rules: Karmada v1.19. The grammar of schedules and the zones are ours; what is
+wrong with one of them in detail, and what to write instead, is in the warnings
+(`admission.warnings.cronfederatedhpa`), because the message itself stays Karmada's. A verdict depends on the object alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fedhpa.admission.validation.bounds import check_bounds
+from fedhpa.admission.validation.federatedhpa import validate_reference
+from fedhpa.admission.validation.metadata import validate_metadata
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPARule
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.federatedhpa import API_VERSION, KIND
+from fedhpa.api.fielderror import FieldError, TypedText, duplicate, invalid
+from fedhpa.api.model import MAX_RULES
+from fedhpa.cron.grammar import InvalidSchedule, parse
+from fedhpa.cron.interval import SHORTEST, shortest_interval
+from fedhpa.cron.timetable import day_of, window_duration
+from fedhpa.cron.zones import UnknownZone, load_zone
+
+_MAX_INT32: Final = 2**31 - 1
+
+
+def validate_cronfederatedhpa(cron: CronFederatedHPA) -> list[FieldError]:
+    """Everything wrong with the object, in the order in which Karmada's webhook reports it."""
+    return [*validate_metadata(cron.metadata), *_spec(cron)]
+
+
+def _spec(cron: CronFederatedHPA) -> Iterator[FieldError]:
+    spec = cron.spec
+    target = spec.scale_target_ref
+    scales_fhpa = target.api_version == API_VERSION
+    if scales_fhpa and target.kind != KIND:
+        detail = f"invalid scaleTargetRef kind: {target.kind}, only support {KIND}"
+        yield invalid("spec.scaleTargetRef.kind", target.kind, detail)
+        return
+    yield from validate_reference(target, "spec.scaleTargetRef")
+    # A list past its bound is refused for its size alone; its items are many.
+    rules = spec.rules if len(spec.rules) <= MAX_RULES else ()
+    seen: set[str] = set()
+    for index, rule in enumerate(rules):
+        path = f"spec.rules[{index}]"
+        if rule.name in seen:
+            yield duplicate(f"{path}.name", rule.name)
+        seen.add(rule.name)
+        yield from _schedule(rule, path)
+        if scales_fhpa:
+            yield from _bounds_of_fhpa(rule, path)
+        else:
+            yield from _replicas(rule, target.kind, path)
+    yield from check_bounds(spec, "spec")
+    for index, rule in enumerate(rules):
+        yield from _own_fields(rule, f"spec.rules[{index}]")
+
+
+def _schedule(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
+    try:
+        parse(rule.schedule)
+    except InvalidSchedule:
+        yield invalid(f"{path}.schedule", rule.schedule, "invalid cron format")
+    try:
+        load_zone(rule.time_zone)
+    except UnknownZone as error:
+        yield invalid(f"{path}.timeZone", TypedText(rule.time_zone), str(error))
+
+
+def _bounds_of_fhpa(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
+    """A FederatedHPA has its min or max set. The printed value is empty in all of Karmada's messages."""
+    minimum, maximum = rule.target_min_replicas, rule.target_max_replicas
+    if minimum is None and maximum is None:
+        yield invalid(
+            f"{path}.targetMaxReplicas",
+            "",
+            "targetMinReplicas and targetMaxReplicas cannot be nil at the same time if you want to scale "
+            "FederatedHPA",
+        )
+    minimum = 1 if minimum is None else minimum
+    maximum = _MAX_INT32 if maximum is None else maximum
+    if minimum <= 0:
+        yield invalid(f"{path}.targetMinReplicas", "", "targetMinReplicas should be larger than 0")
+    if maximum <= 0:
+        yield invalid(f"{path}.targetMaxReplicas", "", "targetMaxReplicas should be larger than 0")
+    if minimum > maximum:
+        detail = "targetMaxReplicas should be larger than or equal to targetMinReplicas"
+        yield invalid(f"{path}.targetMinReplicas", "", detail)
+
+
+def _replicas(rule: CronFederatedHPARule, kind: str, path: str) -> Iterator[FieldError]:
+    """Any other target has its replicas set; zero is a size."""
+    if rule.target_replicas is None:
+        detail = f"targetReplicas cannot be nil if you want to scale {kind}"
+        yield invalid(f"{path}.targetReplicas", "", detail)
+    elif rule.target_replicas < 0:
+        yield invalid(f"{path}.targetReplicas", "", "targetReplicas should be larger than or equal to 0")
+
+
+def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
+    # One that is shorter than any interval need not be compared with this one's.
+    if rule.max_delay_seconds is not None and rule.max_delay_seconds >= SHORTEST:
+        yield from _max_delay(rule, rule.max_delay_seconds, path)
+    if rule.duration is not None:
+        try:
+            window_duration(rule.duration)
+        except InvalidObject as error:
+            yield invalid(f"{path}.duration", rule.duration, str(error))
+    for index, text in enumerate(rule.exclude_dates):
+        try:
+            day_of(text)
+        except InvalidObject as error:
+            yield invalid(f"{path}.excludeDates[{index}]", text, str(error))
+            # One shows how to write them; a list of hundreds would drown the other messages.
+            return
+
+
+def _max_delay(rule: CronFederatedHPARule, delay: int, path: str) -> Iterator[FieldError]:
+    try:
+        shortest = shortest_interval(parse(rule.schedule))
+    except InvalidSchedule:
+        # Said already; there is no interval to compare with.
+        return
+    if delay >= shortest:
+        detail = f"must be smaller than the shortest interval between two fires, which is {shortest} seconds"
+        yield invalid(f"{path}.maxDelaySeconds", delay, detail)

@@ -1,0 +1,123 @@
+"""Validation of a FederatedHPA: an ordered list of field errors.
+
+The order of the checks and every message of Karmada's own rules are Karmada v1.19's (which lifted them from
+Kubernetes 1.27); External metrics and `tolerance` are checked as Kubernetes HPA 1.36 does. Rules of our own
+fields come last. A verdict depends on the object alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fedhpa.admission.validation.bounds import check_bounds
+from fedhpa.admission.validation.extensions import validate_own_fields
+from fedhpa.admission.validation.metadata import validate_metadata
+from fedhpa.admission.validation.metrics import METRICS_AT_ZERO, validate_metric
+from fedhpa.api.autoscaling import (
+    POLICY_TYPES,
+    SELECT_POLICIES,
+    Behavior,
+    CrossVersionObjectReference,
+    HPAScalingPolicy,
+    HPAScalingRules,
+)
+from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
+from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, unsupported
+from fedhpa.api.model import MAX_METRICS
+from fedhpa.api.names import path_segment
+from fedhpa.api.quantity import Quantity
+
+MAX_PERIOD_SECONDS: Final = 1800
+MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
+
+
+def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
+    """Everything wrong with the object, in the order in which Karmada's webhook reports it."""
+    spec = fhpa.spec
+    errors = [*validate_metadata(fhpa.metadata), *_bounds_of_replicas(spec)]
+    errors += validate_reference(spec.scale_target_ref, "spec.scaleTargetRef")
+    # A list past its bound is refused for its size alone; its items are many.
+    if len(spec.metrics) <= MAX_METRICS:
+        for index, metric in enumerate(spec.metrics):
+            errors += validate_metric(metric, f"spec.metrics[{index}]")
+    if spec.behavior is not None:
+        errors += _behavior(spec.behavior, "spec.behavior")
+    for name, replicas in (
+        ("currentReplicas", fhpa.status.current_replicas),
+        ("desiredReplicas", fhpa.status.desired_replicas),
+    ):
+        if replicas < 0:
+            errors.append(invalid(f"status.{name}", replicas, "must be greater than or equal to 0"))
+    errors += check_bounds(spec, "spec")
+    errors += validate_own_fields(spec)
+    return errors
+
+
+def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
+    """The lower and the upper limit, under whichever of their names they are given."""
+    min_path, minimum = "spec.minReplicas", spec.min_replicas
+    if minimum is None and spec.federated_min_replicas is not None:
+        min_path, minimum = "spec.federatedMinReplicas", spec.federated_min_replicas
+    max_path, maximum = "spec.maxReplicas", spec.max_replicas
+    if maximum is None and spec.federated_max_replicas is not None:
+        max_path, maximum = "spec.federatedMaxReplicas", spec.federated_max_replicas
+    maximum = maximum or 0
+    if minimum is not None and minimum < 1 and not (minimum == 0 and _scales_from_zero(spec)):
+        yield invalid(min_path, minimum, "must be greater than or equal to 1")
+    if maximum < 1:
+        yield invalid(max_path, maximum, "must be greater than 0")
+    if minimum is not None and maximum < minimum:
+        yield invalid(max_path, maximum, "must be greater than or equal to `minReplicas`")
+
+
+def _scales_from_zero(spec: FederatedHPASpec) -> bool:
+    """Without a pod only these metrics can ask for one."""
+    return any(metric.type in METRICS_AT_ZERO for metric in spec.metrics)
+
+
+def validate_reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
+    """Kind and name of the object pointed to; its apiVersion is not checked (see the warnings)."""
+    for name, value in (("kind", reference.kind), ("name", reference.name)):
+        if not value:
+            yield required(f"{path}.{name}")
+        for message in path_segment(value):
+            yield invalid(f"{path}.{name}", value, message)
+
+
+def _behavior(behavior: Behavior, path: str) -> Iterator[FieldError]:
+    if behavior.scale_up is not None:
+        yield from _scaling_rules(behavior.scale_up, f"{path}.scaleUp")
+    if behavior.scale_down is not None:
+        yield from _scaling_rules(behavior.scale_down, f"{path}.scaleDown")
+
+
+def _scaling_rules(rules: HPAScalingRules, path: str) -> Iterator[FieldError]:
+    window = rules.stabilization_window_seconds
+    if window is not None and window < 0:
+        yield invalid(f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero")
+    if window is not None and window > MAX_STABILIZATION_WINDOW_SECONDS:
+        limit = f"must be less than or equal to {MAX_STABILIZATION_WINDOW_SECONDS}"
+        yield invalid(f"{path}.stabilizationWindowSeconds", window, limit)
+    if rules.select_policy is not None and rules.select_policy not in SELECT_POLICIES:
+        yield unsupported(f"{path}.selectPolicy", TypedText(rules.select_policy), SELECT_POLICIES)
+    if not rules.policies:
+        yield required(f"{path}.policies", "must specify at least one Policy")
+    for index, policy in enumerate(rules.policies or ()):
+        yield from _scaling_policy(policy, f"{path}.policies[{index}]")
+    if rules.tolerance is not None:
+        tolerance = Quantity.parse(rules.tolerance)
+        if tolerance.nano < 0:
+            yield invalid(f"{path}.tolerance", tolerance, "must be greater than or equal to 0")
+
+
+def _scaling_policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]:
+    if policy.type not in POLICY_TYPES:
+        yield unsupported(f"{path}.type", TypedText(policy.type), POLICY_TYPES)
+    if policy.value <= 0:
+        yield invalid(f"{path}.value", policy.value, "must be greater than zero")
+    if policy.period_seconds <= 0:
+        yield invalid(f"{path}.periodSeconds", policy.period_seconds, "must be greater than zero")
+    if policy.period_seconds > MAX_PERIOD_SECONDS:
+        limit = f"must be less than or equal to {MAX_PERIOD_SECONDS}"
+        yield invalid(f"{path}.periodSeconds", policy.period_seconds, limit)

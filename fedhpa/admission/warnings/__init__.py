@@ -1,0 +1,1 @@
+"""Admission warnings: remedies for refusals, and admitted settings that are probably mistakes."""

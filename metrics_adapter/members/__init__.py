@@ -1,0 +1,1 @@
+"""Metrics read from the member clusters and aggregated."""

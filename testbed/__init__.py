@@ -1,0 +1,1 @@
+"""Control planes for the demo and the tests, embedded and real. The product never imports it."""

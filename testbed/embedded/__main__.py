@@ -1,0 +1,38 @@
+"""`python -m testbed.embedded up [--members N]`: embedded hub, members and processes until Ctrl-C."""
+
+import argparse
+import asyncio
+import sys
+
+from testbed.embedded.plane import Plane
+from testbed.stage.runs import StartFailed
+from testbed.stage.up import hold, say
+from testbed.stage.waiting import NotInTime
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the sub-command; the exit code. Data on standard output, everything else on standard error."""
+    parser = argparse.ArgumentParser(prog="python -m testbed.embedded", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    up_ = commands.add_parser("up", help="a hub, members and the processes to try things on, until Ctrl-C")
+    up_.add_argument("--members", type=int, default=2, metavar="N")
+    options = parser.parse_args(arguments)
+    try:
+        asyncio.run(_up(options.members))
+    except (StartFailed, NotInTime) as error:
+        print(f"embedded plane: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _up(members: int) -> None:
+    plane = Plane([f"member{n}" for n in range(1, members + 1)])
+    try:
+        await hold(plane)
+    finally:
+        await plane.end()
+        say("everything is ended")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

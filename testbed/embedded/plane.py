@@ -1,0 +1,84 @@
+"""An embedded hub and its members in this process, joined; what tests and the demo play on."""
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+
+from fedhpa.admission import crd
+from fedhpa.serving.authentication import utc_now
+from testbed.embedded.controlplane import ControlPlane
+from testbed.embedded.faults import Fault
+from testbed.embedded.load import Load
+from testbed.embedded.member import NODE_ALLOCATABLE, Member
+from testbed.embedded.workloads import READY_AFTER
+from testbed.stage.registrations import cluster_objects
+from testbed.stage.runs import Run
+from testbed.stage.waiting import gather
+
+CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
+
+
+class Plane:
+    """`start` opens the ports and registers the members; `end` leaves neither port nor file nor process.
+
+    One load is shared by the workloads of all members.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[str] = ("member1", "member2"),
+        *,
+        now: Callable[[], dt.datetime] = utc_now,
+        nodes: int = 1,
+        allocatable: Mapping[str, str] = NODE_ALLOCATABLE,
+        ready_after: float = READY_AFTER,
+    ) -> None:
+        self.run = Run.begin()
+        self.load = Load()
+        try:
+            self.hub = ControlPlane(self.run.folder / "hub", "hub", now=now)
+            self.members = {
+                name: Member(
+                    self.run.folder / name,
+                    name,
+                    self.load,
+                    now=now,
+                    nodes=nodes,
+                    allocatable=allocatable,
+                    ready_after=ready_after,
+                )
+                for name in members
+            }
+        except BaseException:
+            self.run.end()
+            raise
+
+    async def start(self) -> None:
+        """Serve, install the CRDs on the hub, register the members; whatever fails, nothing is left."""
+        try:
+            for one in (self.hub, *self.members.values()):
+                await one.start()
+            async with self.hub.api() as api:
+                await api.apply_all([crd.custom_resource_definition(each) for each in CRDS])
+                for member in self.members.values():
+                    await api.apply_all(cluster_objects(member.name, member.server, member.credentials()))
+        except BaseException:
+            await self.end()
+            raise
+
+    async def end(self) -> None:
+        """End every program of this run while the hub still answers, then close everything."""
+        await asyncio.to_thread(self.run.end)
+        await gather(*(one.end() for one in (self.hub, *self.members.values())))
+
+    async def lose(self, name: str) -> None:
+        """Have nobody listen on the member's port; its pods go on."""
+        await self.members[name].faults.set(Fault.REFUSE)
+
+    async def bring_back(self, name: str) -> None:
+        """Listen again."""
+        await self.members[name].faults.clear(Fault.REFUSE)
+
+    def set_demand(self, namespace: str, name: str, millis: int) -> None:
+        """From now on the world wants so much CPU time a second, in milli-units, of a workload."""
+        self.load.demand(namespace, name, millis)

@@ -1,0 +1,43 @@
+"""`python -m testbed.real build | stop [--all] | up [--members N]`."""
+
+import argparse
+import asyncio
+import sys
+
+from testbed.real.assets import PlaneUnavailable, ensure_assets
+from testbed.real.up import up
+from testbed.stage.runs import StartFailed, reap
+from testbed.stage.waiting import NotInTime
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one sub-command; the exit code. Data on standard output, everything else on standard error."""
+    parser = argparse.ArgumentParser(prog="python -m testbed.real", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser(
+        "build", help="build what is missing; the last line is the folder that holds all programs"
+    )
+    stop = commands.add_parser("stop", help="end what crashed runs left")
+    stop.add_argument("--all", action="store_true", help="also end runs whose owner still lives")
+    up_ = commands.add_parser("up", help="a hub, members and the processes to try things on, until Ctrl-C")
+    up_.add_argument("--members", type=int, default=2, metavar="N")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "build":
+            print(ensure_assets())
+            return 0
+        if options.command == "up":
+            asyncio.run(up(ensure_assets(), options.members))
+            return 0
+    except (PlaneUnavailable, StartFailed, NotInTime) as error:
+        print(f"real-plane: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    for name in reap(living_owners=options.all):
+        print(f"ended {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""One folder with all programs of a plane: found where they already are, built where they are not.
+
+Looked for in this order: the folder named by KUBEBUILDER_ASSETS (also a partial one), our cache, PATH
+(only in exactly the pinned version), and last a build from Go modules into the cache. The cache lives
+outside the checkout:
+
+    ${XDG_CACHE_HOME:-~/.cache}/fedhpa/realplane/
+        built/<module>-<digest of go.mod and go.sum>/<program>
+        <version>-<digest over all modules>/<program> -> links to what is used
+        timings.json    seconds the last build of each program took
+        lock            held while something is built or linked
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from testbed.real.golang import Go, GoUnusable, find_go
+from testbed.real.tools import TOOLS, Tool, all_key, module_key
+
+# Seconds. A silent build of minutes looks hung, and some CI systems end silent jobs.
+STILL_BUILDING_EVERY = 30.0
+
+
+class PlaneUnavailable(Exception):
+    """The programs of a real plane are not all here and cannot be built; the message says which, why, and
+    the remedy.
+    """
+
+
+def cache_root() -> Path:
+    """The cache folder for all versions; not created."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base).absolute() / "fedhpa" / "realplane"
+
+
+def say(text: str) -> None:
+    """One line for the person who waits; standard error, since standard output carries the answer."""
+    print(f"real-plane: {text}", file=sys.stderr, flush=True)
+
+
+def ensure_assets() -> Path:
+    """The absolute folder that holds all programs, after building what is missing, one program at a time.
+
+    Two runs at once do not collide: the second waits for the first and finds its results. Raises
+    PlaneUnavailable.
+    """
+    if sys.platform != "linux":
+        raise PlaneUnavailable("real planes need Linux: /proc, pidfd and prctl keep their processes in order")
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / "lock"):
+        found = _find_all(root)
+        missing = [tool for tool in TOOLS if tool.name not in found]
+        if missing:
+            found |= _build_all(root, missing)
+        return _link_all(root, found)
+
+
+def find_assets() -> Path | None:
+    """The same folder if nothing has to be built, else None."""
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / "lock"):
+        found = _find_all(root)
+        return _link_all(root, found) if len(found) == len(TOOLS) else None
+
+
+def find_program(name: str) -> Path | None:
+    """One program if it is there, whether or not the others are, and without waiting for who builds them."""
+    tool = next(tool for tool in TOOLS if tool.name == name)
+    return _find(cache_root(), tool)
+
+
+def _find_all(root: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for tool in TOOLS:
+        path = _find(root, tool)
+        if path is not None:
+            found[tool.name] = path
+    return found
+
+
+def _find(root: Path, tool: Tool) -> Path | None:
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    if named:
+        candidate = Path(named).absolute() / tool.name
+        if _executable(candidate):
+            pinned = _has_pinned_version(candidate, tool)
+            note = "" if pinned else f" (not known to be the pinned {tool.version})"
+            say(f"{tool.name}: {candidate}, from KUBEBUILDER_ASSETS{note}")
+            return candidate
+    built = _built_path(root, tool)
+    if _executable(built):
+        return built
+    on_path = shutil.which(tool.name)
+    if on_path is not None and _has_pinned_version(Path(on_path), tool):
+        say(f"{tool.name}: {on_path}, from PATH, {tool.version}")
+        return Path(on_path).absolute()
+    return None
+
+
+def _built_path(root: Path, tool: Tool) -> Path:
+    return root / "built" / module_key(tool.module) / tool.name
+
+
+def _executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _has_pinned_version(path: Path, tool: Tool) -> bool:
+    """Whether the program itself says it is the pinned version; one that does not run says nothing."""
+    try:
+        answer = subprocess.run(
+            [path, *tool.version_args],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return False
+    words = f"{answer.stdout} {answer.stderr}".replace("+", " ").split()
+    return any(word.lstrip("v").rstrip(",") == tool.version.lstrip("v") for word in words)
+
+
+def _build_all(root: Path, missing: list[Tool]) -> dict[str, Path]:
+    names = ", ".join(tool.name for tool in missing)
+    try:
+        go = find_go()
+    except GoUnusable as error:
+        raise PlaneUnavailable(f"not here: {names}; cannot be built: {error}") from error
+    timings = _read_timings(root)
+    say(f"building {names} with {go.version}, into {root / 'built'}")
+    built: dict[str, Path] = {}
+    for number, tool in enumerate(missing, start=1):
+        if tool.name in timings:
+            known = f"last time {timings[tool.name]:.0f} s"
+        else:
+            known = f"with empty caches about {tool.first_build_seconds} s on two cores"
+        say(f"[{number}/{len(missing)}] building {tool.name} {tool.version} ({known})")
+        started = time.monotonic()
+        built[tool.name] = _build(root, tool, go)
+        timings[tool.name] = round(time.monotonic() - started, 1)
+        _write_atomically(root / "timings.json", json.dumps(timings, indent=1, sort_keys=True) + "\n")
+        say(f"[{number}/{len(missing)}] {tool.name} took {timings[tool.name]:.0f} s")
+    return built
+
+
+def _build(root: Path, tool: Tool, go: Go) -> Path:
+    """Build one program under a temporary name, then rename: a build that was ended half-way leaves nothing
+    that looks whole.
+    """
+    target = _built_path(root, tool)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in target.parent.glob(f".{tool.name}.*"):  # nobody else builds: the lock is ours
+        leftover.unlink()
+    temporary = target.with_name(f".{tool.name}.{os.getpid()}")
+    log = root / "log" / f"{tool.name}.log"
+    log.parent.mkdir(exist_ok=True)
+    command = [go.command, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
+    command += [
+        "-tags",
+        ",".join(tool.tags),
+        "-ldflags",
+        tool.linker_flags,
+        "-o",
+        str(temporary),
+        tool.package,
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=tool.folder,
+            env=go.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            code = _wait_aloud(process, tool.name)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            temporary.unlink(missing_ok=True)
+            raise
+    if code != 0:
+        temporary.unlink(missing_ok=True)
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+        raise PlaneUnavailable(
+            f"go build of {tool.name} {tool.version} ended with {code} (whole log: {log}):\n{tail}"
+        )
+    temporary.rename(target)
+    return target
+
+
+def _wait_aloud(process: subprocess.Popen[bytes], name: str) -> int:
+    started = time.monotonic()
+    while True:
+        try:
+            return process.wait(timeout=STILL_BUILDING_EVERY)
+        except subprocess.TimeoutExpired:
+            say(f"still building {name}, {time.monotonic() - started:.0f} s so far")
+
+
+def _read_timings(root: Path) -> dict[str, float]:
+    try:
+        known = json.loads((root / "timings.json").read_text(encoding="utf-8"))
+        return {str(name): float(seconds) for name, seconds in known.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}  # the file is a courtesy; a broken one is as good as none
+
+
+def _link_all(root: Path, found: dict[str, Path]) -> Path:
+    """A folder of links to what was found. What comes from elsewhere gets a folder of its own: another run
+    of the same version, without that KUBEBUILDER_ASSETS, must not find those programs.
+    """
+    elsewhere = sorted(str(path) for path in found.values() if root not in path.parents)
+    name = all_key()
+    if elsewhere:
+        name += "-with-" + hashlib.sha256("\n".join(elsewhere).encode()).hexdigest()[:12]
+    folder = root / name
+    folder.mkdir(exist_ok=True)
+    for program, path in found.items():
+        link = folder / program
+        if link.is_symlink() and link.readlink() == path:
+            continue
+        temporary = folder / f".{program}.{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(path)
+        temporary.rename(link)
+    return folder
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.rename(path)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold an advisory lock on `path`; the kernel drops it when the holder dies, so a crash leaves none
+    behind.
+    """
+    with path.open("a", encoding="utf-8") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another run is building; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,166 @@
+"""A member cluster: all stock controllers, a scheduler, nodes and pods played by kwok, and a metrics-server
+that scrapes them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from testbed.real import commands
+from testbed.real.controlplane import DATA, START_SECONDS, ControlPlane
+from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.registrations import (
+    CLUSTER_NAMESPACE,
+    MEMBER_RIGHTS,
+    MEMBER_USER,
+    Credentials,
+    aggregated_api,
+    documents,
+)
+from testbed.stage.runs import Run
+from testbed.stage.waiting import eventually, gather
+
+NODE_ALLOCATABLE = {"cpu": "32", "memory": "64Gi", "pods": "110"}
+USAGE_PATH = "/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages"
+
+
+class Member(ControlPlane):
+    """A member with `nodes` nodes."""
+
+    def __init__(self, run: Run, assets: Path, name: str, *, nodes: int = 1) -> None:
+        super().__init__(run, assets, name)
+        self.nodes = nodes
+        self.pki.server("kwok", dns=["localhost"])
+        self.pki.server("metrics-server", dns=["localhost", "metrics-server.kube-system.svc"])
+
+    async def start(self) -> None:
+        """Start everything; returns when pods would run. metrics-server's first answer comes later:
+        `metrics_work`.
+        """
+        await self.start_store_and_api()
+        self.start_controllers(hub=False)
+        self._commands["kube-scheduler"] = commands.kube_scheduler(
+            self.pki, self.ports, self._kubeconfig("kube-scheduler")
+        )
+        self.spawn("kube-scheduler")
+        self._commands["kwok"] = commands.kwok(DATA / "kwok.yaml", self.pki, self.ports, self.kubeconfig)
+        self._commands["metrics-server"] = commands.metrics_server(self.pki, self.ports, self.kubeconfig)
+        async with self.api() as api:
+            await api.apply_all([*documents(DATA / "member.yaml"), *documents(MEMBER_RIGHTS)])
+            await api.apply_all([self._node(number) for number in range(1, self.nodes + 1)])
+            self.spawn("kwok")
+            await self._node_ready(api)
+            await self.controllers_work()
+            await api.apply_all(self._agents())
+            await self.set_usage("kube-system", {"node-agent": {"cpu": "5m", "memory": "20Mi"}})
+            # Started only now: its first scrape finds pods, and the second, that gives rates, comes one
+            # resolution later.
+            self.spawn("metrics-server")
+            await api.apply_all(self._metrics_registration())
+
+    async def metrics_work(self) -> None:
+        """Wait until the member's metrics.k8s.io knows its nodes."""
+        async with self.api() as api:
+
+            async def look() -> bool:
+                self.check("metrics-server")
+                self.check("kwok")
+                found = await api.get("/apis/metrics.k8s.io/v1beta1/nodes")
+                return len(found["items"]) == self.nodes
+
+            await eventually(look, what=f"metrics of {self.name}", seconds=START_SECONDS, every=0.5)
+
+    async def credentials(self) -> Credentials:
+        """A token of the ServiceAccount whose rights are those that a hub needs, and no more
+        (testbed/stage/data/member.yaml).
+        """
+        path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 24 * 3600},
+        }
+        async with self.api() as api:
+            made = await api.ask("POST", path, body=body)
+        return Credentials(made["status"]["token"], self.pki.ca.bundle_pem)
+
+    async def set_usage(self, namespace: str, usage: Mapping[str, Mapping[str, str]]) -> None:
+        """From now on each container named NAME in the namespace uses `usage[NAME]`, e.g. {"web": {"cpu":
+        "400m"}}.
+
+        kwok reports it at the next scrape; metrics-server's answers follow after one or two resolutions (10
+        s each).
+        """
+        usages = [
+            {
+                "containers": [container],
+                "usage": {resource: {"value": value} for resource, value in amounts.items()},
+            }
+            for container, amounts in sorted(usage.items())
+        ]
+        manifest = {
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterResourceUsage",
+            "metadata": {"name": namespace},
+            "spec": {"selector": {"matchNamespaces": [namespace]}, "usages": usages},
+        }
+        async with self.api() as api:
+            await api.apply(manifest)
+
+    def _node(self, number: int) -> dict[str, Any]:
+        name = f"{self.name}-node{number}"
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
+                "annotations": {
+                    "metrics.k8s.io/resource-metrics-path": f"/metrics/nodes/{name}/metrics/resource"
+                },
+            },
+            "status": {"allocatable": NODE_ALLOCATABLE, "capacity": NODE_ALLOCATABLE},
+        }
+
+    def _agents(self) -> list[dict[str, Any]]:
+        """A pod on every node, as real nodes have: metrics-server reports no node without usage, and is not
+        ready without nodes.
+        """
+        return [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"node-agent-{number}",
+                    "namespace": "kube-system",
+                    "labels": {"app": "node-agent"},
+                },
+                "spec": {
+                    "nodeName": f"{self.name}-node{number}",
+                    "containers": [{"name": "node-agent", "image": "node-agent"}],
+                },
+            }
+            for number in range(1, self.nodes + 1)
+        ]
+
+    async def _node_ready(self, api: PlaneApi) -> None:
+        async def ready(name: str) -> Any:
+            def is_ready(node: Any) -> bool:
+                self.check("kwok")
+                return has_condition(node, kind="Ready")
+
+            return await api.wait(
+                f"/api/v1/nodes/{name}", is_ready, what=f"node {name} Ready", seconds=START_SECONDS
+            )
+
+        await gather(*(ready(f"{self.name}-node{number}") for number in range(1, self.nodes + 1)))
+
+    def _metrics_registration(self) -> list[dict[str, Any]]:
+        return aggregated_api(
+            group="metrics.k8s.io",
+            version="v1beta1",
+            service="metrics-server",
+            namespace="kube-system",
+            port=self.ports.metrics,
+            ca_bundle=self.pki.ca.bundle_pem,
+        )

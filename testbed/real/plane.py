@@ -1,0 +1,74 @@
+"""A hub and its members, started side by side and joined."""
+
+import asyncio
+import functools
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed.real.hub import Hub
+from testbed.real.member import Member
+from testbed.stage.api import has_condition
+from testbed.stage.runs import Run, StartFailed
+from testbed.stage.waiting import gather
+
+
+class Plane:
+    """One run: hub and members. `start` brings them up; `end` ends everything and removes its folder."""
+
+    def __init__(
+        self, assets: Path, *, members: Sequence[str] = ("member1", "member2"), nodes: int = 1
+    ) -> None:
+        self.assets = assets
+        self.run = Run.begin()
+        try:
+            self.hub = Hub(self.run, assets)
+            self.members = {name: Member(self.run, assets, name, nodes=nodes) for name in members}
+        except BaseException:
+            self.run.end()
+            raise
+
+    async def start(self) -> None:
+        """Start all planes at once and join them; whatever fails, nothing is left running."""
+        try:
+            await gather(self.hub.start(), *(member.start() for member in self.members.values()))
+            await self.install_crds()
+            await gather(*(self.hub.register(member) for member in self.members.values()))
+        except BaseException:
+            self.end()
+            raise
+
+    async def metrics_work(self) -> None:
+        """Wait until each member's metrics.k8s.io answers."""
+        await gather(*(member.metrics_work() for member in self.members.values()))
+
+    async def install_crds(self) -> None:
+        """Apply what `fedhpa crds --with-clusters` prints, and wait until the API server serves it."""
+        manifests = await self._printed_crds()
+        async with self.hub.api() as api:
+            await api.apply_all(manifests)
+            for manifest in manifests:
+                await api.wait(
+                    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{manifest['metadata']['name']}",
+                    functools.partial(has_condition, kind="Established"),
+                    what=f"CRD {manifest['metadata']['name']} is served",
+                    seconds=120,
+                )
+
+    async def _printed_crds(self) -> list[dict[str, Any]]:
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("fedhpa")), "crds", "--with-clusters", stdout=subprocess.PIPE
+        )
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
+        if process.returncode != 0:
+            raise StartFailed(f"fedhpa crds --with-clusters ended with {process.returncode}")
+        return [document for document in yaml.safe_load_all(out) if document]
+
+    def end(self) -> None:
+        """End every program of this run."""
+        self.run.end()

@@ -1,0 +1,128 @@
+"""The programs of a real plane: which Go module each comes from, and how to tell its version.
+
+Versions are pinned by the committed go.mod and go.sum of testbed/real/tools/<module>; nothing else names a
+version.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES_DIR = Path(__file__).parent / "tools"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One program.
+
+    `package` is built inside the module folder `module`; `pinned_by` is the requirement in its go.mod that
+    gives the version. `version_args` makes the program print its version. `first_build_seconds` is what a
+    build with empty caches took on two cores, said to whoever waits for the first one. `tags` are Go build
+    tags.
+    """
+
+    name: str
+    module: str
+    package: str
+    pinned_by: str
+    version_args: tuple[str, ...]
+    first_build_seconds: int
+    tags: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the go.mod that pins this program."""
+        return MODULES_DIR / self.module
+
+    @property
+    def version(self) -> str:
+        """The pinned version, with its leading v."""
+        text = (self.folder / "go.mod").read_text(encoding="utf-8")
+        found = re.search(rf"^\s*(?:require\s+)?{re.escape(self.pinned_by)} (v\S+)", text, re.MULTILINE)
+        if found is None:
+            raise LookupError(f"{self.folder / 'go.mod'} does not require {self.pinned_by}")
+        return found.group(1)
+
+    @property
+    def linker_flags(self) -> str:
+        """Flags for `go build -ldflags`: small binaries that know their version.
+
+        Without them kube-apiserver calls itself v0.0.0-master, and clients that look at the version
+        misbehave.
+        """
+        version = self.version
+        major, minor = version.lstrip("v").split(".")[:2]
+        variables = {
+            "kubernetes": {
+                "k8s.io/component-base/version.gitVersion": version,
+                "k8s.io/component-base/version.gitMajor": major,
+                "k8s.io/component-base/version.gitMinor": minor,
+            },
+            "metrics-server": {"sigs.k8s.io/metrics-server/pkg/version.gitVersion": version},
+            "kwok": {"sigs.k8s.io/kwok/pkg/consts.Version": version},
+            "helm": {"helm.sh/helm/v4/internal/version.version": version},
+            # It would call itself nothing; its module's v0.313.5 is what people know as 3.13.5.
+            "prometheus": {"github.com/prometheus/common/version.Version": version.lstrip("v")},
+        }.get(self.module, {})
+        return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in variables.items())])
+
+
+def _kubernetes(name: str, seconds: int, *version_args: str) -> Tool:
+    return Tool(
+        name=name,
+        module="kubernetes",
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        pinned_by="k8s.io/kubernetes",
+        version_args=version_args or ("--version",),
+        first_build_seconds=seconds,
+    )
+
+
+TOOLS: tuple[Tool, ...] = (
+    _kubernetes("kube-apiserver", 420),
+    _kubernetes("kube-controller-manager", 105),
+    _kubernetes("kube-scheduler", 15),
+    _kubernetes("kubectl", 125, "version", "--client"),
+    Tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ("--version",), 47),
+    Tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", ("--version",), 125),
+    Tool(
+        "metrics-server",
+        "metrics-server",
+        "sigs.k8s.io/metrics-server/cmd/metrics-server",
+        "sigs.k8s.io/metrics-server",
+        ("--version",),
+        173,
+    ),
+    Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", ("version", "--short"), 167),
+    Tool(
+        "prometheus",
+        "prometheus",
+        "github.com/prometheus/prometheus/cmd/prometheus",
+        "github.com/prometheus/prometheus",
+        ("--version",),
+        200,
+        # Without the clients of two dozen clouds, of which it would ask for targets.
+        tags=("remove_all_sd",),
+    ),
+)
+
+
+def module_key(module: str) -> str:
+    """Name of a cache folder for what is built from `module`: changes with its go.mod and go.sum, and with
+    nothing else.
+    """
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((MODULES_DIR / module / name).read_bytes())
+    return f"{module}-{digest.hexdigest()[:12]}"
+
+
+def all_key() -> str:
+    """Name of the cache folder that holds all programs together: Kubernetes' version and a digest over all
+    modules.
+    """
+    digest = hashlib.sha256()
+    for module in sorted({tool.module for tool in TOOLS}):
+        digest.update(module_key(module).encode())
+    return f"{TOOLS[0].version}-{digest.hexdigest()[:12]}"

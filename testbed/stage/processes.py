@@ -1,0 +1,220 @@
+"""The product's three processes on a plane: their certificates, their rights on the hub, their
+registrations.
+"""
+
+import asyncio
+import os
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+
+from certs import CertificateAuthority
+from fedhpa.api.errors import ApiError
+from metrics_adapter.registration import Placement, api_services, service
+from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.ports import free_port
+from testbed.stage.registrations import (
+    ADAPTER,
+    ADAPTER_SERVICE,
+    HUB_RIGHTS,
+    NAMESPACE,
+    documents,
+    never_comes,
+)
+from testbed.stage.runs import Run
+from testbed.stage.waiting import eventually, gather
+from webhook.registration import Endpoint, configurations
+
+WEBHOOK = "fedhpa-webhook"
+CONTROLLER = "fedhpa-controller"
+
+# On a busy machine three interpreters start at once, and the hub looks at an API that was gone every 30 s.
+READY_SECONDS = 150.0
+# What a process that drains gets before it is forced; then it gives back no Lease.
+STOP_SECONDS = 60.0
+
+
+class Hub(Protocol):
+    """What the processes need of a hub."""
+
+    def api(self) -> PlaneApi:
+        """A client for its administrator."""
+
+    def user_kubeconfig(self, user: str) -> Path:
+        """A kubeconfig for somebody of that name."""
+
+
+class Plane(Protocol):
+    """What the processes need of a plane."""
+
+    @property
+    def run(self) -> Run:
+        """The run that they are part of."""
+
+    @property
+    def hub(self) -> Hub:
+        """Where they work."""
+
+
+class Processes:
+    """Starts, stops, kills and restarts webhook, adapter and controller against one plane's hub.
+
+    They are started as a person would: by their commands, with files and flags. They end with the plane's
+    run.
+    """
+
+    def __init__(
+        self, plane: Plane, *, adapter_flags: Sequence[str] = (), controller_flags: Sequence[str] = ()
+    ) -> None:
+        self._run = plane.run
+        self._hub = plane.hub
+        self.folder = plane.run.folder / "fedhpa"
+        self.folder.mkdir()
+        self.ca = CertificateAuthority.create("fedhpa-ca")
+        self.ca.save(self.folder)
+        self.ports = {name: free_port() for name in (WEBHOOK, ADAPTER, CONTROLLER)}
+        self.issue(WEBHOOK, dns=["localhost"])
+        self.issue(ADAPTER, dns=["localhost", f"{ADAPTER_SERVICE}.{NAMESPACE}.svc"])
+        self._commands = {
+            WEBHOOK: self._webhook(),
+            ADAPTER: [*self._adapter(), *adapter_flags],
+            CONTROLLER: [*self._controller(), *controller_flags],
+        }
+
+    def issue(self, name: str, *, dns: Sequence[str]) -> None:
+        """Write a serving certificate into the process's certificate folder (again: a rotation)."""
+        self.ca.issue_server(name, dns=dns, ips=["127.0.0.1"]).save(self.folder / name)
+
+    async def start(self) -> None:
+        """Register and start all three; returns when each is ready and the hub really calls webhook and
+        adapter.
+        """
+        async with self._hub.api() as api:
+            await api.apply_all(documents(HUB_RIGHTS))
+            await gather(*(self.start_one(name) for name in (WEBHOOK, ADAPTER, CONTROLLER)))
+            await api.apply_all(
+                [
+                    *configurations(
+                        Endpoint(url=f"https://127.0.0.1:{self.ports[WEBHOOK]}"), self.ca.bundle_pem
+                    ),
+                    *self.adapter_registrations(),
+                ]
+            )
+        await gather(self.webhook_is_called(), self.metrics_are_available())
+
+    async def start_one(self, name: str, *flags: str) -> None:
+        """Start one process (again), with more flags if any, and wait until its /readyz says so."""
+        # What the person's shell sets for other instances must not reach these.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
+        self._run.spawn(name, [*self._commands[name], *flags], self.log(name), environment=environment)
+        await self.ready(name)
+
+    async def ready(self, name: str) -> None:
+        """Wait until the process is ready."""
+        scheme = "http" if name == CONTROLLER else "https"
+        url = f"{scheme}://127.0.0.1:{self.ports[name]}/readyz"
+        context = ssl.create_default_context(cadata=self.ca.bundle_pem.decode())
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+
+            async def look() -> bool:
+                self._run.check(name, self.log(name))
+                async with session.get(url, timeout=aiohttp.ClientTimeout(total=5)) as response:
+                    return response.status == 200
+
+            await eventually(look, what=f"{name} is ready", seconds=READY_SECONDS)
+
+    async def stop(self, name: str, *, grace: float = STOP_SECONDS) -> int:
+        """SIGTERM, and wait until it has drained; its exit code, or minus the signal that had to end it."""
+        codes = await asyncio.to_thread(self._run.stop, [name], grace=grace)
+        return codes[name]
+
+    async def kill(self, name: str) -> None:
+        """End it as a crash would."""
+        await asyncio.to_thread(self._run.kill, name)
+
+    def log(self, name: str) -> Path:
+        """The process's log file."""
+        return self.folder / f"{name}.log"
+
+    async def webhook_is_called(self) -> None:
+        """Wait until the hub refuses, on a dry run, an object that only the webhook can refuse."""
+        async with self._hub.api() as api:
+
+            async def look() -> bool:
+                try:
+                    await api.apply(never_comes("readiness-probe"), dry_run=True)
+                except ApiError as error:
+                    return "denied the request" in str(error)
+                return False
+
+            await eventually(look, what="the hub calls the webhook", seconds=READY_SECONDS)
+
+    def adapter_registrations(self) -> list[dict[str, Any]]:
+        """Service and APIServices of all that the adapter serves, as `fedhpa apiservice` prints them."""
+        placement = Placement(
+            namespace=NAMESPACE,
+            service=ADAPTER_SERVICE,
+            port=self.ports[ADAPTER],
+            external_name="localhost",
+        )
+        return [service(placement), *api_services(placement, self.ca.bundle_pem)]
+
+    async def metrics_are_available(self) -> None:
+        """Wait until each of the adapter's APIs is Available and answers: the hub hears of the first before
+        it acts on it.
+        """
+        registered = [each for each in self.adapter_registrations() if each["kind"] == "APIService"]
+        async with self._hub.api() as api:
+            await gather(*(self._is_available(api, each) for each in registered))
+
+    async def _is_available(self, api: PlaneApi, registration: dict[str, Any]) -> None:
+        name, spec = registration["metadata"]["name"], registration["spec"]
+
+        async def look() -> bool:
+            stored = await api.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+            served = await api.get(f"/apis/{spec['group']}/{spec['version']}")
+            return has_condition(stored, kind="Available") and served["kind"] == "APIResourceList"
+
+        await eventually(look, what=f"the hub's {name} is Available", seconds=READY_SECONDS)
+
+    def _webhook(self) -> list[str]:
+        return [
+            *_script(WEBHOOK),
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.ports[WEBHOOK]}",
+            f"--cert-dir={self.folder / WEBHOOK}",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        ]
+
+    def _adapter(self) -> list[str]:
+        kubeconfig = self._hub.user_kubeconfig(ADAPTER)
+        return [
+            *_script(ADAPTER),
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.ports[ADAPTER]}",
+            f"--cert-dir={self.folder / ADAPTER}",
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        ]
+
+    def _controller(self) -> list[str]:
+        return [
+            *_script(CONTROLLER),
+            f"--kubeconfig={self._hub.user_kubeconfig(CONTROLLER)}",
+            "--propagation=direct",
+            "--metrics-via=members",
+            "--metrics-bind-address=0",
+            f"--health-probe-bind-address=127.0.0.1:{self.ports[CONTROLLER]}",
+        ]
+
+
+def _script(name: str) -> list[str]:
+    return [str(Path(sys.executable).with_name(name))]

@@ -1,0 +1,236 @@
+"""A record of every started process, so that it can be ended later.
+
+Its own run ends it, or `python -m testbed.real stop`, or the next start.
+
+Every run has a folder below the temporary folder, named after the process that owns it; every program it
+starts has a file `pids/NAME` with "PID STARTTIME". The start time (field 22 of /proc/PID/stat) tells our
+process from a later one with the same number; nothing is ever ended by its name. Should the owner be
+killed, the kernel ends its programs (see _child.py); whatever survives that is reaped by the next start.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CHILD = Path(__file__).with_name("_child.py")
+POLL = 0.05  # seconds between looks at a process that was asked to end
+LOG_TAIL = 15
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process for good: number and start time in clock ticks since boot."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessId | None":
+        """The living process `pid`, or None."""
+        start = _start_time(pid)
+        return None if start is None else cls(pid, start)
+
+    @classmethod
+    def parse(cls, text: str) -> "ProcessId | None":
+        """The opposite of str(); None for anything else."""
+        words = text.split()
+        if len(words) != 2 or not all(word.isdecimal() for word in words):
+            return None
+        return cls(int(words[0]), int(words[1]))
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.start}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process runs; one that ended and was not waited for does not."""
+        return _start_time(self.pid) == self.start
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this very process; nothing if it is gone. Race-free: the handle is taken before
+        the check.
+        """
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.alive:
+                signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(handle)
+
+
+def _start_time(pid: int) -> int | None:
+    try:
+        fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+class StartFailed(Exception):
+    """A program ended instead of working; the message carries the end of its log."""
+
+
+class Run:
+    """The folder of one run and the programs it started. Made by `Run.begin`, ended by `end`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        (folder / "pids").mkdir(exist_ok=True)
+
+    @classmethod
+    def begin(cls) -> "Run":
+        """A new run owned by this process, after reaping what crashed ones left."""
+        reap()
+        owner = ProcessId.of(os.getpid())
+        if owner is None:
+            raise RuntimeError("no /proc: planes need Linux")
+        prefix = f"run-{owner.pid}-{owner.start}-"
+        return cls(Path(tempfile.mkdtemp(prefix=prefix, dir=runs_folder())))
+
+    def spawn(
+        self, name: str, command: list[str], log: Path, *, environment: Mapping[str, str] | None = None
+    ) -> ProcessId:
+        """Start a program in a session of its own (a Ctrl-C in the terminal is ours to handle) and write it
+        down.
+
+        Only from the main thread: the kernel ends a child when the *thread* that started it ends.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("programs are started from the main thread only")
+        program = shutil.which(command[0])
+        if program is None:
+            raise FileNotFoundError(command[0])
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), program, *command[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+        process = ProcessId.of(child.pid)
+        if process is None:
+            raise ChildProcessError(f"{name} ended at once; its log: {log}")
+        self._children[name] = child
+        (self.folder / "pids" / name).write_text(f"{process}\n", encoding="utf-8")
+        return process
+
+    def running(self, name: str) -> bool:
+        """Whether the program `name` of this run still runs."""
+        child = self._children.get(name)
+        return child is not None and child.poll() is None
+
+    def check(self, name: str, log: Path) -> None:
+        """Raise StartFailed, with the end of its log, if the program has ended."""
+        code = self.exit_code(name)
+        if code is not None:
+            tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:])
+            raise StartFailed(f"{name} ended with {code}:\n{tail}")
+
+    def exit_code(self, name: str) -> int | None:
+        """How the program ended: its code, or minus the signal; None while it runs."""
+        child = self._children.get(name)
+        return None if child is None else child.poll()
+
+    def stop(self, names: Iterable[str], *, grace: float = 10.0) -> dict[str, int]:
+        """End programs: asked first, after `grace` seconds forced. Returns how each ended, when none is
+        left.
+        """
+        children = {name: child for name in names if (child := self._children.get(name)) is not None}
+        for child in children.values():
+            child.terminate()  # Popen sends nothing to a child that it has waited for
+        deadline = time.monotonic() + grace
+        codes: dict[str, int] = {}
+        for name, child in children.items():
+            try:
+                codes[name] = child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                codes[name] = child.wait()
+            del self._children[name]
+            (self.folder / "pids" / name).unlink(missing_ok=True)
+        return codes
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a program of this run; KeyError if there is none of that name."""
+        self._children[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        """End a program as a crash would; returns when it is gone."""
+        child = self._children.pop(name, None)
+        if child is not None:
+            child.kill()
+            child.wait()
+        (self.folder / "pids" / name).unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """End every program of this run, last started first and without long farewells, and remove its
+        folder.
+        """
+        self.stop(reversed(list(self._children)), grace=1.0)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def runs_folder() -> Path:
+    """The folder of this user's runs; created, and refused if it belongs to somebody else."""
+    folder = Path(tempfile.gettempdir()) / f"fedhpa-realplane-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid() or folder.is_symlink():
+        raise PermissionError(f"{folder} belongs to somebody else; remove it or set TMPDIR")
+    return folder
+
+
+def reap(*, living_owners: bool = False) -> list[str]:
+    """End what runs of dead owners left, and remove their folders; with `living_owners` also what others
+    still use.
+
+    Returns the names of the programs that had to be ended. A run that has just begun is safe: its owner is
+    in its folder's name.
+    """
+    ended: list[str] = []
+    for folder in runs_folder().glob("run-*"):
+        owner = ProcessId.parse(" ".join(folder.name.split("-")[1:3]))
+        if owner is None or (owner.alive and not living_owners):
+            continue
+        if owner.alive and owner.pid != os.getpid():
+            owner.send(signal.SIGTERM)  # it ends its own programs in order
+            _wait_until_gone({owner}, 15.0)
+        ended += _reap_folder(folder)
+    return ended
+
+
+def _reap_folder(folder: Path) -> list[str]:
+    left: dict[ProcessId, str] = {}
+    for file in (folder / "pids").glob("*"):
+        process = ProcessId.parse(file.read_text(encoding="utf-8"))
+        if process is not None and process.alive:
+            left[process] = f"{folder.name}/{file.name}"
+    for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        for process in left:
+            process.send(number)
+        _wait_until_gone(left, patience)
+    shutil.rmtree(folder, ignore_errors=True)
+    return list(left.values())
+
+
+def _wait_until_gone(processes: Iterable[ProcessId], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while any(process.alive for process in processes) and time.monotonic() < deadline:
+        time.sleep(POLL)

@@ -1,0 +1,82 @@
+"""A member without a server for unit tests: a store, its controllers, and a clock that is moved by hand."""
+
+from datetime import UTC, datetime, timedelta
+
+from testbed.embedded.load import Load
+from testbed.embedded.pipeline import Object
+from testbed.embedded.pods import PODS, is_ready
+from testbed.embedded.store import Store
+from testbed.embedded.workloads import NODES, Workloads
+
+DEPLOYMENTS = ("apps", "deployments")
+
+
+class ToyMember:
+    """Pods become ready 2 s after their start."""
+
+    def __init__(self, load: Load | None = None, *, cpu: str = "4", pods: str = "110") -> None:
+        self.now = datetime(2026, 3, 11, 13, 0, 0, tzinfo=UTC)
+        self.store = Store(lambda: self.now)
+        self.workloads = Workloads(self.store, lambda: self.now, ready_after=2.0)
+        self.load = load or Load()
+        self.load.join(self.store)
+        self.node("node1", cpu=cpu, pods=pods)
+
+    def node(self, name: str, *, cpu: str = "4", pods: str = "110") -> None:
+        """Add a node."""
+        allocatable = {"cpu": cpu, "memory": "8Gi", "pods": pods}
+        conditions = [{"type": "Ready", "status": "True"}]
+        self.store.create(
+            NODES,
+            {"metadata": {"name": name}, "status": {"allocatable": allocatable, "conditions": conditions}},
+        )
+
+    def run(
+        self, name: str, replicas: int, container: Object | None = None, *, kind: str = "Deployment"
+    ) -> Object:
+        """Create a workload in the namespace shop."""
+        manifest = {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"containers": [{"name": name, "image": "i", **(container or {})}]},
+                },
+            },
+        }
+        return self.store.create(("apps", f"{kind.lower()}s"), manifest)
+
+    def resize(self, name: str, replicas: int, *, kind: str = "Deployment") -> None:
+        """Write spec.replicas."""
+        found = self.store.get(("apps", f"{kind.lower()}s"), "shop", name)
+        found["spec"]["replicas"] = replicas
+        self.store.update(("apps", f"{kind.lower()}s"), found)
+
+    def settle(self, seconds: float = 2.0) -> None:
+        """Let the controllers work, now and after a while."""
+        self.workloads.step()
+        self.now += timedelta(seconds=seconds)
+        self.workloads.step()
+
+    def pods(self) -> list[Object]:
+        """All pods."""
+        return self.store.list(PODS)
+
+    def ready(self) -> list[str]:
+        """Names of the ready pods."""
+        return [pod["metadata"]["name"] for pod in self.pods() if is_ready(pod)]
+
+    def status(self, name: str, *, kind: str = "Deployment") -> Object:
+        """The workload's status."""
+        found: Object = self.store.get(("apps", f"{kind.lower()}s"), "shop", name)["status"]
+        return found
+
+
+def condition(thing: Object, kind: str) -> Object:
+    """A condition of an object."""
+    found: Object = next(each for each in thing["status"]["conditions"] if each["type"] == kind)
+    return found

@@ -1,0 +1,136 @@
+"""Members that serve custom and external metrics from a dictionary, and the adapter over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.members.cluster import Access, Cluster
+from fedhpa.members.lists import SharedLists
+from fedhpa.members.member import Member
+from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
+from fedhpa.serving.authorization import Authorizer, Guard
+from fedhpa.serving.health import Health
+from metrics_adapter.members.catalogue import Catalogue
+from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.server.application import build_application
+from metrics_adapter.telemetry import Telemetry
+from tests.support.fakeapi import FakeApi, Object
+
+CUSTOM = "/apis/custom.metrics.k8s.io"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+NOON = "2026-03-11T12:00:00Z"
+# No machine is so slow that a member which answers misses it.
+DEADLINE = 60.0
+
+Client = TestClient[web.Request, web.Application]
+
+
+class StubMember(FakeApi):
+    """Answers a path with a JSON body or a text, or with a status; 404 where nothing was said."""
+
+    def __init__(self, responses: Mapping[str, Any], *, tls: bool = False) -> None:
+        super().__init__(tls=tls)
+        self.responses = dict(responses)
+        self.no_api = False
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if self.no_api:
+            return web.Response(status=404, text="404 page not found")
+        answer = self.responses.get(request.path, self.responses.get("*", 404))
+        if isinstance(answer, int):
+            body = {"kind": "Status", "status": "Failure", "reason": "NotFound" if answer == 404 else ""}
+            return web.json_response({**body, "code": answer, "message": "no"}, status=answer)
+        return web.Response(
+            text=answer if isinstance(answer, str) else json.dumps(answer), content_type="application/json"
+        )
+
+
+def serving(*versions: str, **values: Any) -> dict[str, Any]:
+    """Responses of a member that serves custom metrics; `values` maps paths below the best version."""
+    served = [{"groupVersion": f"custom.metrics.k8s.io/{v}", "version": v} for v in versions]
+    group = {"kind": "APIGroup", "apiVersion": "v1", "name": "custom.metrics.k8s.io", "versions": served}
+    best = f"{CUSTOM}/{max(versions)}"
+    return {CUSTOM: group} | {f"{best}/{path}": answer for path, answer in values.items()}
+
+
+def value(name: str, amount: Any, *, kind: str = "Pod", **fields: Any) -> Object:
+    """An item of a v1beta2 MetricValueList."""
+    labels = fields.pop("labels", None)
+    return {
+        "describedObject": {"kind": kind, "namespace": "shop", "name": name, "apiVersion": "v1"},
+        "metric": {"name": "hits", "selector": labels and {"matchLabels": labels}},
+        "timestamp": NOON,
+        "value": amount,
+        **fields,
+    }
+
+
+def items(*found: Object) -> Object:
+    return {"kind": "MetricValueList", "metadata": {}, "items": list(found)}
+
+
+@asynccontextmanager
+async def members_source(
+    responses: Mapping[str, Mapping[str, Any] | None], *, max_age: float = 0.0
+) -> AsyncIterator[tuple[MembersSource, dict[str, StubMember]]]:
+    """Stub members by name; None is one whose credentials are not known."""
+
+    async def nothing() -> None:
+        """No Secret to read again."""
+
+    async with AsyncExitStack() as stack:
+        stubs, members = {}, {}
+        for name, answers in responses.items():
+            stub = stubs[name] = StubMember(answers or {})
+            await stub.start()
+            stack.push_async_callback(stub.stop)
+            cluster = Cluster(metadata=ObjectMeta(name=name))
+            member = members[name] = Member(cluster, deadline=DEADLINE, reread=nothing)
+            known = answers is not None
+            way = Access(stub.url, "token", None, None, ()) if known else "its credentials are not known"
+            await member.observe(member.cluster, way)
+            stack.push_async_callback(member.client.close)
+        lists = await stack.enter_async_context(SharedLists())
+        yield MembersSource(lambda: members, lists, max_age=max_age), stubs
+
+
+@asynccontextmanager
+async def client_of(source: MembersSource, catalogue: Catalogue | None = None) -> AsyncIterator[Client]:
+    """A caller of the adapter's application; who calls is not looked at."""
+    peers = PeerAuthenticator(Trust())
+    hub = ApiClient(ApiConfig(server="http://hub.invalid"))
+    guard = Guard(Authenticator(lambda: peers), Authorizer(hub), ["*"])
+    source.observer = telemetry = Telemetry(lambda: source.members())
+    application = build_application(source, guard, Health(), telemetry, catalogue=catalogue)
+    async with TestClient(TestServer(application)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def adapter(
+    responses: Mapping[str, Mapping[str, Any] | None], *, max_age: float = 0.0
+) -> AsyncIterator[tuple[Client, dict[str, StubMember]]]:
+    """The adapter's application over stub members."""
+    async with members_source(responses, max_age=max_age) as (source, stubs), client_of(source) as client:
+        yield client, stubs
+
+
+async def get(client: Client, path: str, **headers: str) -> tuple[int, Any, list[str]]:
+    """Status, body and the clusters that the warnings name."""
+    response = await client.get(path, headers=headers)
+    named = [text.split('"')[1].split(" ")[0] for text in response.headers.getall("Warning", [])]
+    return response.status, await response.json(), named
+
+
+def shown(body: Any) -> list[str]:
+    """NAME VALUE of the items, in order."""
+    return [f"{item['describedObject']['name']} {item['value']}" for item in body["items"]]
