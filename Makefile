@@ -40,7 +40,7 @@ bench: venv
 
 crds: venv
 	@$(BIN)/fedhpa crds > charts/fedhpa/crds/autoscaling.karmada.io.yaml
-	@$(BIN)/python -c "from fedhpa.api import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/crds-optional/cluster.karmada.io.yaml
+	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/crds-optional/cluster.karmada.io.yaml
 
 real-plane: venv
 	@$(BIN)/python -m testbed.real build

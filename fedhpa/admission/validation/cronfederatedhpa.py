@@ -1,8 +1,8 @@
 """Validation of a CronFederatedHPA: an ordered list of field errors.
 
-Order and messages of Karmada's rules: Karmada v1.19. The grammar of schedules and the zones are ours; what is
-wrong with one of them in detail, and what to write instead, is in the warnings
-(`admission.warnings.cronfederatedhpa`), because the message itself stays Karmada's. A verdict depends on the object alone.
+Karmada v1.19 defines the order and the messages of its rules. The schedule grammar and the time zones are ours.
+The message itself stays Karmada's, so the detail and the remedy are an admission warning
+(`admission.warnings.cronfederatedhpa`). A verdict depends on the object alone.
 """
 
 from __future__ import annotations
