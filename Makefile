@@ -1,9 +1,9 @@
-# What each target promises: docs/contracts.md, section 1.
+# What each target promises: CONTRIBUTING.md.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests docs/picture.py
+PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests
 
 .PHONY: venv lint test nightly bench crds real-plane demo lock
 .DEFAULT_GOAL := test

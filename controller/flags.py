@@ -1,4 +1,4 @@
-"""The controller's flags; names are Karmada v1.19's where it has one (docs/contracts.md, section 2)."""
+"""The controller's flags; names are Karmada v1.19's where it has one (docs/reference/processes.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Showing a decision on the object itself: its status and its events.
 
 Status is written on a change that a person would care about, otherwise at most once a minute, and where only
-times move every ten minutes: a quiet world writes next to nothing (docs/contracts.md, section 3).
+times move every ten minutes: a quiet world writes next to nothing (docs/reference/federatedhpa.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`python -m demo [--plane=embedded|real]`: the whole system at work, for somebody who watches.
 
-Exit code 0 only if every observation was made (docs/contracts.md, section 1); 1 if not; 2 for wrong usage.
+Exit code 0 only if every observation was made (CONTRIBUTING.md); 1 if not; 2 for wrong usage.
 DEMO_SECONDS, counted from the moment when all processes are ready, ends it; without it a pipe gets one pass,
 and a terminal goes on until Ctrl-C.
 """

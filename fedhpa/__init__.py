@@ -1,1 +1,1 @@
-"""Federated autoscaling for Kubernetes: what the three processes share (docs/architecture.md)."""
+"""Federated autoscaling for Kubernetes: what the three processes share (docs/explanation/architecture.md)."""

@@ -1,4 +1,4 @@
-"""The adapter's own Prometheus series; docs/metrics-adapter.md lists them for people."""
+"""The adapter's own Prometheus series; docs/how-to/metrics-adapter.md lists them for people."""
 
 from __future__ import annotations
 

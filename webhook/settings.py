@@ -1,4 +1,4 @@
-"""The webhook's flags: Karmada's names and defaults (Karmada v1.19), where docs/contracts.md keeps them."""
+"""The webhook's flags. Where Karmada v1.19 has a flag, name and default are Karmada's."""
 
 from __future__ import annotations
 

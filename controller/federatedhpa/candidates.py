@@ -1,4 +1,4 @@
-"""Which clusters one FederatedHPA is about (docs/contracts.md, section 2).
+"""Which clusters one FederatedHPA is about (docs/reference/processes.md).
 
 With propagation karmada: the clusters of the workload's ResourceBinding; on a hub that does not serve
 bindings, all registered clusters. With propagation direct: those of spec.clusterAffinity, else all.

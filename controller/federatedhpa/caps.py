@@ -1,6 +1,7 @@
 """clusterHPAPreference: how many replicas a cluster may have, by the share of it that they may ask for.
 
-Source: docs/distributed.md. What a cluster offers is its resource summary, else what its nodes offer.
+Source: docs/explanation/placement.md. What a cluster offers is its resource summary, else what its nodes
+offer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CronFederatedHPA, `autoscaling.karmada.io/v1alpha1`: sizes by the calendar.
 
 A superset of Karmada v1.19's kind; `maxDelaySeconds`, `duration`, `excludeDates` and `missedExecutions` are
-ours (docs/contracts.md section 3).
+ours (docs/reference/federatedhpa.md).
 """
 
 from __future__ import annotations

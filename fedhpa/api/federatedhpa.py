@@ -1,7 +1,7 @@
 """FederatedHPA, `autoscaling.karmada.io/v1alpha1`: one object scales a workload over many clusters.
 
 A superset of Karmada v1.19's kind: every field of Karmada's means the same, the others are optional
-(docs/contracts.md section 3; docs/distributed.md says what the assignment does with its fields).
+(docs/reference/federatedhpa.md; docs/explanation/placement.md says what the assignment does with its fields).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class FederatedHPAAssignment(ApiModel):
     """How min and max (mode Distributed), or the replicas, are divided among the clusters."""
 
     federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_TYPES})] | None = Field(
-        None, alias="federatedHPAAssignmentType", description="The policy; see docs/distributed.md."
+        None, alias="federatedHPAAssignmentType", description="The policy; see docs/explanation/placement.md."
     )
     minimum_policy: Annotated[Text, Checked({"enum": MINIMUM_POLICIES})] | None = Field(
         None, description="AtLeastOne (default) raises a share of min below 1 to 1; Exact keeps the sum."

@@ -24,7 +24,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.times import read_time
 
-# List sizes and string lengths of docs/contracts.md section 3: bounded, so that CEL rules fit the API
+# List sizes and string lengths of docs/reference/federatedhpa.md: bounded, so that CEL rules fit the API
 # server's cost budget.
 MAX_METRICS: Final = 64
 MAX_RULES: Final = 1000

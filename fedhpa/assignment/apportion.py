@@ -1,4 +1,4 @@
-"""Exact division of a whole number by weights. Source: docs/distributed.md, "Apportion"."""
+"""Exact division of a whole number by weights. Source: docs/explanation/placement.md, "Apportion"."""
 
 from __future__ import annotations
 

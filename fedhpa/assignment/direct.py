@@ -1,6 +1,7 @@
 """The split of a workload that exists in the members only (propagation direct, mode Centralized).
 
-Source: docs/contracts.md section 2, docs/distributed.md; docs/decisions/0006 says why it is done like this.
+Source: docs/reference/processes.md, docs/explanation/placement.md; docs/decisions/0006 says why it is done
+like this.
 An absent cluster's share is held. Among the others only the difference moves, to where the share is furthest
 from the fair one: a scale-up lowers no cluster, a scale-down raises none, and sizes come to the fair split.
 """

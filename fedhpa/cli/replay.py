@@ -1,6 +1,6 @@
 """`fedhpa replay`: decide recorded scenarios again, without a cluster.
 
-Format: docs/contracts.md, section 5.
+Format: docs/reference/decision-record.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Schedules: one grammar for admission and for running, and when they fire (docs/contracts.md section 4).
+"""Schedules: one grammar for admission and for running, and when they fire (docs/reference/schedules.md).
 
 Pure: times come in, nothing reads a clock. `parse` makes a `Schedule` of a text, `load_zone` a zone of a
 name, `next_fires` and `previous_fire` the instants; `timetable` puts a rule's fields together and knows its

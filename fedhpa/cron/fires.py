@@ -1,7 +1,7 @@
 """When a schedule fires.
 
 Wall times of the plain calendar become instants, stretch by stretch of one offset. Clock changes
-(docs/contracts.md section 4): a wall time that is skipped fires at the first instant after the gap, one that
+(docs/reference/schedules.md): a wall time that is skipped fires at the first instant after the gap, one that
 repeats fires once, on the first pass; a schedule whose hour field begins with `*` follows real time.
 
 Nothing fires on excluded days, which are days in the zone: of the wall time, and of the instant that stands

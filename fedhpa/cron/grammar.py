@@ -1,7 +1,7 @@
 """The grammar of schedules: five cron fields into bit sets.
 
 Each refusal names the field and says what to write instead. What is accepted is what runs: admission, the
-controller and `fedhpa cron next` all parse here. Source: docs/contracts.md section 4.
+controller and `fedhpa cron next` all parse here. Source: docs/reference/schedules.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What absent clusters mean for a decision: coverage, the partialMetrics policy, MetricsComplete.
 
-Source: docs/contracts.md section 3 (partialMetrics) and 5 (coverage). Missing data never becomes a number.
+Source: docs/reference/federatedhpa.md (partialMetrics) and 5 (coverage). Missing data never becomes a number.
 """
 
 from __future__ import annotations

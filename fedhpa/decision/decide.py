@@ -1,7 +1,7 @@
 """decide(snapshot, history, now) -> Decision: one reconcile of one autoscaler, as a function.
 
-Source: Kubernetes HPA 1.36, reconcile 4 (the order matters), with several clusters as docs/contracts.md
-section 5 lays down. Reads no clock and does no I/O.
+Source: Kubernetes HPA 1.36, reconcile 4 (the order matters), with several clusters as
+docs/reference/decision-record.md lays down. Reads no clock and does no I/O.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _merged(events: Sequence[ScaleEvent]) -> tuple[ScaleEvent, ...]:
 
 
 def metric_fields(metric: MetricResult) -> dict[str, JSON]:
-    """What every rendering of a metric's outcome begins with, in the order of docs/contracts.md section 5."""
+    """What every rendering of a metric's outcome begins with, in the order of the decision record."""
     ratio = metric.usage_ratio
     return {
         "index": metric.index,

@@ -1,6 +1,6 @@
 """The clusters as one workload: who answered, how many replicas there are, and which data belongs to it.
 
-Prepared once a decision and read by every metric. Source: docs/contracts.md sections 2 and 5.
+Prepared once a decision and read by every metric. Source: docs/reference/decision-record.md.
 """
 
 from __future__ import annotations

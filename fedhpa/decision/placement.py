@@ -1,6 +1,6 @@
 """What a FederatedHPA says about where its replicas go.
 
-Source: docs/distributed.md, docs/contracts.md section 3.
+Source: docs/explanation/placement.md, docs/reference/federatedhpa.md.
 """
 
 from __future__ import annotations

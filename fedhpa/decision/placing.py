@@ -1,6 +1,7 @@
 """Where the replicas go (direct propagation): the clusters as places, their limits, and each one's share.
 
-Source: docs/contracts.md section 2 and docs/distributed.md; the arithmetic is `fedhpa.assignment.direct`.
+Source: docs/reference/processes.md and docs/explanation/placement.md; the arithmetic is
+`fedhpa.assignment.direct`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The wire form of a recorded scenario. Format: docs/contracts.md section 5.
+"""The wire form of a recorded scenario. Format: docs/reference/decision-record.md.
 
 Our own keys are checked: an unknown one is a mistake. An empty `error` beside data is none, as in Go. The
 Kubernetes objects inside are decoded leniently.

@@ -1,4 +1,5 @@
-"""Writing a scenario: everything one decision is made from, as JSON. Format: docs/contracts.md section 5.
+"""Writing a scenario: everything one decision is made from, as JSON. Format:
+docs/reference/decision-record.md.
 
 The reverse of `fedhpa.decision.scenario`. Pods are written with what the arithmetic reads and nothing else:
 a recording holds no environment, no volumes and no annotations.

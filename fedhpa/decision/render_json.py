@@ -1,4 +1,4 @@
-"""The decision as JSON. Format and order of the keys: docs/contracts.md section 5."""
+"""The decision as JSON. Format and order of the keys: docs/reference/decision-record.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Recorded scenarios: everything one decision was made from, as JSON. Format: docs/contracts.md section 5.
+"""Recorded scenarios: everything one decision was made from, as JSON. Format:
+docs/reference/decision-record.md.
 
 The wire form is `fedhpa.decision.recorded`. Whatever cannot be read is an error that names its path.
 """

@@ -1,6 +1,6 @@
 """The size that a workload should have: bounds first, then metrics, policy, stabilization and limits.
 
-Source: Kubernetes HPA 1.36, reconcile 4.5-4.8 and zero 9; docs/contracts.md section 3 for partialMetrics.
+Source: Kubernetes HPA 1.36, reconcile 4.5-4.8 and zero 9; docs/reference/federatedhpa.md for partialMetrics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a FederatedHPA asks for, once: defaults applied, quantities parsed, frozen.
 
 Sources: Kubernetes HPA 1.36 section "object model and defaulting", Karmada v1.19 mutation, and
-docs/contracts.md section 3 for the added fields.
+docs/reference/federatedhpa.md for the added fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """status: the FederatedHPA status that a decision would write.
 
-Source: Kubernetes HPA 1.36, reconcile 4.12 (what is kept where nothing was computed), and docs/contracts.md
-section 3.
+Source: Kubernetes HPA 1.36, reconcile 4.12 (what is kept where nothing was computed), and
+docs/reference/decision-record.md.
 """
 
 from __future__ import annotations

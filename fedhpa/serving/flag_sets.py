@@ -1,6 +1,6 @@
 """The flags that more than one process has, so that a flag means the same everywhere.
 
-Names, and defaults where docs/contracts.md section 2 does not say otherwise, are Karmada v1.19's.
+Names, and defaults where docs/reference/processes.md does not say otherwise, are Karmada v1.19's.
 """
 
 from __future__ import annotations

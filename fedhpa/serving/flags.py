@@ -5,8 +5,9 @@ A flag's value is taken from the command line, else the environment (`FEDHPA_SEC
 ConfigError of one line naming flag, value and what is expected; processes print it and exit 2.
 
 Our own and not argparse: pflag's forms (`--flag=value`, `--flag value`, `--bool`, `--bool=false`), no
-abbreviations, several sources and one-line messages are what Karmada's manifests and docs/contracts.md
-section 2 ask for, and argparse has none of them.
+abbreviations, several sources and one-line messages are what Karmada's manifests and
+docs/reference/processes.md
+ask for, and argparse has none of them.
 """
 
 from __future__ import annotations

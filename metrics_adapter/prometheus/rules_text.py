@@ -61,7 +61,7 @@ def _path(location: Sequence[int | str]) -> str:
 
 def _message(kind: str, text: str) -> str:
     known: dict[str, Any] = {
-        "extra_forbidden": "no such field: remove it, or see docs/metrics-store.md for how it is written",
+        "extra_forbidden": "no such field: remove it, or see docs/how-to/metrics-store.md",
         "missing": "required, and not there",
     }
     return str(known.get(kind) or text.removeprefix("Value error, "))

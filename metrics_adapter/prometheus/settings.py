@@ -27,7 +27,7 @@ URL = replace(
 RULES = path(
     "metrics-rules",
     "",
-    "The file that maps metrics to queries of the store (docs/metrics-store.md); followed when it changes.",
+    "The file that maps metrics to queries of the store (docs/how-to/metrics-store.md); reloaded on change.",
 )
 CA_FILE = path("metrics-store-ca-file", "", "The CAs that may vouch for the store; without it, the system's.")
 TOKEN_FILE = path("metrics-store-token-file", "", "The bearer token for the store, read at each query.")

@@ -1,4 +1,4 @@
-"""The series about the metrics store and its rules; docs/metrics-store.md lists them for people."""
+"""The series about the metrics store and its rules; docs/how-to/metrics-store.md lists them for people."""
 
 from __future__ import annotations
 

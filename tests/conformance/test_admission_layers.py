@@ -45,7 +45,7 @@ def test_the_recording_is_of_the_present_schema() -> None:
 
 
 def test_the_page_says_what_the_code_does() -> None:
-    """docs/admission-layers.md is what the recorder writes."""
+    """docs/reference/admission-layers.md is what the recorder writes."""
     assert page.rendered() == page.PATH.read_text(encoding="utf-8"), f"run {recorded.COMMAND}"
 
 

@@ -1,4 +1,4 @@
-"""docs/differences.md lists every recorded schedule, fire and admission that is another here; no more."""
+"""docs/explanation/differences.md lists every recorded case whose answer differs here, and no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.test_karmada_admission import DIFFERENCES, post
 
 EXPRESSIONS = table("karmada_cron_expressions")
 ADMISSIONS = table("karmada_webhook_cron")
-DOCUMENT = Path(__file__).parents[2] / "docs" / "differences.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "differences.md"
 
 
 def listed(first_column: str) -> list[list[str]]:

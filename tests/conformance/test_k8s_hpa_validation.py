@@ -1,6 +1,7 @@
 """Kubernetes 1.36 judging HorizontalPodAutoscalers, replayed as FederatedHPAs; differences are listed.
 
-Every row of the table is run. What differs is a row of docs/differences.md, which a test looks for.
+Every row of the table is run. What differs is a row of docs/explanation/differences.md, which a test looks
+for.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from tests.conformance.tables import table
 from webhook.review import VALIDATE_FEDERATEDHPA, review
 
 TABLE = table("k8s_hpa_validation")
-DIFFERENCES = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+DIFFERENCES = (Path(__file__).parents[2] / "docs" / "explanation" / "differences.md").read_text(
+    encoding="utf-8"
+)
 AUTOSCALERS = [case for case in (*TABLE["validation_cases"], *TABLE["strategy_cases"]) if "hpa" in case]
 SCALES = [case for case in TABLE["validation_cases"] if case["kind"] == "scale"]
 
-# What of docs/differences.md each kind of difference is.
+# What of docs/explanation/differences.md each kind of difference is.
 ZERO: Final = "`minReplicas: 0` is refused (Karmada)"
 API_VERSION_UNCHECKED: Final = "the target's `apiVersion` is not checked (Karmada, Q4)"
 MAXIMUM: Final = "`maxReplicas: 0` is answered with `Required value: must be set and greater than 0`"

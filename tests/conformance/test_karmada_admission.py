@@ -1,6 +1,6 @@
 """What Karmada's webhook answered to CronFederatedHPAs, replayed against ours; differences are listed.
 
-Each reason in the list is a row of docs/differences.md, which a test looks for.
+Each reason in the list is a row of docs/explanation/differences.md, which a test looks for.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TABLE = table("karmada_webhook_cron")
 SCHEDULE: Final = "spec.rules[0].schedule: Invalid value: {}: invalid cron format"
 ZONE: Final = 'spec.rules[0].timeZone: Invalid value: "{0}": unknown time zone {0}'
 
-PAGE = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "differences.md").read_text(encoding="utf-8")
 
-# The beginnings of rows of docs/differences.md.
+# The beginnings of rows of docs/explanation/differences.md.
 GRAMMAR: Final = "| schedules | six and seven fields, `L`, `W`, `#`, day or month `0`"
 NEVER: Final = "| schedules | dates that never come are admitted"
 HOST: Final = "| schedules | zones are those of the host's files"

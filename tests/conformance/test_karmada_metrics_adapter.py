@@ -45,7 +45,7 @@ NOBODY = (
 )
 NO_EXTERNAL = "the server could not find the external metric queue_depth"
 TWO = "found in more than one cluster: m1, m2; choose one with ?cluster=NAME"
-# Deliberate differences (docs/differences.md): by case, what is answered here instead.
+# Deliberate differences (docs/explanation/differences.md): by case, what is answered here instead.
 STATUS_INSTEAD = {
     "get pod in two clusters": (409, f'Operation cannot be fulfilled on pods.metrics.k8s.io "web-b": {TWO}'),
     "get node in two clusters": (

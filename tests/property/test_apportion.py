@@ -35,7 +35,7 @@ def parts(clusters: Mapping[str, tuple[int, int, int]]) -> tuple[dict[str, int],
     [(10, (1, 2, 3), (1, 4, 5)), (2, (1, 2, 3), (0, 1, 1)), (24, (1, 5, 2), (3, 15, 6)), (4, (3, 1), (3, 1))],
 )
 def test_examples(total: int, given_weights: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """The examples of docs/distributed.md."""
+    """The examples of docs/explanation/placement.md."""
     found = apportion(total, {f"m{i}": weight for i, weight in enumerate(given_weights)})
 
     assert tuple(found.values()) == expected

@@ -53,7 +53,7 @@ async def api(bare: ControlPlane) -> AsyncIterator[PlaneApi]:
 
 
 async def test_the_recorded_answers_are_still_given(api: PlaneApi) -> None:
-    """The table in docs/admission-layers.md, and the tests that have no API server, rest on them."""
+    """docs/reference/admission-layers.md, and the tests that have no API server, rest on them."""
     known = recorded.read()["answers"]
 
     assert await asking.answers(api, objects()) == known

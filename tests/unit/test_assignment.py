@@ -1,4 +1,4 @@
-"""Replicas are split over clusters by policy; the examples are those of docs/distributed.md."""
+"""Replicas are split over clusters by policy; the examples are those of docs/explanation/placement.md."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ def test_a_rule_is_found_by_resource_and_metric() -> None:
 
 
 def test_the_documented_rules_can_be_used() -> None:
-    """The complete example of docs/metrics-store.md is one."""
-    page = (Path(__file__).parents[2] / "docs" / "metrics-store.md").read_text(encoding="utf-8")
+    """The complete example of docs/how-to/metrics-store.md is one."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "metrics-store.md").read_text(encoding="utf-8")
     rules = read_rules(page.split("```yaml\n")[1].split("```")[0])
 
     assert [rule.metric for rule in rules.external] == ["queue_depth", "orders_per_second"]

@@ -2,7 +2,7 @@
 
 They refuse a part of what admission refuses and nothing else, in the same words where a rule is Karmada's.
 The schema is asked before the webhook, so what it says is the first that people read;
-docs/admission-layers.md has the whole table. What limits the rules:
+docs/reference/admission-layers.md has the whole table. What limits the rules:
 
 - The API server estimates the cost of a rule from the bounds of the lists and strings it looks at, and
   refuses a CRD that may cost too much. An int-or-string counts as three megabytes, so quantities in lists are

@@ -1,6 +1,7 @@
 """Validation of a CronFederatedHPA: an ordered list of field errors.
 
-Karmada v1.19 defines the order and the messages of its rules. The schedule grammar and the time zones are ours.
+Karmada v1.19 defines the order and the messages of its rules. The schedule grammar and the time zones are
+ours.
 The message itself stays Karmada's, so the detail and the remedy are an admission warning
 (`admission.warnings.cronfederatedhpa`). A verdict depends on the object alone.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.conformance.layers`: ask a real API server again, and write docs/admission-layers.md."""
+"""`python -m tests.conformance.layers`: ask a real API server again; write docs/reference/admission-layers.md."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The objects that are put before both layers, grouped as docs/admission-layers.md shows them."""
+"""The objects that are put before both layers, grouped as docs/reference/admission-layers.md shows them."""
 
 from __future__ import annotations
 

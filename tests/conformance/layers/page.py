@@ -1,4 +1,4 @@
-"""docs/admission-layers.md, made of the cases, our validation and what a real API server said."""
+"""docs/reference/admission-layers.md, made of the cases, our validation and what a real API server said."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conformance.layers import admission, recorded
 from tests.conformance.layers.cases import cases
 
-PATH = Path(__file__).parents[3] / "docs" / "admission-layers.md"
+PATH = Path(__file__).parents[3] / "docs" / "reference" / "admission-layers.md"
 SHOWN = 200
 
 _HEAD = """# Which layer refuses what
@@ -19,7 +19,7 @@ Made by `{command}`, which asks a real API server ({server}); a test keeps it an
 An object passes three layers: the CRD (schema and CEL rules, also on a hub where no webhook runs), then the
 validating webhook, then, for what is admitted but cannot be done, a condition of the controller. The CRD
 speaks first, so where both refuse, its words are the ones that people read. It refuses nothing that the
-webhook would admit, but for lengths and sizes (docs/contracts.md, section 3) and the bounds that Karmada's
+webhook would admit, but for lengths and sizes (docs/reference/federatedhpa.md) and the bounds that Karmada's
 own CRD has. An object that was stored before a rule existed stays as it is: the API server asks only about
 what changes (Kubernetes 1.30 and later), so it can be deleted, and mended piece by piece.
 

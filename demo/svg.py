@@ -1,4 +1,4 @@
-"""Makes docs/demo.svg, what `make demo` looks like, from a run: `.venv/bin/python docs/picture.py`."""
+"""Makes docs/demo.svg, what `make demo` looks like, from a run: `.venv/bin/python -m demo.svg`."""
 
 import asyncio
 import io
@@ -13,7 +13,7 @@ from demo.story import Story
 from demo.view import OBSERVED, LiveView
 from demo.world import World
 
-PICTURE = Path(__file__).with_name("demo.svg")
+PICTURE = Path(__file__).parents[1] / "docs" / "demo.svg"
 MOMENT = "nothing-scaled-on-missing-data"
 WIDTH, HEIGHT = 96, 32
 FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
