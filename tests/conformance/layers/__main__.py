@@ -1,4 +1,4 @@
-"""`python -m tests.conformance.layers` asks a real API server and writes docs/reference/admission-layers.md."""
+"""`python -m tests.conformance.layers`: ask a real API server, write docs/reference/admission-layers.md."""
 
 import asyncio
 
