@@ -1,1 +1,1 @@
-"""Named scenarios with a budget: `make bench`."""
+"""Named scenarios and their budget: `make bench`."""

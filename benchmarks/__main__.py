@@ -1,7 +1,7 @@
-"""`make bench`: run every named scenario and hold its figures against `benchmarks/budget.yaml`.
+"""`make bench`: run the named scenarios and compare their figures with `benchmarks/budget.yaml`.
 
-A scenario module offers `run() -> dict[str, float]`: figure name -> measured value, in the unit that the
-figure's name ends with. Budgets carry headroom for slow machines; they catch a change of kind, not of noise.
+A scenario's module has `run() -> dict[str, float]`: the name of each figure and its value, in the unit at the
+end of that name. Budgets leave headroom for slow machines. They catch a change of complexity, not noise.
 """
 
 from __future__ import annotations
@@ -9,25 +9,37 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import yaml
 
-BUDGET = Path(__file__).with_name("budget.yaml")
-# These take minutes: they run only when they are named.
-ONLY_NAMED = ("controller-large", "adapter-large", "adapter-callers")
+BUDGET: Final = Path(__file__).with_name("budget.yaml")
+MODULES: Final[Mapping[str, str]] = {
+    "decision": "benchmarks.decision",
+    "adapter": "benchmarks.adapter.lists",
+    "adapter-large": "benchmarks.adapter.large",
+    "adapter-callers": "benchmarks.adapter.callers",
+    "webhook": "benchmarks.webhook",
+    "controller": "benchmarks.controller.rounds",
+    "controller-large": "benchmarks.controller.large",
+    "cron": "benchmarks.cron",
+}
+# These take minutes, so they run only when named.
+ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the scenarios (or only those named), print a table, return 1 if a budget is exceeded."""
+    """Run the named scenarios, or all short ones; return 1 if a figure exceeds its budget."""
     budget: dict[str, dict[str, float]] = yaml.safe_load(BUDGET.read_text())
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Named scenarios against their budget."
+        prog="python -m benchmarks", description="Run named scenarios and compare them with their budget."
     )
     parser.add_argument(
         "scenario",
         nargs="*",
-        help=f"one of {', '.join(budget)}; when none is named, all but {', '.join(ONLY_NAMED)}",
+        help=f"one of {', '.join(budget)}; without a name, all but {', '.join(ONLY_NAMED)}",
     )
     names = parser.parse_args(arguments).scenario or [name for name in budget if name not in ONLY_NAMED]
     unknown = [name for name in names if name not in budget]
@@ -40,8 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(name: str, limits: dict[str, float]) -> list[str]:
-    """Run one scenario, print its figures, return a line for each that is missing or above its limit."""
-    figures: dict[str, float] = importlib.import_module(f"benchmarks.{name.replace('-', '_')}").run()
+    """Run one scenario and print its figures; return a line for each missing or exceeded budget."""
+    figures: dict[str, float] = importlib.import_module(MODULES[name]).run()
     for figure, value in figures.items():
         limit = limits.get(figure)
         print(f"{name:12} {figure:56} {value:12.3f}" + (f"   budget {limit:g}" if limit is not None else ""))

@@ -15,10 +15,10 @@ from typing import Any, Final
 import structlog
 
 from controller.federatedhpa.ambiguity import Key
-from controller.federatedhpa.observe import Observer
-from controller.federatedhpa.reconcile import Reconciler
+from controller.federatedhpa.reconciler import Reconciler
+from controller.federatedhpa.snapshot import Observer
 from controller.publish import COLLECTION
-from controller.schedule import DueQueue
+from controller.workqueue import DueQueue
 from fedhpa.api.errors import FedHPAError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector

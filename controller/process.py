@@ -15,10 +15,10 @@ import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from controller.cluster_status import follow_cluster_status
-from controller.federatedhpa.decisions import decisions_route
+from controller.decisions import decisions_route
 from controller.federatedhpa.gather import Readers
-from controller.federatedhpa.observe import Observer
-from controller.federatedhpa.reconcile import Reconciler
+from controller.federatedhpa.reconciler import Reconciler
+from controller.federatedhpa.snapshot import Observer
 from controller.flags import SECTIONS, SHARDS, Settings
 from controller.loop import Loop
 from controller.pausing import tell_paused

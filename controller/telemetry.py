@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from controller.federatedhpa.decisions import DecisionRing
+from controller.decisions import DecisionRing
 from fedhpa.decision.model import Decision, MetricResult
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.federatedhpa.observe import Observation
+from controller.federatedhpa.snapshot import Observation
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient

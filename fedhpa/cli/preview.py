@@ -162,7 +162,7 @@ async def preview_of(
     **clock: Any,
 ) -> Preview:
     """The preview of one object; `namespace` is its own where it names none. `clock` is for tests."""
-    from controller.federatedhpa.outside import outside, settings_for
+    from controller.federatedhpa.one_shot import outside, settings_for
 
     kind, metadata = str(changed["kind"]), changed["metadata"]
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or namespace)

@@ -72,7 +72,7 @@ def _text(scenario: dict[str, Any], output: Output) -> str:
 async def _gather(
     name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> dict[str, Any]:
-    from controller.federatedhpa.outside import outside, settings_for
+    from controller.federatedhpa.one_shot import outside, settings_for
 
     async with hub_client(kubeconfig, context) as (hub, usual):
         raw = await read_object(hub, namespace or usual, name, named=bool(namespace))

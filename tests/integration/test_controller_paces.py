@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.reconcile import Reconciler
+from controller.federatedhpa.reconciler import Reconciler
 from fedhpa.api.errors import FedHPAError
 from tests.support.controller_world import world
 

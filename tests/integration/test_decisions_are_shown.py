@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from controller.federatedhpa.decisions import MAX_ONE, PATH, DecisionRing, decisions_route
+from controller.decisions import MAX_ONE, PATH, DecisionRing, decisions_route
 from controller.telemetry import Series
 from fedhpa.decision.model import Decision
 from fedhpa.kube.client import ApiClient

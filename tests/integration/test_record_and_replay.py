@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.outside import outside, settings_for
+from controller.federatedhpa.one_shot import outside, settings_for
 from controller.flags import DIRECT, HUB, KARMADA
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.replay import answer

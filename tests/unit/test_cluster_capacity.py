@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.capacity import asked, available_replicas
+from controller.federatedhpa.cluster_capacity import asked, available_replicas
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.wire import Pod
 from fedhpa.members.cluster import Cluster

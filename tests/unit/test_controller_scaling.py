@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.federatedhpa.scaling import TRIES, MemberWrite, Superseded, write_assignment, write_scale
+from controller.federatedhpa.scale_writes import TRIES, MemberWrite, Superseded, write_assignment, write_scale
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.wire import Scale
 from fedhpa.decision.model import Assignment

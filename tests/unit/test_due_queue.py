@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from controller.schedule import DueQueue, until_turn, usage_age
+from controller.workqueue import DueQueue, until_turn, usage_age
 
 A, B = ("shop", "a"), ("shop", "b")
 

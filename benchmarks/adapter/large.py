@@ -12,9 +12,9 @@ import asyncio
 import time
 from typing import Final
 
-from benchmarks.adapter import p99
-from benchmarks.adapter_peers import METRICS, Fleet
-from benchmarks.adapter_world import AdapterWorld, adapter
+from benchmarks.adapter.backends import METRICS, Fleet
+from benchmarks.adapter.lists import p99
+from benchmarks.adapter.process import AdapterWorld, adapter
 from fedhpa.serving.loops import quick_loop
 
 FLEET: Final = Fleet(members=100, pods=10_000, namespaces=100)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from benchmarks.adapter import FLEET, PATIENT, Cost, Get, measure, p99
-from benchmarks.adapter_peers import CUSTOM, EXTERNAL, METRICS
-from benchmarks.adapter_world import AdapterWorld, Caller, adapter
+from benchmarks.adapter.backends import CUSTOM, EXTERNAL, METRICS
+from benchmarks.adapter.lists import FLEET, PATIENT, Cost, Get, measure, p99
+from benchmarks.adapter.process import AdapterWorld, Caller, adapter
 from fedhpa.serving.loops import quick_loop
 
 AUTOSCALERS: Final = 1_000

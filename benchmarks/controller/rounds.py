@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from benchmarks.controller_world import Fleet, Hub, resident_bytes, world
+from benchmarks.controller.fleet import Fleet, Hub, resident_bytes, world
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.spec import decode_object
 

@@ -2,7 +2,7 @@
 
 `python -m benchmarks controller-large`, two minutes of CPU. Time is what a core of its own would show: the
 CPU time that was used, and the waiting, which is skipped; so what else the machine does changes little, and
-of two shards one is enough. Members are in memory (`benchmarks.controller_world`); a fiftieth of all pods
+of two shards one is enough. Members are in memory (`benchmarks.controller.fleet`); a fiftieth of all pods
 changes in each period.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import structlog
 
-from benchmarks.controller_world import Fleet, Key, World, resident_bytes, world
-from controller.federatedhpa.reconcile import Reconciler
+from benchmarks.controller.fleet import Fleet, Key, World, resident_bytes, world
+from controller.federatedhpa.reconciler import Reconciler
 from controller.loop import Loop
 from controller.shards import Shard
 

@@ -16,8 +16,8 @@ import structlog
 from controller.federatedhpa.ambiguity import Key
 from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.observe import HUB_DEADLINE_SECONDS, Observation, Observer
-from controller.federatedhpa.scaling import NotWritten, Superseded, write_assignment, write_scale
+from controller.federatedhpa.scale_writes import NotWritten, Superseded, write_assignment, write_scale
+from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, Observation, Observer
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.publish import QUIET_SECONDS, record_events, worth_writing, write_status

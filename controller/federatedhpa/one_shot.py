@@ -19,7 +19,7 @@ from controller.federatedhpa.ambiguity import Key
 from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.gather import Readers
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.observe import Observer
+from controller.federatedhpa.snapshot import Observer
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.hub_check import HubCheck
 from controller.publish import API_VERSION, PLURAL

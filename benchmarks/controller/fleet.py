@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.decision import pod_bytes
 from controller.federatedhpa.gather import Readers
-from controller.federatedhpa.observe import Observer
-from controller.federatedhpa.reconcile import Reconciler
+from controller.federatedhpa.reconciler import Reconciler
+from controller.federatedhpa.snapshot import Observer
 from controller.flags import DIRECT, Settings
 from controller.telemetry import Series
 from fedhpa.api.errors import ApiError

@@ -18,15 +18,15 @@ from controller.federatedhpa.candidates import (
     by_affinity,
     by_binding,
 )
-from controller.federatedhpa.capacity import asked, available_replicas, is_needed
 from controller.federatedhpa.caps import most_replicas, offered
+from controller.federatedhpa.cluster_capacity import asked, available_replicas, is_needed
 from controller.federatedhpa.gather import Readers, Reading, Wanted, Workload, read_clusters
 from controller.federatedhpa.hub_metrics import HubMetrics, Told, read_hub
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.scaling import MemberWrite
-from controller.federatedhpa.unbuilt import unbuilt_field
+from controller.federatedhpa.scale_writes import MemberWrite
+from controller.federatedhpa.unsupported import unbuilt_field
 from controller.flags import DIRECT, HUB, Settings
-from controller.schedule import usage_age
+from controller.workqueue import usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.selectors import Selector

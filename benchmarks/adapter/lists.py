@@ -11,8 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.adapter_peers import METRICS, Fleet
-from benchmarks.adapter_world import AdapterWorld, adapter
+from benchmarks.adapter.backends import METRICS, Fleet
+from benchmarks.adapter.process import AdapterWorld, adapter
 from fedhpa.serving.loops import quick_loop
 
 FLEET = Fleet(members=10, pods=2_000)

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.adapter_peers import FRONT_PROXY, HANG, Fleet, Peers, peers
+from benchmarks.adapter.backends import FRONT_PROXY, HANG, Fleet, Peers, peers
 from benchmarks.webhook import Process
 from certs import CertificateAuthority
 from testbed.stage.kubeconfig import write_kubeconfig

@@ -1,0 +1,1 @@
+"""Scenarios of the controller: CPU, lag, memory and writes over a fleet in memory."""
