@@ -22,10 +22,11 @@ from controller.federatedhpa.metrics import (
 from controller.federatedhpa.node_capacity import NodeCapacity
 from controller.federatedhpa.selection import Labels, PodSelections, Selections
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.metric_types import USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure
-from fedhpa.decision.spec import CONTAINER_RESOURCE, RESOURCE, MetricSpec
+from fedhpa.decision.spec import MetricSpec
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.responses import NOT_FOUND, decoder
 from fedhpa.kube.writes import get_scale
@@ -74,7 +75,7 @@ class Wanted:
     @classmethod
     def of(cls, metrics: Sequence[MetricSpec], max_age: float) -> Wanted:
         """What these metrics need, and nothing else."""
-        usage = any(spec.type in (RESOURCE, CONTAINER_RESOURCE) for spec in metrics)
+        usage = any(spec.metric_type.api == USAGE_API for spec in metrics)
         return cls(usage, questions_of(metrics), max_age)
 
 

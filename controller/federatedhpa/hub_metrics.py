@@ -18,9 +18,10 @@ import msgspec
 from controller.federatedhpa.gather import Readers, Reading, Wanted, believable
 from controller.federatedhpa.metrics import Asking, read_metrics, reason
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
+from fedhpa.api.metric_types import EXTERNAL_API
 from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
 from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec import EXTERNAL, PODS, MetricSpec
+from fedhpa.decision.spec import MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import decoder
@@ -87,8 +88,8 @@ async def read_hub(
         # A cluster that does not answer says nothing of pods whose usage could count.
         if reading.selector is not None and reading.snapshot.error is None:
             groups.setdefault(str(reading.selector), {})[name] = reading
-    own = {key: spec for key, spec in wanted.questions.items() if spec.type == PODS}
-    rest = {key: spec for key, spec in wanted.questions.items() if spec.type != PODS}
+    own = {key: spec for key, spec in wanted.questions.items() if spec.metric_type.per_pod}
+    rest = {key: spec for key, spec in wanted.questions.items() if not spec.metric_type.per_pod}
     for group in groups.values():
         async with asyncio.TaskGroup() as tasks:  # none of them raises
             usage = tasks.create_task(_usage(readers, hub, namespace, group, wanted))
@@ -97,7 +98,7 @@ async def read_hub(
         by_cluster = {key: _apart(custom[key], group) for key in own}
         failed: dict[str, Failure] = {}
         for key, spec in rest.items():
-            _keep(told, failed, key, (external if spec.type == EXTERNAL else custom)[key])
+            _keep(told, failed, key, (external if spec.metric_type.api == EXTERNAL_API else custom)[key])
         for name, reading in group.items():
             answers = {key: found.get(name, ()) for key, found in by_cluster.items()}
             told.readings[name] = _with(
@@ -130,8 +131,8 @@ def _with(
     failed: Mapping[str, Failure],
     questions: Mapping[str, MetricSpec],
 ) -> Reading:
-    custom = {**answers, **{key: why for key, why in failed.items() if questions[key].type != EXTERNAL}}
-    external = {key: why for key, why in failed.items() if questions[key].type == EXTERNAL}
+    external = {key: why for key, why in failed.items() if questions[key].metric_type.api == EXTERNAL_API}
+    custom = {**answers, **{key: why for key, why in failed.items() if key not in external}}
     snapshot = msgspec.structs.replace(
         reading.snapshot, usage=usage, custom_metrics=custom, external_metrics=external
     )

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
+from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.decision.asked import asked_for
 from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec import EXTERNAL, OBJECT, PODS, MetricSpec
+from fedhpa.decision.spec import MetricSpec
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import MAX_MESSAGE
 from fedhpa.members import metrics as apis
@@ -60,12 +61,12 @@ async def read_metrics(
         custom = {
             key: group.create_task(_custom(asking, spec, turns))
             for key, spec in questions.items()
-            if spec.type != EXTERNAL
+            if spec.metric_type.api == CUSTOM_API
         }
         external = {
             key: group.create_task(_external(asking, spec, turns))
             for key, spec in questions.items()
-            if spec.type == EXTERNAL
+            if spec.metric_type.api == EXTERNAL_API
         }
     return (
         {key: task.result() for key, task in custom.items()},
@@ -84,7 +85,7 @@ def reason(error: FedHPAError) -> str:
 
 
 def _can_be_asked(spec: MetricSpec) -> bool:
-    if spec.type not in (PODS, OBJECT, EXTERNAL) or not spec.present:
+    if spec.metric_type.api not in (CUSTOM_API, EXTERNAL_API) or not spec.present:
         return False
     try:
         _selector(spec)
@@ -100,18 +101,18 @@ def _selector(spec: MetricSpec) -> str:
 async def _custom(
     asking: Asking, spec: MetricSpec, turns: asyncio.Semaphore
 ) -> tuple[CustomSample, ...] | Failure:
-    if spec.type == PODS and not asking.pods:
+    if spec.metric_type.per_pod and not asking.pods:
         return ()  # adapters do not agree on what to say of no pods
     try:
         async with turns:
             version = await apis.custom_version(asking.lists, asking.member)
             path = await _custom_path(asking, spec, version)
-            params = {"labelSelector": str(asking.selector)} if spec.type == PODS else {}
+            params = {"labelSelector": str(asking.selector)} if spec.metric_type.per_pod else {}
             params |= {"metricLabelSelector": _selector(spec)}
             fetched = await asking.lists.get(
                 asking.member, path, params, apis.custom_samples, max_age=asking.max_age
             )
-        return _of_pods(asking, fetched.value) if spec.type == PODS else fetched.value
+        return _of_pods(asking, fetched.value) if spec.metric_type.per_pod else fetched.value
     except FedHPAError as error:
         return Failure(reason(error))
     except ValueError as error:  # a name that cannot be part of a path
@@ -119,7 +120,7 @@ async def _custom(
 
 
 async def _custom_path(asking: Asking, spec: MetricSpec, version: str) -> str:
-    if spec.type == PODS:
+    if spec.metric_type.per_pod:
         return apis.pods_path(version, asking.namespace, spec.name)
     described = spec.described_object or {}
     kind = str(described.get("kind") or "")

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
+from fedhpa.api import metric_types
 from fedhpa.api.meta import LabelSelector
 from fedhpa.api.model import (
     MAX_METRICS,
@@ -26,8 +27,6 @@ from fedhpa.api.model import (
 )
 
 AGGREGATIONS: Final = ("Sum", "Average", "Max", "Min")
-# In the order of the alphabet, in which messages list them.
-METRIC_TYPES: Final = ("ContainerResource", "External", "Object", "Pods", "Resource")
 POLICY_TYPES: Final = ("Percent", "Pods")
 SELECT_POLICIES: Final = ("Disabled", "Max", "Min")
 
@@ -142,7 +141,7 @@ class MetricSpec(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: Annotated[MetricSourceType, Crd({"enum": METRIC_TYPES})] = Field(
+    type: Annotated[MetricSourceType, Crd({"enum": tuple(sorted(metric_types.BY_NAME))})] = Field(
         "", description="Resource, ContainerResource, Pods, Object or External."
     )
     object: ObjectMetricSource | None = Field(None, description="A custom metric of one object.")

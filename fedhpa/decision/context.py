@@ -8,7 +8,6 @@ from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History, Recommendation
 from fedhpa.decision.model import Coverage, MetricResult
 from fedhpa.decision.snapshot import ControllerSettings, Snapshot
-from fedhpa.decision.spec import EXTERNAL, OBJECT
 
 
 class NoDecision(Exception):
@@ -43,7 +42,7 @@ class Context:
     @property
     def wakes_on_metrics(self) -> bool:
         """Whether a metric exists that has a value while nothing runs."""
-        return any(metric.type in (OBJECT, EXTERNAL) for metric in self.spec.metrics)
+        return any(metric.metric_type.scales_from_zero for metric in self.spec.metrics)
 
     def seed(self, current: int) -> None:
         """On a fresh start the present size is the first recommendation."""

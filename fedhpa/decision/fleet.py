@@ -10,6 +10,7 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
+from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, PODS, USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector, selector_of
 from fedhpa.assignment.direct import DUPLICATED, size_of_each
 from fedhpa.decision.asked import asked_for
@@ -24,7 +25,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, MetricSpec
+from fedhpa.decision.spec import MetricSpec
 from fedhpa.scaling.grouping import running_and_ready, select_pods
 from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord
 
@@ -208,11 +209,12 @@ class FleetView:
 
     def _said(self, member: ClusterView, spec: MetricSpec) -> Failure | None:
         data: object = ()
-        if spec.type in (RESOURCE, CONTAINER_RESOURCE):
+        api = spec.metric_type.api
+        if api == USAGE_API:
             data = member.snapshot.usage
-        elif spec.type == EXTERNAL:
+        elif api == EXTERNAL_API:
             data = member.snapshot.external_metrics
-        elif spec.type in (PODS, OBJECT):
+        elif api == CUSTOM_API:
             data = member.snapshot.custom_metrics
         if isinstance(data, Mapping):
             data = data.get(asked_for(spec), ())
@@ -220,10 +222,11 @@ class FleetView:
 
     def serves_from_hub(self, spec: MetricSpec) -> bool:
         """Whether no cluster serves a metric and the hub does."""
-        if spec.type == EXTERNAL:
+        api = spec.metric_type.api
+        if api == EXTERNAL_API:
             by_cluster = any(self.external(member.snapshot.external_metrics, spec) for member in self.members)
             return not by_cluster and bool(self.external(self.hub_external, spec))
-        if spec.type in (PODS, OBJECT):
+        if api == CUSTOM_API:
             by_cluster = any(self.custom(member.snapshot.custom_metrics, spec) for member in self.members)
             return not by_cluster and bool(self.custom(self.hub_custom, spec))
         return False

@@ -8,21 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, USAGE_API
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.measuring import Found, MetricError
 from fedhpa.decision.model import MetricResult
 from fedhpa.decision.pod_metrics import measure_pods, measure_resource
-from fedhpa.decision.spec import (
-    CONTAINER_RESOURCE,
-    EXTERNAL,
-    OBJECT,
-    PODS,
-    RESOURCE,
-    SOURCE_FIELDS,
-    MetricSpec,
-)
+from fedhpa.decision.spec import MetricSpec
 from fedhpa.decision.value_metrics import measure_external, measure_object
-from fedhpa.decision.wording import FAILURE_REASONS, UNKNOWN_TYPE_REASON, failure_of
+from fedhpa.decision.wording import failure_of
 from fedhpa.scaling.grouping import Readiness
 from fedhpa.scaling.replicas import Scale
 
@@ -52,11 +45,11 @@ def measure(world: FleetView, scale: Scale, readiness: Readiness, index: int, sp
         if measurer is None:
             raise MetricError(f'unknown metric source type "{spec.type}"')
         if not spec.present:
-            raise MetricError(f"invalid metric source: type {spec.type} without {SOURCE_FIELDS[spec.type]}")
+            raise MetricError(f"invalid metric source: type {spec.type} without {spec.metric_type.field}")
         found = measurer(world, scale, readiness, spec)
     except MetricError as error:
         failed = _result(world, index, spec, None, failure_of(spec, error.text))
-        return Measured(failed, FAILURE_REASONS.get(spec.type, UNKNOWN_TYPE_REASON), error.inner)
+        return Measured(failed, spec.metric_type.failure_reason, error.inner)
     return Measured(_result(world, index, spec, found, None))
 
 
@@ -82,7 +75,7 @@ def _result(
 
 def _status_entry(spec: MetricSpec, current: Mapping[str, JSON]) -> Mapping[str, JSON]:
     body: dict[str, JSON] = {}
-    if spec.type in (RESOURCE, CONTAINER_RESOURCE):
+    if spec.metric_type.api == USAGE_API:
         body["name"] = spec.name
         if spec.type == CONTAINER_RESOURCE:
             body["container"] = spec.container
@@ -94,4 +87,4 @@ def _status_entry(spec: MetricSpec, current: Mapping[str, JSON]) -> Mapping[str,
         if spec.type == OBJECT:
             body["describedObject"] = spec.described_object or {}
     body["current"] = current
-    return {"type": spec.type, SOURCE_FIELDS[spec.type]: body}
+    return {"type": spec.type, spec.metric_type.field: body}

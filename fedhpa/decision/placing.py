@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from fedhpa.api.metric_types import metric_type
 from fedhpa.api.quantity import parse_milli
 from fedhpa.assignment.direct import DUPLICATED, LOAD_WEIGHTED, Place, limits, split
 from fedhpa.decision.context import Context
@@ -16,7 +17,6 @@ from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.placement import Preference
 from fedhpa.decision.snapshot import ClusterSnapshot
-from fedhpa.decision.spec import CONTAINER_RESOURCE, PODS, RESOURCE
 from fedhpa.scaling.records import IGNORED
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"
@@ -118,9 +118,7 @@ def _pending(member: ClusterView, now: float, delay: float) -> int:
 def _loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
     """Each cluster's mean usage per pod, in milli-units, by the metric that wants most."""
     measured = [
-        metric
-        for metric in metrics
-        if metric.proposal is not None and metric.type in (RESOURCE, CONTAINER_RESOURCE, PODS)
+        metric for metric in metrics if metric.proposal is not None and metric_type(metric.type).per_pod
     ]
     if not measured:
         return {}

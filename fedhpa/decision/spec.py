@@ -14,6 +14,7 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject, InvalidQuantity
+from fedhpa.api.metric_types import CONTAINER_RESOURCE, RESOURCE, USAGE_API, MetricType, metric_type
 from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.decision.absence import Absence, decode_absences
 from fedhpa.decision.objects import (
@@ -32,12 +33,6 @@ from fedhpa.scaling.rules import ScalingPolicy, ScalingRules
 
 JSON = object
 
-RESOURCE: Final = "Resource"
-CONTAINER_RESOURCE: Final = "ContainerResource"
-PODS: Final = "Pods"
-OBJECT: Final = "Object"
-EXTERNAL: Final = "External"
-
 SCALE_UP_ONLY: Final = "ScaleUpOnly"
 HOLD: Final = "Hold"
 FALLBACK: Final = "Fallback"
@@ -52,15 +47,6 @@ METRICS_LOST: Final = "MetricsLost"
 LOST: Final = "Lost"
 ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
 LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
-
-# Type -> the field of MetricSpec that holds its source.
-SOURCE_FIELDS: Final = {
-    RESOURCE: "resource",
-    CONTAINER_RESOURCE: "containerResource",
-    PODS: "pods",
-    OBJECT: "object",
-    EXTERNAL: "external",
-}
 
 
 class MetricSpec(msgspec.Struct, frozen=True):
@@ -83,6 +69,11 @@ class MetricSpec(msgspec.Struct, frozen=True):
     aggregation: str = default_values.AGGREGATION
     target: Mapping[str, JSON] = {}
     present: bool = True
+
+    @property
+    def metric_type(self) -> MetricType:
+        """Returns the row of the metric's type."""
+        return metric_type(self.type)
 
 
 class Behavior(msgspec.Struct, frozen=True):
@@ -208,7 +199,8 @@ def _default_metric() -> MetricSpec:
 
 
 def _metric(raw: RawMetric, path: str) -> MetricSpec:
-    field = SOURCE_FIELDS.get(raw.type)
+    kind = metric_type(raw.type)
+    field = kind.field
     source: RawSource | None = getattr(raw, field) if field else None
     if source is None:
         return MetricSpec(raw.type, present=False)
@@ -216,7 +208,7 @@ def _metric(raw: RawMetric, path: str) -> MetricSpec:
     average, average_text = _quantity(source.target.averageValue, f"{path}.{field}.target.averageValue")
     return MetricSpec(
         raw.type,
-        name=source.name if raw.type in (RESOURCE, CONTAINER_RESOURCE) else source.metric.name,
+        name=source.name if kind.api == USAGE_API else source.metric.name,
         container=source.container if raw.type == CONTAINER_RESOURCE else "",
         target_type=source.target.type,
         value=value,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.decision.spec import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, MetricSpec
+from fedhpa.api.metric_types import CONTAINER_RESOURCE, OBJECT, PODS, USAGE_API
+from fedhpa.decision.spec import MetricSpec
 
 JSON = object
 
@@ -41,19 +42,10 @@ NO_CLUSTER: Final = (
     "failed to get replicas in any of clusters, possibly because all of clusters are not ready"
 )
 
-FAILURE_REASONS: Final = {
-    "Resource": "FailedGetResourceMetric",
-    "ContainerResource": "FailedGetContainerResourceMetric",
-    "Pods": "FailedGetPodsMetric",
-    "Object": "FailedGetObjectMetric",
-    "External": "FailedGetExternalMetric",
-}
-UNKNOWN_TYPE_REASON: Final = "InvalidMetricSourceType"
-
 
 def metric_name(spec: MetricSpec) -> str:
     """How a metric is called in reasons and conditions."""
-    if spec.type in (RESOURCE, CONTAINER_RESOURCE):
+    if spec.metric_type.api == USAGE_API:
         if spec.average_value is not None:
             return f"{spec.name} resource"
         kind = "container resource" if spec.type == CONTAINER_RESOURCE else "resource"
@@ -67,14 +59,8 @@ def metric_name(spec: MetricSpec) -> str:
 
 def failure_of(spec: MetricSpec, error: str) -> str:
     """What a sync reports of a failed metric: the error behind the name of its source."""
-    source = {
-        RESOURCE: f"{spec.name} resource",
-        CONTAINER_RESOURCE: f"{spec.container} container",
-        PODS: "pods",
-        OBJECT: "object",
-        EXTERNAL: f"{spec.name} external",
-    }.get(spec.type)
-    return error if source is None else f"failed to get {source} metric value: {error}"
+    source = spec.metric_type.failure_source.format(name=spec.name, container=spec.container)
+    return f"failed to get {source} metric value: {error}" if source else error
 
 
 def selector_dump(selector: Mapping[str, JSON] | None) -> str:

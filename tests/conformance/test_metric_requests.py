@@ -11,9 +11,10 @@ import pytest
 from controller.federatedhpa.gather import Readers, Reading, Wanted
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.metrics import Asking, questions_of, read_metrics
+from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE
 from fedhpa.api.selectors import parse_selector
 from fedhpa.decision.snapshot import ClusterSnapshot
-from fedhpa.decision.spec import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, MetricSpec
+from fedhpa.decision.spec import MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper

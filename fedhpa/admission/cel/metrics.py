@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel, given, path_segment, reference
-from fedhpa.admission.validation.metrics import SOURCE_FIELDS
 from fedhpa.api.autoscaling import (
     ContainerResourceMetricSource,
     ExternalMetricSource,
@@ -18,28 +17,28 @@ from fedhpa.api.autoscaling import (
     PodsMetricSource,
     ResourceMetricSource,
 )
+from fedhpa.api.metric_types import METRIC_TYPES
 from fedhpa.api.model import ApiModel
 
 _METRIC_NAME: Final = path_segment("metric.name", "must specify a metric name")
 
 
 def _metric() -> tuple[Cel, ...]:
-    """A metric has the body of its type, and no other."""
-    fields = SOURCE_FIELDS.values()
-    alone = f"[{', '.join(given(field) for field in fields)}].exists_one(given, given)"
+    """A metric has the source of its type, and no other."""
+    alone = f"[{', '.join(given(row.field) for row in METRIC_TYPES)}].exists_one(given, given)"
     rules: list[Cel] = []
-    for type_, field in SOURCE_FIELDS.items():
+    for row in METRIC_TYPES:
         rules += [
             Cel(
-                f"self.type != '{type_}' || {given(field)}",
+                f"self.type != '{row.name}' || {given(row.field)}",
                 "must populate information for the given metric source",
-                f".{field}",
+                f".{row.field}",
                 REQUIRED,
             ),
             Cel(
-                f"!{given(field)} || self.type == '{type_}' || {alone}",
+                f"!{given(row.field)} || self.type == '{row.name}' || {alone}",
                 "must populate the given metric source only",
-                f".{field}",
+                f".{row.field}",
                 FORBIDDEN,
             ),
         ]

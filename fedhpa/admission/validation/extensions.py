@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from fedhpa.admission.validation.affinity import validate_affinity
+from fedhpa.admission.validation.metrics import sources_of
 from fedhpa.api.autoscaling import CrossVersionObjectReference, MetricSpec
 from fedhpa.api.federatedhpa import ClusterHPAPreference, ClusterPreference, FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, duplicate, forbidden, invalid, required
@@ -103,9 +104,9 @@ def _metric_of_member(metric: MetricSpec, path: str) -> Iterator[FieldError]:
     if metric.object is not None:
         described = f"{path}.object.describedObject.apiVersion"
         yield from _api_version(metric.object.described_object, described, needs_group=False)
-    for name, source in (("object", metric.object), ("external", metric.external)):
-        if source is not None and source.aggregation is not None:
-            yield forbidden(f"{path}.{name}.aggregation", _NOT_AGGREGATED)
+    for metric_type, source in sources_of(metric):
+        if not metric_type.per_pod and source.aggregation is not None:
+            yield forbidden(f"{path}.{metric_type.field}.aggregation", _NOT_AGGREGATED)
 
 
 def _api_version(

@@ -13,7 +13,7 @@ from typing import Final
 from fedhpa.admission.validation.bounds import check_bounds
 from fedhpa.admission.validation.extensions import validate_own_fields
 from fedhpa.admission.validation.metadata import validate_metadata
-from fedhpa.admission.validation.metrics import METRICS_AT_ZERO, validate_metric
+from fedhpa.admission.validation.metrics import validate_metric
 from fedhpa.api.autoscaling import (
     POLICY_TYPES,
     SELECT_POLICIES,
@@ -24,6 +24,7 @@ from fedhpa.api.autoscaling import (
 )
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, unsupported
+from fedhpa.api.metric_types import metric_type
 from fedhpa.api.model import MAX_METRICS
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity
@@ -72,8 +73,8 @@ def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
 
 
 def _scales_from_zero(spec: FederatedHPASpec) -> bool:
-    """Without a pod only these metrics can ask for one."""
-    return any(metric.type in METRICS_AT_ZERO for metric in spec.metrics)
+    """True if a metric has a value while no pod runs."""
+    return any(metric_type(metric.type).scales_from_zero for metric in spec.metrics)
 
 
 def validate_reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:

@@ -7,9 +7,10 @@ dereferences nil there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from fedhpa.api import metric_types
 from fedhpa.api.autoscaling import (
     ContainerResourceMetricSource,
     ExternalMetricSource,
@@ -21,62 +22,36 @@ from fedhpa.api.autoscaling import (
     ResourceMetricSource,
 )
 from fedhpa.api.fielderror import FieldError, TypedText, forbidden, invalid, required, unsupported
+from fedhpa.api.metric_types import METRIC_TYPES, MetricType
 from fedhpa.api.names import container_resource, dns_label, path_segment
 from fedhpa.api.quantity import Quantity
 
-# Type of a metric -> the field that holds it, in the order in which the fields are looked at.
-SOURCE_FIELDS: Final = {
-    "Object": "object",
-    "External": "external",
-    "Pods": "pods",
-    "Resource": "resource",
-    "ContainerResource": "containerResource",
-}
-# Without a pod only these can ask for one.
-METRICS_AT_ZERO: Final = ("Object", "External")
 TARGET_TYPES: Final = ("Utilization", "Value", "AverageValue")
-
-MetricSource = (
-    ObjectMetricSource
-    | ExternalMetricSource
-    | PodsMetricSource
-    | ResourceMetricSource
-    | ContainerResourceMetricSource
-)
 
 
 def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
-    """What is wrong with a metric. Only the first body that is present is looked into."""
+    """Yields the errors of a metric. Karmada checks the inside of the first source only."""
     if not metric.type:
         yield required(f"{path}.type", "must specify a metric source type")
-    if metric.type not in SOURCE_FIELDS:
-        yield unsupported(f"{path}.type", TypedText(metric.type), SOURCE_FIELDS)
-    present = source_bodies(metric)
-    for field, body in present[:1]:
-        yield from _SOURCES[field](body, f"{path}.{field}")
-    expected = SOURCE_FIELDS.get(metric.type)
-    if expected is not None and expected not in dict(present):
+    if metric.type not in metric_types.BY_NAME:
+        yield unsupported(f"{path}.type", TypedText(metric.type), metric_types.BY_NAME)
+    present = sources_of(metric)
+    for metric_type, source in present[:1]:
+        yield from _VALIDATORS[metric_type.name](source, f"{path}.{metric_type.field}")
+    fields = [metric_type.field for metric_type, _ in present]
+    expected = metric_types.metric_type(metric.type).field
+    if expected and expected not in fields:
         yield required(f"{path}.{expected}", "must populate information for the given metric source")
-    if len(present) > 1:
-        for field, _ in present:
+    if len(fields) > 1:
+        for field in fields:
             if field != expected:
                 yield forbidden(f"{path}.{field}", "must populate the given metric source only")
 
 
-def source_bodies(metric: MetricSpec) -> list[tuple[str, MetricSource]]:
-    """The bodies of a metric, each with its field, in the order of SOURCE_FIELDS; one, where all is right."""
-    found: list[tuple[str, MetricSource]] = []
-    if metric.object is not None:
-        found.append(("object", metric.object))
-    if metric.external is not None:
-        found.append(("external", metric.external))
-    if metric.pods is not None:
-        found.append(("pods", metric.pods))
-    if metric.resource is not None:
-        found.append(("resource", metric.resource))
-    if metric.container_resource is not None:
-        found.append(("containerResource", metric.container_resource))
-    return found
+def sources_of(metric: MetricSpec) -> list[tuple[MetricType, Any]]:
+    """Returns the sources that a metric has, in the order of the table. A correct metric has one."""
+    sources = [(metric_type, getattr(metric, metric_type.attribute)) for metric_type in METRIC_TYPES]
+    return [(metric_type, source) for metric_type, source in sources if source is not None]
 
 
 def _pods(source: PodsMetricSource, path: str) -> Iterator[FieldError]:
@@ -134,13 +109,13 @@ def _container_resource(source: ContainerResourceMetricSource, path: str) -> Ite
     yield from _resource_target(source.target, f"{path}.target")
 
 
-# By the field, because to ask a model for its class costs more than to validate it.
-_SOURCES: Final[dict[str, Callable[[Any, str], Iterator[FieldError]]]] = {
-    "object": _object,
-    "external": _external,
-    "pods": _pods,
-    "resource": _resource,
-    "containerResource": _container_resource,
+# By type name, because asking a pydantic model for its class costs more than validating it.
+_VALIDATORS: Final[Mapping[str, Callable[[Any, str], Iterator[FieldError]]]] = {
+    metric_types.OBJECT: _object,
+    metric_types.EXTERNAL: _external,
+    metric_types.PODS: _pods,
+    metric_types.RESOURCE: _resource,
+    metric_types.CONTAINER_RESOURCE: _container_resource,
 }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedhpa.admission.validation.metrics import source_bodies
+from fedhpa.admission.validation.metrics import sources_of
 from fedhpa.admission.warnings.remedies import target_fields
 from fedhpa.api.affinity import selector_json
 from fedhpa.api.autoscaling import MetricSpec, MetricTarget, ObjectMetricSource
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.meta import LabelSelector
+from fedhpa.api.metric_types import OBJECT, USAGE_API
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.selectors import selector_of
 
@@ -23,14 +24,16 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
         first = seen.setdefault(_identity(metric), index) if len(metrics) > 1 else index
         if first != index:
             yield f"{at}: is the same metric as {path}[{first}]; the lower target decides alone"
-        for field, body in source_bodies(metric):
-            # An Object metric whose target disagrees is refused.
-            if field != "object":
-                yield from _mismatch(body.target, f"{at}.{field}.target")
+        sources = sources_of(metric)
+        for metric_type, source in sources:
+            # Validation refuses an Object metric whose target disagrees.
+            if metric_type.name != OBJECT:
+                yield from _mismatch(source.target, f"{at}.{metric_type.field}.target")
         if metric.object is not None:
             yield from _described(metric.object, at)
-        if metric.pods is not None or metric.object is not None or metric.external is not None:
-            yield from _selectors(metric, at)
+        for metric_type, source in sources:
+            if metric_type.api != USAGE_API and source.metric.selector is not None:
+                yield from _selector(source.metric.selector, f"{at}.{metric_type.field}.metric.selector")
 
 
 def _mismatch(target: MetricTarget, path: str) -> Iterator[str]:
@@ -51,12 +54,6 @@ def _described(source: ObjectMetricSource, path: str) -> Iterator[str]:
         yield f"{path}.object.describedObject.apiVersion: {version} {instead}"
 
 
-def _selectors(metric: MetricSpec, path: str) -> Iterator[str]:
-    for name, source in (("pods", metric.pods), ("object", metric.object), ("external", metric.external)):
-        if source is not None and source.metric.selector is not None:
-            yield from _selector(source.metric.selector, f"{path}.{name}.metric.selector")
-
-
 def _selector(selector: LabelSelector, path: str) -> Iterator[str]:
     try:
         selector_of(selector_json(selector))
@@ -67,14 +64,14 @@ def _selector(selector: LabelSelector, path: str) -> Iterator[str]:
 def _identity(metric: MetricSpec) -> str:
     """What is measured, whatever its target."""
     parts: list[object] = [metric.type]
-    if metric.resource is not None:
-        parts.append(metric.resource.name)
-    if metric.container_resource is not None:
-        parts += [metric.container_resource.name, metric.container_resource.container]
     if metric.object is not None:
         parts += [metric.object.described_object.kind, metric.object.described_object.name]
-    for source in (metric.pods, metric.object, metric.external):
-        if source is not None:
+    if metric.container_resource is not None:
+        parts.append(metric.container_resource.container)
+    for metric_type, source in sources_of(metric):
+        if metric_type.api == USAGE_API:
+            parts.append(source.name)
+        else:
             selector = source.metric.selector
             parts += [source.metric.name, None if selector is None else selector_json(selector)]
     return repr(parts)

@@ -8,14 +8,12 @@ mends: defaults that are not written yet make no difference to it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from fedhpa.admission.validation.metrics import METRICS_AT_ZERO, SOURCE_FIELDS, TARGET_TYPES, source_bodies
+from fedhpa.admission.validation.metrics import TARGET_TYPES, sources_of
 from fedhpa.api.autoscaling import HPAScalingRules, MetricSpec, MetricTarget
 from fedhpa.api.federatedhpa import FederatedHPASpec
+from fedhpa.api.metric_types import USAGE_API, metric_type
 from fedhpa.api.model import MAX_METRICS
-
-_TYPE_OF_FIELD: Final = {field: type_ for type_, field in SOURCE_FIELDS.items()}
 
 
 def remedies(spec: FederatedHPASpec) -> Iterator[str]:
@@ -23,7 +21,7 @@ def remedies(spec: FederatedHPASpec) -> Iterator[str]:
     if spec.max_replicas is None and spec.federated_max_replicas is None:
         yield "spec.maxReplicas: is missing; write the upper limit here, or as federatedMaxReplicas"
     minimum = spec.min_replicas if spec.min_replicas is not None else spec.federated_min_replicas
-    if minimum == 0 and not any(metric.type in METRICS_AT_ZERO for metric in spec.metrics):
+    if minimum == 0 and not any(metric_type(metric.type).scales_from_zero for metric in spec.metrics):
         yield "spec.minReplicas: 0 needs an Object or External metric, because no pod is left to measure"
     if "/" in spec.scale_target_ref.name:
         yield "spec.scaleTargetRef.name: write the name alone, without the kind or the namespace"
@@ -36,20 +34,20 @@ def remedies(spec: FederatedHPASpec) -> Iterator[str]:
 
 
 def _metric(metric: MetricSpec, path: str) -> Iterator[str]:
-    bodies = source_bodies(metric)
-    present = [field for field, _ in bodies]
-    expected = SOURCE_FIELDS.get(metric.type)
-    if len(present) > 1:
-        yield f"{path}: {', '.join(present)} are two metrics; write each as an item of the list"
-    elif present and expected is None:
-        yield f"{path}.type: write {_TYPE_OF_FIELD[present[0]]}, which has the field {present[0]}"
-    elif present and present[0] != expected:
-        instead = f"write type {_TYPE_OF_FIELD[present[0]]}, or {expected}"
-        yield f"{path}: type {metric.type} has the field {expected}, but {present[0]} is given; {instead}"
-    elif expected is not None and not present:
+    sources = sources_of(metric)
+    expected = metric_type(metric.type).field
+    if len(sources) > 1:
+        fields = ", ".join(given.field for given, _ in sources)
+        yield f"{path}: {fields} are two metrics; write each as an item of the list"
+    elif not sources and expected:
         yield f"{path}: type {metric.type} has the field {expected}, which is missing"
-    for field, body in bodies[:1]:
-        yield from _target(body.target, f"{path}.{field}.target", resource=field.lower().endswith("resource"))
+    for given, source in sources[:1]:
+        if len(sources) == 1 and not expected:
+            yield f"{path}.type: write {given.name}, which has the field {given.field}"
+        elif len(sources) == 1 and given.field != expected:
+            found = f"type {metric.type} has the field {expected}, but {given.field} is given"
+            yield f"{path}: {found}; write type {given.name}, or {expected}"
+        yield from _target(source.target, f"{path}.{given.field}.target", resource=given.api == USAGE_API)
 
 
 def _target(target: MetricTarget, path: str, *, resource: bool) -> Iterator[str]:
