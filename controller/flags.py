@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from fedhpa.api import default_values
 from fedhpa.decision.snapshot import ControllerSettings
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Flag, NotBuilt, Values, boolean, choice, duration, integer, number
+from fedhpa.serving.flags import Flag, NotBuilt, Values, boolean, choice, common, duration, integer, number
 
 FEDERATED_HPA: Final = "federatedhpa"
 CRON_FEDERATED_HPA: Final = "cronfederatedhpa"
@@ -114,16 +113,16 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
         UPSCALE_DELAY,
         DOWNSCALE_DELAY,
     ),
-    "Hub": flag_sets.HUB,
-    "Members": flag_sets.MEMBERS,
-    "Leader election": flag_sets.LEADER_ELECTION,
+    "Hub": common.HUB,
+    "Members": common.MEMBERS,
+    "Leader election": common.LEADER_ELECTION,
     "Observing": (
-        flag_sets.METRICS_BIND_ADDRESS,
+        common.METRICS_BIND_ADDRESS,
         # Karmada's controller manager serves its health there.
-        flag_sets.HEALTH_PROBE_BIND_ADDRESS.with_default(":10357"),
+        common.HEALTH_PROBE_BIND_ADDRESS.with_default(":10357"),
     ),
-    "Logging": flag_sets.LOGGING,
-    "Accepted for Karmada's manifests": flag_sets.UNBUILT,
+    "Logging": common.LOGGING,
+    "Accepted for Karmada's manifests": common.UNBUILT,
 }
 
 
@@ -146,7 +145,7 @@ class Settings:
             propagation=values[PROPAGATION],
             concurrent_syncs=values[CONCURRENT_SYNCS],
             sync_period=values[SYNC_PERIOD],
-            member_deadline=values[flag_sets.MEMBER_DEADLINE],
+            member_deadline=values[common.MEMBER_DEADLINE],
             paused=values[PAUSE],
             metrics_via=values[METRICS_VIA],
             decision=ControllerSettings(

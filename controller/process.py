@@ -33,12 +33,10 @@ from fedhpa.kube.leases import LeaseTiming
 from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Values
-from fedhpa.serving.flags import exit_usage, parse_or_exit
+from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.process import Signals, run_process
-from fedhpa.serving.server import side_doors
+from fedhpa.serving.server import http_listeners
 
 PROGRAM: Final = "fedhpa-controller"
 ABOUT: Final = (
@@ -80,21 +78,21 @@ async def run(values: Values, signals: Signals) -> None:
         log.warning("paused: decisions are computed and shown, nothing is written anywhere")
     log.info("CronFederatedHPAs are admitted but not run by this version")
     health = Health()
-    kubeconfig = values[flag_sets.KUBECONFIG] or None
+    kubeconfig = values[common.KUBECONFIG] or None
     config = dataclasses.replace(
         await load_config(kubeconfig),
-        qps=values[flag_sets.KUBE_API_QPS],
-        burst=values[flag_sets.KUBE_API_BURST],
+        qps=values[common.KUBE_API_QPS],
+        burst=values[common.KUBE_API_BURST],
     )
     async with (
         ApiClient(config) as hub,
-        side_doors(values, health, registry, [decisions_route(series.decisions, hub)]),
+        http_listeners(values, health, registry, [decisions_route(series.decisions, hub)]),
     ):
         members = MemberRegistry(
             hub,
             deadline=settings.member_deadline,
-            qps=values[flag_sets.CLUSTER_API_QPS],
-            burst=values[flag_sets.CLUSTER_API_BURST],
+            qps=values[common.CLUSTER_API_QPS],
+            burst=values[common.CLUSTER_API_BURST],
         )
         async with asyncio.TaskGroup() as group:
             following = [
@@ -103,7 +101,7 @@ async def run(values: Values, signals: Signals) -> None:
                 group.create_task(_watch_readiness(health, members, settings.paused)),
             ]
             if settings.paused:
-                namespace = values[flag_sets.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace()
+                namespace = values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace()
                 lease = f"fedhpa-controller-0-of-{values[SHARDS]}"
                 following.append(group.create_task(tell_paused(hub, COMPONENT, namespace, lease)))
             leading = group.create_task(_campaign(values, settings, hub, members, series))
@@ -124,13 +122,13 @@ async def _campaign(
     async def work(shard: Shard) -> None:
         await lead(settings, hub, members, series, shard=shard, counts=counts)
 
-    if not values[flag_sets.LEADER_ELECT] or settings.paused:
+    if not values[common.LEADER_ELECT] or settings.paused:
         # Paused, not even a Lease is written; a second one that only looks does no harm.
         await work(Shard())
         return
     campaign = ShardCampaign(
         hub,
-        values[flag_sets.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
+        values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
         f"{socket.gethostname()}_{uuid.uuid4()}",
         values[SHARDS],
         timing=_lease_timing(values),
@@ -217,9 +215,9 @@ def _own_namespace() -> str:
 def _lease_timing(values: Values) -> LeaseTiming:
     try:
         return LeaseTiming(
-            values[flag_sets.LEADER_ELECT_LEASE_DURATION],
-            values[flag_sets.LEADER_ELECT_RENEW_DEADLINE],
-            values[flag_sets.LEADER_ELECT_RETRY_PERIOD],
+            values[common.LEADER_ELECT_LEASE_DURATION],
+            values[common.LEADER_ELECT_RENEW_DEADLINE],
+            values[common.LEADER_ELECT_RETRY_PERIOD],
         )
     except ValueError as error:
         raise ConfigError(f"--leader-elect-lease-duration: {error}") from error

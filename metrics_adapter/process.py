@@ -17,15 +17,12 @@ from fedhpa.kube.config import load_config
 from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.serving import flag_sets
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
 from fedhpa.serving.authorization import Authorizer, Guard
-from fedhpa.serving.flag_types import Values
-from fedhpa.serving.flags import parse_or_exit
+from fedhpa.serving.flags import Values, common, parse_or_exit
 from fedhpa.serving.health import Health
-from fedhpa.serving.loops import quick_loop
-from fedhpa.serving.process import Signals, run_process
-from fedhpa.serving.server import TlsServer, side_doors
+from fedhpa.serving.process import Signals, quick_loop, run_process
+from fedhpa.serving.server import TlsServer, http_listeners
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter import settings
@@ -66,7 +63,7 @@ class Adapter:
         self._authentication, authorization = reviews
         self.tls = ServingTls(
             TlsFiles.of(values),
-            minimum_version=values[flag_sets.TLS_MIN_VERSION],
+            minimum_version=values[common.TLS_MIN_VERSION],
             request_client_certificates=True,
         )
         self.trust = LiveTrust(TrustFiles.of(values), self.tls)
@@ -76,23 +73,23 @@ class Adapter:
         self._members_check = self.health.readiness("members", latches=True)
         self._registry = MemberRegistry(
             hub,
-            deadline=values[flag_sets.MEMBER_DEADLINE],
-            qps=values[flag_sets.CLUSTER_API_QPS],
-            burst=values[flag_sets.CLUSTER_API_BURST],
+            deadline=values[common.MEMBER_DEADLINE],
+            qps=values[common.CLUSTER_API_QPS],
+            burst=values[common.CLUSTER_API_BURST],
         )
         self._lists = SharedLists()
         self.telemetry = Telemetry(lambda: self._registry.members)
         callers = Callers.of(values, self.telemetry.registry)
-        open_paths = values[flag_sets.ALWAYS_ALLOW_PATHS]
+        open_paths = values[common.ALWAYS_ALLOW_PATHS]
         guard = Guard(
             Authenticator(
                 lambda: self.trust.peers,
-                TokenReviewer(self._authentication, values[flag_sets.TOKEN_CACHE_TTL]),
+                TokenReviewer(self._authentication, values[common.TOKEN_CACHE_TTL]),
             ),
             Authorizer(
                 authorization,
-                allowed_seconds=values[flag_sets.AUTHORIZED_TTL],
-                denied_seconds=values[flag_sets.UNAUTHORIZED_TTL],
+                allowed_seconds=values[common.AUTHORIZED_TTL],
+                denied_seconds=values[common.UNAUTHORIZED_TTL],
             ),
             open_paths,
             callers.fairness,
@@ -114,7 +111,7 @@ class Adapter:
             self.telemetry,
             catalogue=self._catalogue,
             callers=callers,
-            audit=bool(values[flag_sets.AUDIT_LOG_PATH]),
+            audit=bool(values[common.AUDIT_LOG_PATH]),
         )
         self.server = TlsServer.of(application, self.tls, values)
 
@@ -147,7 +144,7 @@ class Adapter:
                 self._catalogue.run,
                 *((self._store.rules.follow,) if self._store is not None else ()),
             ),
-            side_doors(self._values, self.health, self.telemetry.registry),
+            http_listeners(self._values, self.health, self.telemetry.registry),
             self.server,
         ):
             try:
@@ -156,10 +153,10 @@ class Adapter:
                 self.health.drain()
 
     async def _follow_config(self) -> None:
-        await follow_config(self._hub, self._values[flag_sets.KUBECONFIG] or None)
+        await follow_config(self._hub, self._values[common.KUBECONFIG] or None)
 
     async def _follow_trust(self) -> None:
-        if self._values[flag_sets.AUTHENTICATION_SKIP_LOOKUP]:
+        if self._values[common.AUTHENTICATION_SKIP_LOOKUP]:
             self._trust_check.succeed()
             return
         await self.trust.follow_hub(self._authentication, self._trust_check.succeed)
@@ -207,9 +204,9 @@ async def serve(
     """Run until `signals.stop`; `started` is told once the secure port is bound."""
     settings.check(values)
     async with AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(await _client(values, values[flag_sets.KUBECONFIG]))
+        hub = await stack.enter_async_context(await _client(values, values[common.KUBECONFIG]))
         clients = []
-        for flag in (flag_sets.AUTHENTICATION_KUBECONFIG, flag_sets.AUTHORIZATION_KUBECONFIG):
+        for flag in (common.AUTHENTICATION_KUBECONFIG, common.AUTHORIZATION_KUBECONFIG):
             own = values[flag]
             clients.append(await stack.enter_async_context(await _client(values, own)) if own else hub)
         adapter = Adapter(values, hub, (clients[0], clients[1]))
@@ -222,9 +219,7 @@ async def serve(
 
 async def _client(values: Values, kubeconfig: str) -> ApiClient:
     config = await load_config(kubeconfig or None)
-    return ApiClient(
-        replace(config, qps=values[flag_sets.KUBE_API_QPS], burst=values[flag_sets.KUBE_API_BURST])
-    )
+    return ApiClient(replace(config, qps=values[common.KUBE_API_QPS], burst=values[common.KUBE_API_BURST]))
 
 
 def main() -> None:

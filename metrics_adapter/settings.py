@@ -6,8 +6,7 @@ import ssl
 from typing import Any
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Flag, Sections, Values, boolean, choice, duration, integer
+from fedhpa.serving.flags import Flag, Sections, Values, boolean, choice, common, duration, integer
 from metrics_adapter.prometheus import settings as store_settings
 from metrics_adapter.server import callers
 
@@ -33,10 +32,10 @@ METRICS_MAX_AGE = duration(
 )
 
 # Who serves an aggregated API is found by Service name on the default HTTPS port.
-SECURE_PORT = flag_sets.SECURE_PORT.with_default(443)
-TLS_MIN_VERSION = flag_sets.TLS_MIN_VERSION.with_default(ssl.TLSVersion.TLSv1_2)
+SECURE_PORT = common.SECURE_PORT.with_default(443)
+TLS_MIN_VERSION = common.TLS_MIN_VERSION.with_default(ssl.TLSVersion.TLSv1_2)
 # The secure port has the health paths, and Karmada's adapter has no other; give an address to add one.
-HEALTH_PROBE_BIND_ADDRESS = flag_sets.HEALTH_PROBE_BIND_ADDRESS.with_default("0")
+HEALTH_PROBE_BIND_ADDRESS = common.HEALTH_PROBE_BIND_ADDRESS.with_default("0")
 
 # Kubernetes' aggregated servers have them, so a Deployment may.
 PROFILING = boolean("profiling", False, "Unused, as profiles are not served.")
@@ -50,15 +49,15 @@ _CHANGED: dict[str, Flag[Any]] = {
 }
 
 FLAGS: Sections = {
-    "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *flag_sets.MEMBERS),
+    "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *common.MEMBERS),
     "Metrics store": store_settings.FLAGS,
     "Limits of callers": callers.FLAGS,
-    "Hub": flag_sets.HUB,
-    "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.SERVING),
-    "Authentication and authorization": flag_sets.DELEGATED_AUTH,
-    "Observing": tuple(_CHANGED.get(flag.name, flag) for flag in flag_sets.OBSERVING),
-    "Logging": (*flag_sets.LOGGING, *flag_sets.AUDIT),
-    "Accepted for Karmada's manifests": (*flag_sets.UNBUILT, PROFILING, DISABLE_HTTP2, HTTP2_STREAMS),
+    "Hub": common.HUB,
+    "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in common.SERVING),
+    "Authentication and authorization": common.DELEGATED_AUTH,
+    "Observing": tuple(_CHANGED.get(flag.name, flag) for flag in common.OBSERVING),
+    "Logging": (*common.LOGGING, *common.AUDIT),
+    "Accepted for Karmada's manifests": (*common.UNBUILT, PROFILING, DISABLE_HTTP2, HTTP2_STREAMS),
 }
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
@@ -15,7 +16,6 @@ from prometheus_client.registry import Collector
 
 from fedhpa.members.member import Member
 from fedhpa.serving.authorization import Attributes
-from fedhpa.serving.server import Handler
 from metrics_adapter.kinds import GROUP
 from metrics_adapter.members.observer import Observer
 from metrics_adapter.server.discovery import SERVED

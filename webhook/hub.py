@@ -23,8 +23,7 @@ from fedhpa.kube.config import ApiConfig, load_config
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.kube.rotation import follow_config
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Values
+from fedhpa.serving.flags import Values, common
 from webhook.clusters import KnownClusters
 from webhook.owners import (
     HPA_KIND,
@@ -123,7 +122,7 @@ def _record(kind: str) -> Callable[[Stored], Owner | None]:
 def wants_hub(values: Values) -> bool:
     """Whether the flags ask for a reader of the hub."""
     choice = values[CROSS_OBJECT_WARNINGS]
-    return choice == ON or (choice != OFF and bool(values[flag_sets.KUBECONFIG]))
+    return choice == ON or (choice != OFF and bool(values[common.KUBECONFIG]))
 
 
 @asynccontextmanager
@@ -132,7 +131,7 @@ async def reading_hub(values: Values) -> AsyncIterator[HubReader | None]:
     if not wants_hub(values):
         yield None
         return
-    kubeconfig = values[flag_sets.KUBECONFIG] or None
+    kubeconfig = values[common.KUBECONFIG] or None
     async with ApiClient(await _config(values, kubeconfig)) as client, asyncio.TaskGroup() as group:
         reader = HubReader(client, looks_at_targets=values[PROPAGATION] == KARMADA)
         tasks = [group.create_task(reader.run()), group.create_task(follow_config(client, kubeconfig))]
@@ -152,6 +151,4 @@ async def _config(values: Values, kubeconfig: str | None) -> ApiConfig:
         raise ConfigError(
             f"--kubeconfig: no credentials from {source} within {CONFIG_SECONDS:g} s"
         ) from error
-    return dataclasses.replace(
-        config, qps=values[flag_sets.KUBE_API_QPS], burst=values[flag_sets.KUBE_API_BURST]
-    )
+    return dataclasses.replace(config, qps=values[common.KUBE_API_QPS], burst=values[common.KUBE_API_BURST])

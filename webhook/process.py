@@ -6,13 +6,10 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Values
-from fedhpa.serving.flags import parse_or_exit
+from fedhpa.serving.flags import Values, common, parse_or_exit
 from fedhpa.serving.health import Health
-from fedhpa.serving.loops import quick_loop
-from fedhpa.serving.process import Signals, run_process
-from fedhpa.serving.server import TlsServer, side_doors
+from fedhpa.serving.process import Signals, quick_loop, run_process
+from fedhpa.serving.server import TlsServer, http_listeners
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from webhook.advice import Advisor
 from webhook.application import build_application
@@ -30,7 +27,7 @@ class Webhook:
         self.health = Health()
         self._certificate = self.health.readiness("certificate", latches=True)
         self.telemetry = Telemetry()
-        self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[flag_sets.TLS_MIN_VERSION])
+        self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[common.TLS_MIN_VERSION])
         self.advisor = Advisor()
         application = build_application(self.health, self.telemetry, self.advisor)
         self.server = TlsServer.of(application, self.tls, values)
@@ -44,7 +41,7 @@ class Webhook:
         async with reading_hub(self._values) as hub:
             if hub is not None:
                 self._read(hub)
-            async with side_doors(self._values, self.health, self.telemetry.registry), self.server:
+            async with http_listeners(self._values, self.health, self.telemetry.registry), self.server:
                 self._certificate.succeed()
                 try:
                     yield

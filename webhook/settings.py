@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Sections, boolean, choice
+from fedhpa.serving.flags import Sections, boolean, choice, common
 
 PROGRAM: Final = "fedhpa-webhook"
 ABOUT: Final = (
@@ -38,15 +37,15 @@ CROSS_OBJECT_WARNINGS: Final = choice(
     choices=(AUTO, ON, OFF),
 )
 KUBECONFIG: Final = replace(
-    flag_sets.KUBECONFIG,
+    common.KUBECONFIG,
     help="The hub's kubeconfig, for warnings about other objects; not needed for verdicts.",
 )
-HUB: Final = tuple(KUBECONFIG if flag.name == KUBECONFIG.name else flag for flag in flag_sets.HUB)
+HUB: Final = tuple(KUBECONFIG if flag.name == KUBECONFIG.name else flag for flag in common.HUB)
 
 FLAGS: Final[Sections] = {
-    "Serving": flag_sets.SERVING,
-    "Observing": flag_sets.OBSERVING,
+    "Serving": common.SERVING,
+    "Observing": common.OBSERVING,
     "Hub": (*HUB, PROPAGATION, CROSS_OBJECT_WARNINGS),
-    "Compatibility": (ALLOW_NO_EXECUTE_TAINT_POLICY, *flag_sets.UNBUILT),
-    "Logging": flag_sets.LOGGING,
+    "Compatibility": (ALLOW_NO_EXECUTE_TAINT_POLICY, *common.UNBUILT),
+    "Logging": common.LOGGING,
 }

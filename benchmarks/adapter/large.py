@@ -15,7 +15,7 @@ from typing import Final
 from benchmarks.adapter.backends import METRICS, Fleet
 from benchmarks.adapter.lists import p99
 from benchmarks.adapter.process import AdapterWorld, adapter
-from fedhpa.serving.loops import quick_loop
+from fedhpa.serving.process import quick_loop
 
 FLEET: Final = Fleet(members=100, pods=10_000, namespaces=100)
 PERIOD_SECONDS: Final = 15.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from benchmarks.adapter.backends import METRICS, Fleet
 from benchmarks.adapter.process import AdapterWorld, adapter
-from fedhpa.serving.loops import quick_loop
+from fedhpa.serving.process import quick_loop
 
 FLEET = Fleet(members=10, pods=2_000)
 PLAIN = Fleet(members=10, pods=2_000, gzip=False)

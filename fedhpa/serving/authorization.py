@@ -9,13 +9,13 @@ from urllib.parse import unquote
 import msgspec
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.authentication import REVIEW_DEADLINE, Authenticator, User
 from fedhpa.serving.fairness import Fairness, Limits
 from fedhpa.serving.review_cache import ReviewCache
-from fedhpa.serving.server import Handler
 from fedhpa.serving.status import status_response
 
 logger = structlog.get_logger(__name__)

@@ -10,13 +10,25 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Values
+from fedhpa.serving.flags import Values, common
 from fedhpa.serving.logs import configure_logs
 
 logger = structlog.get_logger(__name__)
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def quick_loop() -> asyncio.AbstractEventLoop:
+    """Returns a new uvloop event loop, or asyncio's own where uvloop is not installed.
+
+    uvloop needs about a fifth less CPU per request. It has no build for Windows and for interpreters other
+    than CPython.
+    """
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 class Signals:
@@ -49,7 +61,7 @@ def run_process(
     SIGTERM and SIGINT set `Signals.stop`, upon which `main` drains and returns; a second one of them
     cancels it. 0: stopped as asked; 1: failed, one line says why; 2: a flag or the kubeconfig cannot be used.
     """
-    configure_logs(values[flag_sets.LOGGING_FORMAT], values[flag_sets.VERBOSITY])
+    configure_logs(values[common.LOGGING_FORMAT], values[common.VERBOSITY])
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_run(main))

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from fedhpa.serving import flag_sets
 from fedhpa.serving.connections import Site
-from fedhpa.serving.flag_types import Values, split_address
+from fedhpa.serving.flags import Values, common, split_address
 from fedhpa.serving.health import Health
 from fedhpa.serving.tls import ServingTls
 
 logger = structlog.get_logger(__name__)
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,9 @@ class TlsServer:
         return cls(
             application,
             tls,
-            host=values[flag_sets.BIND_ADDRESS],
-            port=values[flag_sets.SECURE_PORT],
-            grace=values[flag_sets.SHUTDOWN_GRACE],
+            host=values[common.BIND_ADDRESS],
+            port=values[common.SECURE_PORT],
+            grace=values[common.SHUTDOWN_GRACE],
         )
 
     async def __aenter__(self) -> TlsServer:
@@ -76,7 +74,7 @@ class TlsServer:
 
 
 @asynccontextmanager
-async def side_doors(
+async def http_listeners(
     values: Values, health: Health, registry: CollectorRegistry, more: Sequence[web.RouteDef] = ()
 ) -> AsyncIterator[list[Bound]]:
     """Serve what --metrics-bind-address and --health-probe-bind-address ask for; yields what is bound.
@@ -85,8 +83,8 @@ async def side_doors(
     beside the health where metrics are off.
     """
     wanted: dict[str, list[web.RouteDef]] = {}
-    wanted.setdefault(values[flag_sets.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
-    wanted.setdefault(values[flag_sets.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
+    wanted.setdefault(values[common.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
+    wanted.setdefault(values[common.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
     door = next((text for text in wanted if split_address(text) is not None), None)
     if door is not None:
         wanted[door].extend(more)

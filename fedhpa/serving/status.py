@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-
-if TYPE_CHECKING:
-    from fedhpa.serving.server import Handler
 
 logger = structlog.get_logger(__name__)
 

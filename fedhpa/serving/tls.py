@@ -17,8 +17,7 @@ from pathlib import Path
 import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Values
+from fedhpa.serving.flags import Values, common
 
 logger = structlog.get_logger(__name__)
 
@@ -36,20 +35,20 @@ class TlsFiles:
     @classmethod
     def of(cls, values: Values) -> TlsFiles:
         """The files that the serving flags name; raises ConfigError for half a pair."""
-        certificate, key = values[flag_sets.TLS_CERT_FILE], values[flag_sets.TLS_PRIVATE_KEY_FILE]
+        certificate, key = values[common.TLS_CERT_FILE], values[common.TLS_PRIVATE_KEY_FILE]
         if bool(certificate) != bool(key):
             given, missing = (
-                (flag_sets.TLS_CERT_FILE, flag_sets.TLS_PRIVATE_KEY_FILE)
+                (common.TLS_CERT_FILE, common.TLS_PRIVATE_KEY_FILE)
                 if certificate
-                else (flag_sets.TLS_PRIVATE_KEY_FILE, flag_sets.TLS_CERT_FILE)
+                else (common.TLS_PRIVATE_KEY_FILE, common.TLS_CERT_FILE)
             )
             raise ConfigError(f'--{given.name}="{values[given]}": expected --{missing.name} with it')
         if certificate:
             return cls(Path(certificate), Path(key))
-        folder = Path(values[flag_sets.CERT_DIR])
+        folder = Path(values[common.CERT_DIR])
         return cls(
-            folder / values[flag_sets.TLS_CERT_FILE_NAME],
-            folder / values[flag_sets.TLS_PRIVATE_KEY_FILE_NAME],
+            folder / values[common.TLS_CERT_FILE_NAME],
+            folder / values[common.TLS_PRIVATE_KEY_FILE_NAME],
         )
 
 

@@ -19,9 +19,8 @@ import structlog
 from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
-from fedhpa.serving import flag_sets
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust
-from fedhpa.serving.flag_types import Values
+from fedhpa.serving.flags import Values, common
 from fedhpa.serving.tls import ServingTls
 
 logger = structlog.get_logger(__name__)
@@ -42,15 +41,15 @@ class TrustFiles:
     @classmethod
     def of(cls, values: Values) -> TrustFiles:
         """The trust that the authentication flags name."""
-        client_ca = values[flag_sets.CLIENT_CA_FILE]
-        proxy_ca = values[flag_sets.REQUESTHEADER_CLIENT_CA_FILE]
+        client_ca = values[common.CLIENT_CA_FILE]
+        proxy_ca = values[common.REQUESTHEADER_CLIENT_CA_FILE]
         header = RequestHeader(
             b"",
-            values[flag_sets.REQUESTHEADER_ALLOWED_NAMES],
-            values[flag_sets.REQUESTHEADER_USERNAME_HEADERS],
-            values[flag_sets.REQUESTHEADER_GROUP_HEADERS],
-            values[flag_sets.REQUESTHEADER_EXTRA_HEADERS_PREFIX],
-            values[flag_sets.REQUESTHEADER_UID_HEADERS],
+            values[common.REQUESTHEADER_ALLOWED_NAMES],
+            values[common.REQUESTHEADER_USERNAME_HEADERS],
+            values[common.REQUESTHEADER_GROUP_HEADERS],
+            values[common.REQUESTHEADER_EXTRA_HEADERS_PREFIX],
+            values[common.REQUESTHEADER_UID_HEADERS],
         )
         return cls(Path(client_ca) if client_ca else None, Path(proxy_ca) if proxy_ca else None, header)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedhpa.serving.flag_types import Flag, duration, path, string
+from fedhpa.serving.flags import Flag, duration, path, string
 
 
 def _without_secrets(text: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter
 
 from fedhpa.members.lists import CHARGE
 from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
 from fedhpa.serving.fairness import QUESTIONS, TOTAL, USER, Fairness, Limits
-from fedhpa.serving.flag_types import Flag, Values, integer, number
-from fedhpa.serving.server import Handler
+from fedhpa.serving.flags import Flag, Values, integer, number
 
 MAX_REQUESTS = integer(
     "max-requests-inflight",

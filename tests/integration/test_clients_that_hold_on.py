@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from structlog.testing import capture_logs
 
 from fedhpa.serving import connections
 from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE, Connections, Site, Waiting
-from fedhpa.serving.server import Handler
 from fedhpa.serving.status import status_errors
 from tests.support.fakeapi import PATIENCE, eventually
 

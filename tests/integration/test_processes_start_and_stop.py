@@ -17,16 +17,15 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from fedhpa.api.errors import ConfigError, FedHPAError
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags import common, parse_flags
 from fedhpa.serving.health import Health
 from fedhpa.serving.logs import configure_logs
 from fedhpa.serving.process import Signals, run_process
-from fedhpa.serving.server import side_doors
+from fedhpa.serving.server import http_listeners
 from metrics_adapter.process import main
 from tests.support.adapter_world import World, world
 
-SECTIONS = {"Observing": flag_sets.OBSERVING, "Logging": flag_sets.LOGGING}
+SECTIONS = {"Observing": common.OBSERVING, "Logging": common.LOGGING}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ async def test_side_doors_serve_health_and_metrics() -> None:
     hub = health.readiness("hub", latches=False)
     address = "127.0.0.1:0"
     argv = [f"--metrics-bind-address={address}", f"--health-probe-bind-address={address}"]
-    async with side_doors(parse_flags(SECTIONS, argv, {}), health, registry) as (bound,):
+    async with http_listeners(parse_flags(SECTIONS, argv, {}), health, registry) as (bound,):
         base = f"http://127.0.0.1:{bound.port}"
         before = await fetch(f"{base}/readyz")
         check.succeed()
@@ -171,13 +170,13 @@ async def test_side_doors_serve_health_and_metrics() -> None:
 async def test_side_doors_can_be_closed_or_taken() -> None:
     """`0` listens nowhere; a port that is taken is named."""
     off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
-    async with side_doors(parse_flags(SECTIONS, off, {}), Health(), CollectorRegistry()) as bound:
+    async with http_listeners(parse_flags(SECTIONS, off, {}), Health(), CollectorRegistry()) as bound:
         assert bound == []
 
     one = ["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0"]
-    async with side_doors(parse_flags(SECTIONS, one, {}), Health(), CollectorRegistry()) as (first,):
+    async with http_listeners(parse_flags(SECTIONS, one, {}), Health(), CollectorRegistry()) as (first,):
         taken = [f"--metrics-bind-address=127.0.0.1:{first.port}", "--health-probe-bind-address=0"]
-        doors = side_doors(parse_flags(SECTIONS, taken, {}), Health(), CollectorRegistry())
+        doors = http_listeners(parse_flags(SECTIONS, taken, {}), Health(), CollectorRegistry())
         with pytest.raises(FedHPAError, match=rf"cannot listen on 127.0.0.1:{first.port}: "):
             await doors.__aenter__()
 

@@ -10,8 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from fedhpa.serving.flags import parse_flags
-from fedhpa.serving.loops import quick_loop
-from fedhpa.serving.process import Signals, run_process
+from fedhpa.serving.process import Signals, quick_loop, run_process
 from metrics_adapter.process import serve
 from metrics_adapter.settings import FLAGS, PROGRAM
 

@@ -11,8 +11,7 @@ import pytest
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags import common, parse_flags
 from metrics_adapter.kinds import KINDS, PODS
 from metrics_adapter.members.items import MemberItems, decode_list, decode_one, merge
 from metrics_adapter.server import openapi
@@ -322,5 +321,5 @@ def test_the_flags_of_karmadas_manifest_are_accepted() -> None:
 
     values = parse_flags(FLAGS, argv, {})
 
-    assert values[flag_sets.TLS_MIN_VERSION] == ssl.TLSVersion.TLSv1_3
-    assert values[flag_sets.SECURE_PORT] == 443
+    assert values[common.TLS_MIN_VERSION] == ssl.TLSVersion.TLSv1_3
+    assert values[common.SECURE_PORT] == 443

@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.serving import flag_sets
-from fedhpa.serving.flag_types import Flag, address, choice, duration, number, split_address, strings
-from fedhpa.serving.flags import parse_flags, parse_or_exit
+from fedhpa.serving.flags import (
+    Flag,
+    address,
+    choice,
+    common,
+    duration,
+    number,
+    parse_flags,
+    parse_or_exit,
+    split_address,
+    strings,
+)
 
 MODE = choice("mode", "members", "The source.", choices=("members", "hub"), not_built=("prometheus",))
 RATE = number("rate", 1.5, "A rate.", minimum=0)
@@ -20,10 +29,10 @@ SIDE = address("side", ":9", "A side door.")
 PERIOD = duration("period", 15.0, "A period.", minimum=1)
 SECTIONS = {
     "Own": (MODE, RATE, NAMES, SIDE, PERIOD),
-    "Serving": flag_sets.SERVING,
-    "Logging": flag_sets.LOGGING,
-    "Leader": flag_sets.LEADER_ELECTION,
-    "Unbuilt": flag_sets.UNBUILT,
+    "Serving": common.SERVING,
+    "Logging": common.LOGGING,
+    "Leader": common.LEADER_ELECTION,
+    "Unbuilt": common.UNBUILT,
 }
 
 
@@ -35,9 +44,9 @@ def test_the_command_line_comes_before_environment_file_and_default(tmp_path: Pa
 
     values = parse_flags(SECTIONS, ["--secure-port=1", f"--config={file}"], environ)
 
-    assert values[flag_sets.SECURE_PORT] == 1
+    assert values[common.SECURE_PORT] == 1
     assert values[RATE] == 2.0
-    assert values[flag_sets.BIND_ADDRESS] == "127.0.0.3"
+    assert values[common.BIND_ADDRESS] == "127.0.0.3"
     assert values[PERIOD] == 15.0
     assert values.given(RATE)
     assert not values.given(PERIOD)
@@ -59,10 +68,10 @@ def test_values_come_in_every_form() -> None:
     values = parse_flags(SECTIONS, argv, {})
 
     assert values[PERIOD] == 90.0
-    assert values[flag_sets.LEADER_ELECT] is False
+    assert values[common.LEADER_ELECT] is False
     assert values[NAMES] == ("x", "y", "z")
-    assert values[flag_sets.VERBOSITY] == 4
-    assert parse_flags(SECTIONS, ["--leader-elect"], {})[flag_sets.LEADER_ELECT] is True
+    assert values[common.VERBOSITY] == 4
+    assert parse_flags(SECTIONS, ["--leader-elect"], {})[common.LEADER_ELECT] is True
 
 
 @pytest.mark.parametrize(
@@ -77,14 +86,14 @@ def test_tls_versions_have_two_spellings(text: str, version: ssl.TLSVersion) -> 
     """Karmada's webhook and Kubernetes' servers spell them differently."""
     values = parse_flags(SECTIONS, [f"--tls-min-version={text}"], {})
 
-    assert values[flag_sets.TLS_MIN_VERSION] == version
+    assert values[common.TLS_MIN_VERSION] == version
 
 
 def test_foreign_variables_are_ignored() -> None:
     """Kubernetes sets FEDHPA_..._SERVICE_HOST for a Service of that name."""
     values = parse_flags(SECTIONS, [], {"FEDHPA_WEBHOOK_SERVICE_HOST": "10.0.0.1", "SECURE_PORT": "x"})
 
-    assert values[flag_sets.SECURE_PORT] == 8443
+    assert values[common.SECURE_PORT] == 8443
 
 
 PORT = "a valid port between 0 and 65535 inclusive"
@@ -232,7 +241,7 @@ def test_lists_and_booleans_of_a_file(tmp_path: Path) -> None:
     values = parse_flags(SECTIONS, [f"--config={tmp_path}/c.yaml"], {})
 
     assert values[NAMES] == ("x", "y")
-    assert values[flag_sets.LEADER_ELECT] is False
+    assert values[common.LEADER_ELECT] is False
     assert values[PERIOD] == 20.0
 
 

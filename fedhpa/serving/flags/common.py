@@ -9,7 +9,7 @@ import ssl
 from dataclasses import replace
 from typing import Any
 
-from fedhpa.serving.flag_types import (
+from fedhpa.serving.flags.types import (
     Flag,
     NotBuilt,
     address,

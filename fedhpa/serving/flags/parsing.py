@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import yaml
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.serving.flag_types import Flag, Sections, Values, boolean, path, quoted
+from fedhpa.serving.flags.types import Flag, Sections, Values, boolean, path, quoted
 
 EXIT_USAGE = 2
 
