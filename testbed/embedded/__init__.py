@@ -1,1 +1,1 @@
-"""The embedded control plane; not built yet (docs/decisions/0001)."""
+"""A small Kubernetes API server with simulated members, in Python (docs/decisions/0007)."""

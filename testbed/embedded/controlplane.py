@@ -9,19 +9,19 @@ from typing import Final
 from aiohttp import web
 
 from fedhpa.serving.authentication import utc_now
-from testbed.embedded import authorization
-from testbed.embedded.admission import Admission
-from testbed.embedded.aggregation import Aggregator
-from testbed.embedded.apiserver import ApiServer
-from testbed.embedded.authentication import Authenticator
-from testbed.embedded.authorization import Authorizer
-from testbed.embedded.availability import Availability
-from testbed.embedded.faults import Faults
-from testbed.embedded.listener import Listener
-from testbed.embedded.outgoing import Outgoing
-from testbed.embedded.pipeline import Attributes, Object, Router, User
-from testbed.embedded.pki import Pki
-from testbed.embedded.reviews import Reviews, trust_config_map
+from testbed.embedded.api.server import ApiServer
+from testbed.embedded.api.types import Attributes, Object, Router, User
+from testbed.embedded.auth import authorization
+from testbed.embedded.auth.authentication import Authenticator
+from testbed.embedded.auth.authorization import Authorizer
+from testbed.embedded.auth.reviews import Reviews, trust_config_map
+from testbed.embedded.extensions.admission import Admission
+from testbed.embedded.extensions.aggregation import Aggregator
+from testbed.embedded.extensions.availability import Availability
+from testbed.embedded.extensions.outgoing import Outgoing
+from testbed.embedded.network.faults import Faults
+from testbed.embedded.network.listener import Listener
+from testbed.embedded.network.pki import Pki
 from testbed.stage.api import PlaneApi
 
 ADMIN: Final = ("system:admin", "system:masters")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedhpa.admission import crd
 from fedhpa.serving.authentication import utc_now
+from testbed.embedded.cluster.controllers import READY_AFTER
+from testbed.embedded.cluster.load import Load
+from testbed.embedded.cluster.member import NODE_ALLOCATABLE, Member
 from testbed.embedded.controlplane import ControlPlane
-from testbed.embedded.faults import Fault
-from testbed.embedded.load import Load
-from testbed.embedded.member import NODE_ALLOCATABLE, Member
-from testbed.embedded.workloads import READY_AFTER
+from testbed.embedded.network.faults import Fault
 from testbed.stage.registrations import cluster_objects
 from testbed.stage.runs import Run
 from testbed.stage.waiting import gather

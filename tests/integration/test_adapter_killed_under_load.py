@@ -16,7 +16,7 @@ from testbed.embedded.plane import Plane
 from testbed.stage.api import PlaneApi, has_condition
 from testbed.stage.processes import Processes
 from testbed.stage.registrations import ADAPTER, HUB_RIGHTS, documents
-from tests.integration.test_playground_plane import run_web, until_ready
+from tests.integration.test_embedded_plane import run_web, until_ready
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"

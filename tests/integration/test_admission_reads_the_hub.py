@@ -16,7 +16,7 @@ from certs import CertificateAuthority
 from fedhpa.admission import crd
 from fedhpa.api.errors import ConfigError
 from testbed.embedded.controlplane import ControlPlane
-from testbed.embedded.faults import Fault
+from testbed.embedded.network.faults import Fault
 from testbed.stage.api import PlaneApi
 from testbed.stage.waiting import eventually as soon
 from tests.support.admission_world import Client, running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.embedded.faults import GONE, TLS, Fault
+from testbed.embedded.network.faults import GONE, TLS, Fault
 from tests.integration import (
     test_fault_matrix_adapter,
     test_fault_matrix_controller,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from testbed.embedded.faults import Fault
+from testbed.embedded.network.faults import Fault
 from tests.support.federation import Adapter, adapter, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

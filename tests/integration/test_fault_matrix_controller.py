@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from testbed.embedded.faults import Fault
+from testbed.embedded.network.faults import Fault
 from tests.support.federation import Federation, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -30,7 +30,7 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.credentials import StaticCredentials
 from fedhpa.serving.health import Health
 from testbed.embedded.controlplane import ControlPlane
-from testbed.embedded.faults import Fault
+from testbed.embedded.network.faults import Fault
 from testbed.stage.api import PlaneApi
 from tests.support.adapter_world import until as eventually
 from tests.support.admission_world import FHPA, Client, running

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from testbed.embedded.faults import Fault
+from testbed.embedded.network.faults import Fault
 from testbed.embedded.plane import Plane
 from testbed.stage.processes import Processes
 from testbed.stage.registrations import ADAPTER, HUB_RIGHTS, documents
 from testbed.stage.waiting import eventually
-from tests.integration.test_playground_plane import run_web, until_ready
+from tests.integration.test_embedded_plane import run_web, until_ready
 from tests.support.patient_plane import have_patience
 
 REQUESTS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second"

@@ -41,7 +41,7 @@ def run(installed: Path, elsewhere: Path, *command: str) -> subprocess.Completed
 
 
 def test_wheel_holds_the_product_only(wheel: Path) -> None:
-    """No tests, demo, playground, real planes or benchmarks are shipped, and no key."""
+    """No tests, demo, testbed or benchmarks are shipped, and no key."""
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.partition("/")[0] for name in names if ".dist-info" not in name}
 

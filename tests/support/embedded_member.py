@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from testbed.embedded.load import Load
-from testbed.embedded.pipeline import Object
-from testbed.embedded.pods import PODS, is_ready
-from testbed.embedded.store import Store
-from testbed.embedded.workloads import NODES, Workloads
+from testbed.embedded.api.types import Object
+from testbed.embedded.cluster.controllers import NODES, Workloads
+from testbed.embedded.cluster.load import Load
+from testbed.embedded.cluster.pods import PODS, is_ready
+from testbed.embedded.storage.store import Store
 
 DEPLOYMENTS = ("apps", "deployments")
 

@@ -1,7 +1,7 @@
 """The embedded hub and members, and the product's controller and adapter, in memory and virtual time.
 
-Every process is the real one from its HTTP client up; servers are the playground's. Only sockets, files and
-the clock are not there: for tests marked `looptime`, in which hours pass in seconds.
+Every process is the real one from its HTTP client up; the servers are the embedded plane's. Only sockets,
+files and the clock are simulated: for tests marked `looptime`, in which hours pass in seconds.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from fedhpa.serving.health import Health
 from metrics_adapter.members.gather import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
-from testbed.embedded.apiserver import ApiServer, first_namespace
-from testbed.embedded.authentication import Authenticator
-from testbed.embedded.faults import Faults
-from testbed.embedded.kinds import CRDS, NAMESPACES
-from testbed.embedded.load import Load
-from testbed.embedded.metrics import MetricsApis
-from testbed.embedded.pipeline import User
-from testbed.embedded.pki import Pki
-from testbed.embedded.pods import PODS, is_ready
-from testbed.embedded.store import Change, Collection
-from testbed.embedded.workloads import NODES, Workloads
+from testbed.embedded.api.server import ApiServer, first_namespace
+from testbed.embedded.api.types import User
+from testbed.embedded.auth.authentication import Authenticator
+from testbed.embedded.cluster.controllers import NODES, Workloads
+from testbed.embedded.cluster.load import Load
+from testbed.embedded.cluster.metrics import MetricsApis
+from testbed.embedded.cluster.pods import PODS, is_ready
+from testbed.embedded.network.faults import Faults
+from testbed.embedded.network.pki import Pki
+from testbed.embedded.objects.kinds import CRDS, NAMESPACES
+from testbed.embedded.storage.store import Change, Collection
 from tests.support.memory_network import Cable, MemoryListener, MemoryNetwork
 
 Object = dict[str, Any]

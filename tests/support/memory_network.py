@@ -180,7 +180,7 @@ def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
 
 
 class MemoryListener:
-    """Serves an application at one address of a network, as `playground.listener.Listener` on a port.
+    """Serves an application at one address of a network, as `Listener` of the embedded plane on a port.
 
     `server` is its URL: https with a context, else http; handlers whose client is gone are cancelled.
     """

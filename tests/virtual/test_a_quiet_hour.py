@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedhpa.kube.events import SPAM_BURST, SPAM_REFILL_SECONDS
-from testbed.embedded.faults import Fault
+from testbed.embedded.network.faults import Fault
 from tests.support.federation import federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

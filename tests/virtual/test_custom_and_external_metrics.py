@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.embedded.faults import Fault
-from testbed.embedded.metrics import REQUESTS, MetricsApis
+from testbed.embedded.cluster.metrics import REQUESTS, MetricsApis
+from testbed.embedded.network.faults import Fault
 from tests.support.federation import Federation, federation, until
 from tests.support.nightly import NIGHT, examples
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from controller.shards import Shard, lease_name
-from testbed.embedded.apiserver import first_namespace
-from testbed.embedded.kinds import NAMESPACES
+from testbed.embedded.api.server import first_namespace
+from testbed.embedded.objects.kinds import NAMESPACES
 from tests.support.federation import HPAS, LEASES, Controller, Federation, background, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

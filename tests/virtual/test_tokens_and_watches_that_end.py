@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedhpa.kube.credentials import FileToken
-from testbed.embedded.pipeline import User
+from testbed.embedded.api.types import User
 from tests.support.federation import Federation, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

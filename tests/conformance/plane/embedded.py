@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from testbed.embedded.cluster.load import Load
+from testbed.embedded.cluster.member import Member
 from testbed.embedded.controlplane import ControlPlane
-from testbed.embedded.load import Load
-from testbed.embedded.member import Member
 from tests.conformance.plane.under_test import LIMITED, PlaneUnderTest
 
 

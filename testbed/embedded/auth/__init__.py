@@ -1,0 +1,1 @@
+"""Authentication, RBAC and the review APIs."""

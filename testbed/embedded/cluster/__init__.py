@@ -1,0 +1,1 @@
+"""A simulated member cluster: nodes, pods, controllers, load and metrics."""

@@ -1,0 +1,86 @@
+"""What the world demands of workloads, and what each pod uses for it: all ready pods share alike."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from fedhpa.api.quantity import parse_milli
+from testbed.embedded.api.types import Object
+from testbed.embedded.cluster.pods import PODS, is_ready, owner_of
+from testbed.embedded.storage.store import Change, Store
+
+IDLE_MILLIS = 1
+MEBIBYTE = 1024 * 1024
+IDLE_MEMORY = 40 * MEBIBYTE
+MEMORY_PER_MILLI = 20 * 1024
+MILLIS_PER_REQUEST = 10  # CPU milliseconds that a request costs
+
+# (namespace, name) of a workload, or of a pod on its own.
+Workload = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of one container: CPU in milli-units, memory in bytes."""
+
+    cpu: int
+    memory: int
+
+
+class Load:
+    """The traffic to all workloads, spread over the stores that joined."""
+
+    def __init__(self) -> None:
+        self._demand: dict[Workload, int] = {}
+        self._ready: Counter[Workload] = Counter()
+
+    def join(self, store: Store) -> None:
+        """Let the pods of a member take their share, whether its API server answers or not."""
+        for pod in store.list(PODS):
+            self._ready[_workload(pod)] += is_ready(pod)
+        store.subscribe(self._changed)
+
+    def demand(self, namespace: str, name: str, millis: int) -> None:
+        """From now on the world wants so much CPU time a second of a workload, in milli-units."""
+        self._demand[namespace, name] = millis
+
+    def share(self, pod: Object) -> float:
+        """The milli-units that a ready pod is asked for; 0 for one that is not ready."""
+        workload = _workload(pod)
+        if not is_ready(pod):
+            return 0.0
+        return self._demand.get(workload, 0) / max(1, self._ready[workload])
+
+    def usage(self, pod: Object) -> dict[str, Usage]:
+        """By container: the first does the work, up to its limit, the others idle."""
+        share = self.share(pod)
+        usages: dict[str, Usage] = {}
+        for container in pod["spec"].get("containers") or ():
+            cpu = min(round(share), _limit(container)) if not usages else 0
+            usages[container["name"]] = Usage(
+                max(cpu, IDLE_MILLIS), IDLE_MEMORY + max(cpu, 0) * MEMORY_PER_MILLI
+            )
+        return usages
+
+    def requests_per_second(self, pod: Object) -> float:
+        """How many requests the pod answers."""
+        served = min(self.share(pod), _limit(pod["spec"]["containers"][0]))
+        return served / MILLIS_PER_REQUEST
+
+    def _changed(self, change: Change) -> None:
+        if change.collection != PODS:
+            return
+        if change.old is not None:
+            self._ready[_workload(change.old)] -= is_ready(change.old)
+        if change.type != "DELETED":
+            self._ready[_workload(change.object)] += is_ready(change.object)
+
+
+def _workload(pod: Object) -> Workload:
+    metadata = pod["metadata"]
+    return metadata["namespace"], owner_of(pod)[0] or metadata["name"]
+
+
+def _limit(container: dict[str, Any]) -> int:
+    limit = ((container.get("resources") or {}).get("limits") or {}).get("cpu")
+    return 1_000_000_000 if limit is None else parse_milli(limit)

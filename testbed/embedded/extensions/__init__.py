@@ -1,0 +1,1 @@
+"""Calls to other servers: admission webhooks and aggregated APIs."""

@@ -1,0 +1,1 @@
+"""The kinds that are served, and their schemas, defaults and validation."""

@@ -1,0 +1,1 @@
+"""Objects, versions, history and garbage collection."""
