@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
+from fedhpa.admission import validate_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.cron import TargetBounds, grammar, interval, load_zone, next_fires, parse, previous_fire, simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from fedhpa.admission.warnings.extensions import warn_unknown_clusters
+from fedhpa.admission import warn_unknown_clusters
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.known_cluster import StoredCluster, known_cluster

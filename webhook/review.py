@@ -13,12 +13,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from fedhpa.admission.defaults import default_patch
-from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
-from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
-from fedhpa.admission.warnings.cronfederatedhpa import warn_cronfederatedhpa
-from fedhpa.admission.warnings.federatedhpa import warn_federatedhpa
-from fedhpa.admission.warnings.remedies import remedies
+from fedhpa.admission import (
+    default_patch,
+    federatedhpa_remedies,
+    validate_cronfederatedhpa,
+    validate_federatedhpa,
+    warn_cronfederatedhpa,
+    warn_federatedhpa,
+)
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
@@ -131,7 +133,7 @@ Look = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]
 def _mutate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, None]:
     # What the schema refuses never comes to validation, so what to write instead is said here already; an API
     # server passes on one warning once, however often it is told.
-    warnings = tuple(remedies(decode(FederatedHPA, raw).spec))
+    warnings = tuple(federatedhpa_remedies(decode(FederatedHPA, raw).spec))
     return Verdict(True, patch=default_patch(raw), warnings=warnings), None
 
 

@@ -14,7 +14,7 @@ in the schema, and why:
   write, and would freeze today's default into objects that never asked for it.
 
 For Karmada's fields the schema holds enumerations and CEL rules with Karmada's messages
-(`fedhpa.admission.cel.schema`). The API server words the messages of bounds itself, so only our own fields
+(`fedhpa.admission.cel`). The API server words the messages of bounds itself, so only our own fields
 have bounds.
 """
 
@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import yaml
 
+from fedhpa.admission.cel import RULES
 from fedhpa.admission.cel.rule import Cel
-from fedhpa.admission.cel.schema import RULES
 from fedhpa.admission.defaults import default_metrics, default_scaling_rules
 from fedhpa.api import cluster, cronfederatedhpa, federatedhpa
 from fedhpa.api.autoscaling import Behavior

@@ -48,7 +48,7 @@ class Crd:
     """Schema keywords of a field. Admission does not look at them: the API server does.
 
     For Karmada's own fields these are Karmada's, the sizes of the contract, and enumerations, whose message
-    is Karmada's too. The rest is CEL rules (`fedhpa.admission.cel.schema`), because a schema speaks first.
+    is Karmada's too. The rest is CEL rules (`fedhpa.admission.cel`), because a schema speaks first.
     """
 
     keywords: Mapping[str, Any] = field(default_factory=dict)

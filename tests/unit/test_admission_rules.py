@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
-from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
-from fedhpa.admission.warnings.cronfederatedhpa import warn_cronfederatedhpa
-from fedhpa.admission.warnings.federatedhpa import warn_federatedhpa
+from fedhpa.admission import (
+    validate_cronfederatedhpa,
+    validate_federatedhpa,
+    warn_cronfederatedhpa,
+    warn_federatedhpa,
+)
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA

@@ -7,9 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
-from fedhpa.admission.warnings.extensions import warn_unknown_clusters
-from fedhpa.admission.warnings.federatedhpa import warn_federatedhpa
+from fedhpa.admission import validate_federatedhpa, warn_federatedhpa, warn_unknown_clusters
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.known_cluster import KnownCluster, StoredCluster, known_cluster

@@ -27,14 +27,14 @@ _NOT_AGGREGATED: Final = (
 )
 
 
-def has_own_fields(spec: FederatedHPASpec) -> bool:
+def has_extensions(spec: FederatedHPASpec) -> bool:
     """Whether any of our fields is given; of most objects there is nothing more to ask."""
     return not spec.model_fields_set <= _KARMADAS
 
 
-def validate_own_fields(spec: FederatedHPASpec) -> Iterator[FieldError]:
+def validate_extensions(spec: FederatedHPASpec) -> Iterator[FieldError]:
     """What is wrong between our fields, or between them and Karmada's."""
-    if not has_own_fields(spec):
+    if not has_extensions(spec):
         return
     yield from _aliases(spec)
     partial = spec.partial_metrics

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from fedhpa.admission.validation.bounds import check_bounds
-from fedhpa.admission.validation.extensions import validate_own_fields
+from fedhpa.admission.validation.extensions import validate_extensions
 from fedhpa.admission.validation.metadata import validate_metadata
 from fedhpa.admission.validation.metrics import validate_metric
 from fedhpa.api.autoscaling import (
@@ -51,7 +51,7 @@ def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
         if replicas < 0:
             errors.append(invalid(f"status.{name}", replicas, "must be greater than or equal to 0"))
     errors += check_bounds(spec, "spec")
-    errors += validate_own_fields(spec)
+    errors += validate_extensions(spec)
     return errors
 
 
@@ -64,7 +64,7 @@ def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
     if maximum is None and spec.federated_max_replicas is not None:
         max_path, maximum = "spec.federatedMaxReplicas", spec.federated_max_replicas
     maximum = maximum or 0
-    if minimum is not None and minimum < 1 and not (minimum == 0 and _scales_from_zero(spec)):
+    if minimum is not None and minimum < 1 and not (minimum == 0 and scales_from_zero(spec)):
         yield invalid(min_path, minimum, "must be greater than or equal to 1")
     if maximum < 1:
         yield invalid(max_path, maximum, "must be greater than 0")
@@ -72,7 +72,7 @@ def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
         yield invalid(max_path, maximum, "must be greater than or equal to `minReplicas`")
 
 
-def _scales_from_zero(spec: FederatedHPASpec) -> bool:
+def scales_from_zero(spec: FederatedHPASpec) -> bool:
     """True if a metric has a value while no pod runs."""
     return any(metric_type(metric.type).scales_from_zero for metric in spec.metrics)
 

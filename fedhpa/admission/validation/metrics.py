@@ -26,7 +26,12 @@ from fedhpa.api.metric_types import METRIC_TYPES, MetricType
 from fedhpa.api.names import container_resource, dns_label, path_segment
 from fedhpa.api.quantity import Quantity
 
-TARGET_TYPES: Final = ("Utilization", "Value", "AverageValue")
+# Target type -> the field of the target that goes with it.
+TARGET_FIELDS: Final = {
+    "Utilization": "averageUtilization",
+    "Value": "value",
+    "AverageValue": "averageValue",
+}
 
 
 def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
@@ -139,7 +144,7 @@ def _identifier(metric: MetricIdentifier, path: str) -> Iterator[FieldError]:
 def _target(target: MetricTarget, path: str) -> Iterator[FieldError]:
     if not target.type:
         yield required(f"{path}.type", "must specify a metric target type")
-    if target.type not in TARGET_TYPES:
+    if target.type not in TARGET_FIELDS:
         detail = "must be either Utilization, Value, or AverageValue"
         yield invalid(f"{path}.type", TypedText(target.type), detail)
     for name, value in (("value", target.value), ("averageValue", target.average_value)):

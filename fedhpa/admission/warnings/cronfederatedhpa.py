@@ -22,11 +22,11 @@ _MAX_REMEDIES: Final = 5
 def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> Iterator[str]:
     """Warnings about an object, whatever the time; unless it is known to be admitted, remedies first."""
     if not admitted:
-        yield from remedies(cron)
+        yield from _remedies(cron)
     yield from absent_zones(cron.spec)
 
 
-def remedies(cron: CronFederatedHPA) -> Iterator[str]:
+def _remedies(cron: CronFederatedHPA) -> Iterator[str]:
     """What to write instead of the schedules and zones that are refused."""
     told = 0
     for index, rule in enumerate(cron.spec.rules[:MAX_RULES]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fedhpa.admission.validation.extensions import DISTRIBUTED, FALLBACK, has_own_fields
+from fedhpa.admission.validation.extensions import DISTRIBUTED, FALLBACK, has_extensions
 from fedhpa.api import default_values
 from fedhpa.api.affinity import Selection
 from fedhpa.api.errors import InvalidObject
@@ -21,9 +21,9 @@ _SHOWN_CLUSTERS: Final = 3
 _MAX_COMPARISONS: Final = 1_000_000
 
 
-def warn_own_fields(spec: FederatedHPASpec) -> Iterator[str]:
+def warn_extensions(spec: FederatedHPASpec) -> Iterator[str]:
     """What of our fields is of no effect, or contradicts another one."""
-    if not has_own_fields(spec):
+    if not has_extensions(spec):
         return
     yield from _fallback(spec)
     yield from _assistance(spec)

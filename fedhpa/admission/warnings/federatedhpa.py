@@ -1,6 +1,8 @@
-"""Admission warnings about a FederatedHPA: remedies, and what is admitted though it hardly means well.
+"""Admission warnings about a FederatedHPA: remedies for refusals, and admitted settings that look wrong.
 
-Messages of refusals stay Karmada's to the byte; what to do about them is said here.
+A refusal keeps Karmada's message byte for byte, so its remedy is a separate warning. The API server passes
+warnings on with every answer, also where its own schema refuses the object. Remedies ignore defaults that
+admission has not written yet.
 """
 
 from __future__ import annotations
@@ -8,29 +10,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedhpa.admission.validation.extensions import DISTRIBUTED
-from fedhpa.admission.warnings.extensions import warn_own_fields
-from fedhpa.admission.warnings.metrics import warn_metrics
-from fedhpa.admission.warnings.remedies import remedies
+from fedhpa.admission.validation.federatedhpa import scales_from_zero
+from fedhpa.admission.warnings.extensions import warn_extensions
+from fedhpa.admission.warnings.metrics import metric_remedies, warn_metrics
+from fedhpa.api.autoscaling import HPAScalingRules
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.model import MAX_TEXT
 
 
 def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator[str]:
-    """Warnings about an object; what keeps it from being admitted comes first, unless it is known to be.
-
-    For the registered clusters see `warnings.extensions.warn_unknown_clusters`.
-    """
+    """Yields the warnings about an object. Unless `admitted`, the remedies come first."""
     spec = fhpa.spec
     if not admitted:
-        yield from remedies(spec)
+        yield from federatedhpa_remedies(spec)
     yield from _api_version(spec)
     yield from warn_metrics(spec.metrics, "spec.metrics")
-    yield from warn_own_fields(spec)
+    yield from warn_extensions(spec)
+
+
+def federatedhpa_remedies(spec: FederatedHPASpec) -> Iterator[str]:
+    """Yields how to fix each mistake that has an obvious remedy."""
+    if spec.max_replicas is None and spec.federated_max_replicas is None:
+        yield "spec.maxReplicas: is missing; write the upper limit here, or as federatedMaxReplicas"
+    minimum = spec.min_replicas if spec.min_replicas is not None else spec.federated_min_replicas
+    if minimum == 0 and not scales_from_zero(spec):
+        yield "spec.minReplicas: 0 needs an Object or External metric, because no pod is left to measure"
+    if "/" in spec.scale_target_ref.name:
+        yield "spec.scaleTargetRef.name: write the name alone, without the kind or the namespace"
+    yield from metric_remedies(spec.metrics, "spec.metrics")
+    behavior = spec.behavior
+    if behavior is not None:
+        yield from _policies(behavior.scale_up, "spec.behavior.scaleUp")
+        yield from _policies(behavior.scale_down, "spec.behavior.scaleDown")
+
+
+def _policies(rules: HPAScalingRules | None, path: str) -> Iterator[str]:
+    if rules is not None and rules.policies == ():
+        instead = "selectPolicy: Disabled forbids this direction"
+        yield f"{path}.policies: leave them out for the defaults; {instead}"
 
 
 def _api_version(spec: FederatedHPASpec) -> Iterator[str]:
-    """Karmada never checks it; in mode Distributed it is refused where a member would refuse it."""
+    """Warns about the target's API version, which Karmada does not check. Mode Distributed refuses it."""
     reference = spec.scale_target_ref
     group, slash, version = reference.api_version.partition("/")
     if (reference.kind == "ReplicationController" and reference.api_version == "v1") or (

@@ -1,23 +1,28 @@
-"""Admission warnings about metrics that are admitted though they hardly mean well."""
+"""Admission warnings about metrics: remedies for refused metrics, and admitted metrics that look wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedhpa.admission.validation.metrics import sources_of
-from fedhpa.admission.warnings.remedies import target_fields
+from fedhpa.admission.validation.metrics import TARGET_FIELDS, sources_of
 from fedhpa.api.affinity import selector_json
 from fedhpa.api.autoscaling import MetricSpec, MetricTarget, ObjectMetricSource
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.meta import LabelSelector
-from fedhpa.api.metric_types import OBJECT, USAGE_API
+from fedhpa.api.metric_types import OBJECT, USAGE_API, metric_type
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.selectors import selector_of
 
 
+def metric_remedies(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
+    """Yields how to fix metrics whose type, source or target does not fit."""
+    for index, metric in enumerate(metrics[:MAX_METRICS]):
+        yield from _metric_remedies(metric, f"{path}[{index}]")
+
+
 def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
-    """Metrics given twice, targets whose type and field disagree, selectors nobody can read."""
+    """Yields warnings about duplicate metrics, target types without their field, and unreadable selectors."""
     seen: dict[str, int] = {}
     for index, metric in enumerate(metrics[:MAX_METRICS]):
         at = f"{path}[{index}]"
@@ -25,26 +30,60 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
         if first != index:
             yield f"{at}: is the same metric as {path}[{first}]; the lower target decides alone"
         sources = sources_of(metric)
-        for metric_type, source in sources:
-            # Validation refuses an Object metric whose target disagrees.
-            if metric_type.name != OBJECT:
-                yield from _mismatch(source.target, f"{at}.{metric_type.field}.target")
+        for row, source in sources:
+            # Validation refuses an Object metric whose target type lacks its field.
+            if row.name != OBJECT:
+                yield from _mismatch(source.target, f"{at}.{row.field}.target")
         if metric.object is not None:
             yield from _described(metric.object, at)
-        for metric_type, source in sources:
-            if metric_type.api != USAGE_API and source.metric.selector is not None:
-                yield from _selector(source.metric.selector, f"{at}.{metric_type.field}.metric.selector")
+        for row, source in sources:
+            if row.api != USAGE_API and source.metric.selector is not None:
+                yield from _selector(source.metric.selector, f"{at}.{row.field}.metric.selector")
+
+
+def _metric_remedies(metric: MetricSpec, path: str) -> Iterator[str]:
+    sources = sources_of(metric)
+    expected = metric_type(metric.type).field
+    if len(sources) > 1:
+        fields = ", ".join(row.field for row, _ in sources)
+        yield f"{path}: {fields} are two metrics; write each as an item of the list"
+    elif not sources and expected:
+        yield f"{path}: type {metric.type} has the field {expected}, which is missing"
+    for row, source in sources[:1]:
+        if len(sources) == 1 and not expected:
+            yield f"{path}.type: write {row.name}, which has the field {row.field}"
+        elif len(sources) == 1 and row.field != expected:
+            found = f"type {metric.type} has the field {expected}, but {row.field} is given"
+            yield f"{path}: {found}; write type {row.name}, or {expected}"
+        yield from _target_remedies(source.target, f"{path}.{row.field}.target", usage=row.api == USAGE_API)
+
+
+def _target_remedies(target: MetricTarget, path: str, *, usage: bool) -> Iterator[str]:
+    if usage and target.average_utilization is not None and target.average_value is not None:
+        yield f"{path}: keep averageUtilization (percent of the requests) or averageValue, not both"
+    if target.type not in TARGET_FIELDS:
+        for type_, field in TARGET_FIELDS.items():
+            if _value(target, field) is not None:
+                yield f"{path}.type: write {type_}, which goes with {field}"
+                return
 
 
 def _mismatch(target: MetricTarget, path: str) -> Iterator[str]:
-    fields = target_fields(target)
-    for named, _, own in fields:
-        if named != target.type or own is not None:
-            continue
-        for type_, name, value in fields:
-            if value is not None:
-                yield f"{path}.type: {target.type} does not go with {name}; write {type_}"
-                return
+    if target.type not in TARGET_FIELDS or _value(target, TARGET_FIELDS[target.type]) is not None:
+        return
+    for type_, field in TARGET_FIELDS.items():
+        if _value(target, field) is not None:
+            yield f"{path}.type: {target.type} does not go with {field}; write {type_}"
+            return
+
+
+def _value(target: MetricTarget, field: str) -> object:
+    values = {
+        "averageUtilization": target.average_utilization,
+        "value": target.value,
+        "averageValue": target.average_value,
+    }
+    return values[field]
 
 
 def _described(source: ObjectMetricSource, path: str) -> Iterator[str]:
@@ -62,14 +101,14 @@ def _selector(selector: LabelSelector, path: str) -> Iterator[str]:
 
 
 def _identity(metric: MetricSpec) -> str:
-    """What is measured, whatever its target."""
+    """Returns a text that is the same for two metrics that read the same values."""
     parts: list[object] = [metric.type]
     if metric.object is not None:
         parts += [metric.object.described_object.kind, metric.object.described_object.name]
     if metric.container_resource is not None:
         parts.append(metric.container_resource.container)
-    for metric_type, source in sources_of(metric):
-        if metric_type.api == USAGE_API:
+    for row, source in sources_of(metric):
+        if row.api == USAGE_API:
             parts.append(source.name)
         else:
             selector = source.metric.selector

@@ -6,9 +6,7 @@ from typing import Any
 
 import jsonpatch
 
-from fedhpa.admission.defaults import default_patch
-from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
-from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
+from fedhpa.admission import default_patch, validate_cronfederatedhpa, validate_federatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
 from fedhpa.api.federatedhpa import FederatedHPA
