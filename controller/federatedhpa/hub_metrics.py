@@ -28,6 +28,7 @@ from fedhpa.kube.responses import decoder
 from fedhpa.members.breaker import Breaker
 from fedhpa.members.lists import pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
+from fedhpa.scaling.selection import SelectedPods, select_usage
 
 # A metrics API that hangs is tried again this often, by one look.
 AGAIN_SECONDS: Final = 10.0
@@ -197,7 +198,16 @@ def _by_cluster(records: Sequence[UsageRecord], group: Mapping[str, Reading], na
     for name, reading in group.items():
         if not found[name] and any(pod.settled for pod in reading.snapshot.pods):
             failures.setdefault(name, Failure(NO_USAGE))
-    return {name: failures.get(name, tuple(found[name])) for name in group}
+    return {
+        name: failures.get(name) or _selected(found[name], reading, namespace)
+        for name, reading in group.items()
+    }
+
+
+def _selected(records: Sequence[UsageRecord], reading: Reading, namespace: str) -> tuple[UsageRecord, ...]:
+    """The usage of the workload's pods: the hub may send usage of others."""
+    assert reading.selector is not None, "groups are made by their selectors"
+    return select_usage(records, namespace, reading.selector, SelectedPods(reading.snapshot.pods))
 
 
 def _apart(answer: Custom, group: Mapping[str, Reading]) -> Mapping[str, Custom]:

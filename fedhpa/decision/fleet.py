@@ -11,7 +11,7 @@ from typing import Final
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, PODS, USAGE_API
-from fedhpa.api.selectors import Selector, parse_selector, selector_of
+from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.assignment.direct import DUPLICATED, size_of_each
 from fedhpa.decision.asked import asked_for
 from fedhpa.decision.placement import Preference
@@ -26,47 +26,21 @@ from fedhpa.decision.snapshot import (
     Target,
 )
 from fedhpa.decision.spec import MetricSpec
-from fedhpa.scaling.grouping import running_and_ready, select_pods
-from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord
+from fedhpa.scaling.grouping import running_and_ready
+from fedhpa.scaling.records import CustomSample, ExternalSample
 
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
 class ClusterView:
-    """A cluster that answered. Its pods and usage are picked when first asked for."""
+    """A cluster that answered: its snapshot, its scale and the workload's pods and usage in it."""
 
-    def __init__(
-        self, snapshot: ClusterSnapshot, scale: ClusterScale, selector: Selector, namespace: str
-    ) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale) -> None:
         self.name = snapshot.name
         self.snapshot = snapshot
         self.scale = scale
-        self.selector = selector
-        self._namespace = namespace
-        self._pods: list[PodRecord] | None = None
-        self._usage: Sequence[UsageRecord] | None = None
-        self._others: set[str] | None = None
-        self._labels: dict[str, Mapping[str, str] | None] | None = None
-
-    @property
-    def pods(self) -> list[PodRecord]:
-        """The workload's pods."""
-        if self._pods is None:
-            self._pods = select_pods(self.snapshot.pods, self._namespace, self.selector)
-        return self._pods
-
-    @property
-    def usage(self) -> Sequence[UsageRecord]:
-        """The usage of the namespace's pods; none where it could not be had."""
-        if self._usage is None:
-            records = self.snapshot.usage
-            self._usage = () if isinstance(records, Failure) else self._of_namespace(records)
-        return self._usage
-
-    @property
-    def has_usage(self) -> bool:
-        """Whether the metrics API would answer to the workload's selector with anything."""
-        return any(self.usage_belongs(record.name) for record in self.usage)
+        self.pods = snapshot.pods
+        self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
 
     @property
     def ready_pods(self) -> int:
@@ -74,32 +48,8 @@ class ClusterView:
         return running_and_ready(self.pods)
 
     def is_foreign(self, pod: str) -> bool:
-        """Whether a name is that of a listed pod of the namespace that is not the workload's."""
-        if self._others is None:
-            own = {listed.name for listed in self.pods}
-            places = ("", self._namespace) if self._namespace else None
-            self._others = {
-                other.name
-                for other in self.snapshot.pods
-                if other.name not in own and (places is None or other.namespace in places)
-            }
-        return pod in self._others
-
-    def usage_belongs(self, pod: str) -> bool:
-        """Whether usage under that name is the workload's: the metrics API selects by the labels it has."""
-        if self._labels is None:
-            own = {listed.name: listed.labels for listed in self.pods}
-            self._labels = {record.name: own.get(record.name, record.labels) for record in self.usage}
-        if self.is_foreign(pod):
-            return False
-        labels = self._labels[pod]
-        return labels is None or self.selector.matches(labels)
-
-    def _of_namespace(self, records: Sequence[UsageRecord]) -> Sequence[UsageRecord]:
-        known = ("", self._namespace)
-        if not self._namespace or {record.namespace for record in records} <= set(known):
-            return records
-        return [record for record in records if record.namespace in known]
+        """True if the name is that of a listed pod that the workload's selector does not match."""
+        return pod in self.snapshot.other_pods
 
 
 class FleetView:
@@ -134,18 +84,16 @@ class FleetView:
         self.status_replicas = sum(member.scale.status_replicas for member in self.members)
 
     def _add(self, cluster: ClusterSnapshot) -> None:
-        reason, found = _answer(cluster)
-        if reason is None and isinstance(found, tuple):
-            self.members.append(ClusterView(cluster, found[0], found[1], self.namespace))
+        reason, event = _unavailability(cluster)
+        if reason is None and isinstance(cluster.scale, ClusterScale):
+            self.members.append(ClusterView(cluster, cluster.scale))
         elif self.is_overdue(cluster):
             self.lost[cluster.name] = reason or ""
             return
         else:
             self.missing[cluster.name] = reason or ""
-            if isinstance(found, str):
-                self.selector_errors.append(
-                    ("InvalidSelector" if found else "SelectorRequired", reason or "")
-                )
+            if event:
+                self.selector_errors.append((event, reason or ""))
         self.expected.append(cluster)
 
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:
@@ -278,17 +226,16 @@ class FleetView:
         return not namespace or not self.namespace or namespace == self.namespace
 
 
-def _answer(cluster: ClusterSnapshot) -> tuple[str | None, tuple[ClusterScale, Selector] | str | None]:
-    """Why a cluster does not answer (None: it does), and its scale and selector, or the bad selector."""
+def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
+    """Why a cluster does not count as answering (None if it does), and the event reason of a bad selector."""
     if not cluster.ready:
-        return cluster.error or "not ready", None
+        return cluster.error or "not ready", ""
     if cluster.error is not None:
-        return cluster.error, None
+        return cluster.error, ""
     if isinstance(cluster.scale, Failure):
-        return cluster.scale.error, None
+        return cluster.scale.error, ""
     if not cluster.scale.selector:
-        return "selector is required", ""
-    try:
-        return None, (cluster.scale, parse_selector(cluster.scale.selector))
-    except InvalidObject as error:
-        return f"{BAD_SELECTOR}{error}", cluster.scale.selector
+        return "selector is required", "SelectorRequired"
+    if cluster.selector_error is not None:
+        return f"{BAD_SELECTOR}{cluster.selector_error}", "InvalidSelector"
+    return None, ""

@@ -65,19 +65,13 @@ def _usage_parts(world: FleetView, heard: list[ClusterView], spec: MetricSpec) -
             member.pods,
             _values(member.usage, spec),
             _finder(member.usage),
-            member.usage_belongs,
         )
         for member in heard
     ]
-    # Mostly the first pod has usage; only where none has any must the whole answer be looked through.
-    if not any(_names_a_pod(part) for part in parts) and not any(m.has_usage for m in heard):
+    if not any(member.usage for member in heard):
         cause = causes(world.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
     return parts
-
-
-def _names_a_pod(part: ClusterSamples) -> bool:
-    return any(pod.name in part.values for pod in part.pods)
 
 
 def _values(usage: Sequence[UsageRecord], spec: MetricSpec) -> dict[str, int]:

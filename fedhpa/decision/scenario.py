@@ -14,6 +14,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
+from fedhpa.api.selectors import parse_selector
 from fedhpa.api.times import parse_duration, parse_time
 from fedhpa.decision import recorded
 from fedhpa.decision.absence import Absence
@@ -31,6 +32,7 @@ from fedhpa.decision.snapshot import (
 )
 from fedhpa.decision.spec import ANSWERED_STATES, MetricSpec, ScalingObject, scaling_object
 from fedhpa.scaling.records import custom_sample, external_sample, pod_record, usage_record
+from fedhpa.scaling.selection import SelectedPods, select_pods, select_usage
 
 JSON = object
 
@@ -148,7 +150,7 @@ def _snapshot(wired: recorded.Scenario) -> Snapshot:
     return Snapshot(
         hpa=hpa,
         clusters=tuple(
-            _cluster(raw, f"clusters[{index}]", absences.get(raw.name), hpa.spec.metrics)
+            _cluster(raw, f"clusters[{index}]", hpa, absences.get(raw.name))
             for index, raw in enumerate(wired.clusters or ())
         ),
         target=target,
@@ -171,13 +173,26 @@ def _absences(hpa: ScalingObject) -> dict[str, Absence]:
 
 
 def _cluster(
-    raw: recorded.Cluster, path: str, absence: Absence | None, metrics: Sequence[MetricSpec]
+    raw: recorded.Cluster, path: str, hpa_object: ScalingObject, absence: Absence | None
 ) -> ClusterSnapshot:
+    metrics, namespace = hpa_object.spec.metrics, hpa_object.namespace
     scale = (
         Failure(raw.scale.error)
         if raw.scale.error
         else ClusterScale(raw.scale.spec_replicas, raw.scale.status_replicas, raw.scale.selector)
     )
+    listed = _each(f"{path}.pods", lambda pod: pod_record(raw.name, pod), raw.pods)
+    usage = _or_failure(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics)
+    selected, selector_error = SelectedPods(), None
+    if isinstance(scale, ClusterScale) and scale.selector:
+        try:
+            selector = parse_selector(scale.selector)
+        except InvalidObject as error:
+            selector_error = str(error)
+        else:
+            selected = select_pods(listed, namespace, selector)
+            if not isinstance(usage, Failure):
+                usage = select_usage(usage, namespace, selector, selected)
     hpa = raw.hpa and MemberHPA(
         raw.hpa.min_replicas, raw.hpa.max_replicas, raw.hpa.current_replicas, raw.hpa.desired_replicas
     )
@@ -186,8 +201,10 @@ def _cluster(
         ready=raw.ready,
         error=raw.error or None,
         scale=scale,
-        pods=_each(f"{path}.pods", lambda pod: pod_record(raw.name, pod), raw.pods),
-        usage=_or_failure(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics),
+        selector_error=selector_error,
+        pods=selected.pods,
+        other_pods=selected.others,
+        usage=usage,
         custom_metrics=_answers(f"{path}.customMetrics", custom_sample, raw.custom_metrics, metrics),
         external_metrics=_answers(f"{path}.externalMetrics", external_sample, raw.external_metrics, metrics),
         available_replicas=raw.available_replicas,

@@ -47,8 +47,9 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `error` says why it does not answer although it is ready. `absence` is the
     clock of its loss (None: it has none); past `lostAfterSeconds` it is no longer expected. `last_replicas`
-    is its last known share of the workload. Pods and usage may hold other pods of the namespace: the
-    selector decides.
+    is its last known share of the workload. `pods` are those that the scale's selector matches,
+    `other_pods` the names of the namespace's other listed pods, and `usage` is that of the workload alone
+    (`fedhpa.scaling.selection`). `selector_error` says why the selector cannot be parsed.
     `available_replicas` is how many more replicas it could run, None if unknown; `most_replicas` how many it
     may have by clusterHPAPreference, None for no limit; `cluster` has what cluster
     affinities look at beside the name. A `held` one answers, but its share cannot be changed now.
@@ -58,7 +59,9 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = True
     error: str | None = None
     scale: ClusterScale | Failure = Failure("scale was not read")
+    selector_error: str | None = None
     pods: tuple[PodRecord, ...] = ()
+    other_pods: frozenset[str] = frozenset()
     usage: tuple[UsageRecord, ...] | Failure = ()
     custom_metrics: CustomMetrics = ()
     external_metrics: ExternalMetrics = ()

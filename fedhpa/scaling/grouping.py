@@ -12,7 +12,6 @@ from typing import Protocol
 import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
-from fedhpa.api.selectors import Selector
 from fedhpa.scaling.records import IGNORED, PENDING, PodRecord
 from fedhpa.scaling.requests import requested_milli
 
@@ -29,22 +28,17 @@ class Sampled(Protocol):
         """Over how long."""
 
 
-def _always(_: str) -> bool:
-    return True
-
-
 class ClusterSamples(msgspec.Struct, frozen=True):
     """One cluster's part of a metric: its selected pods and the values by pod name, in milli-units.
 
-    `sample` finds the record behind a value; it is asked only for pods young enough for it to matter.
-    `belongs` says whether a value of a pod that is not among `pods` is the workload's all the same.
+    `values` may name pods that are not listed in `pods`. `sample` finds the record behind a value; it is
+    called only for young pods.
     """
 
     cluster: str
     pods: Sequence[PodRecord]
     values: dict[str, int]
     sample: Callable[[str], Sampled]
-    belongs: Callable[[str], bool] = _always
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -83,22 +77,6 @@ class Groups(msgspec.Struct, frozen=True):
     missing_requests: tuple[int, ...]
     shares: Mapping[str, Share]
     request_error: str = ""
-
-
-def select_pods(pods: Sequence[PodRecord], namespace: str, selector: Selector) -> list[PodRecord]:
-    """The pods of a namespace ("" = any; a pod without one is taken) that a selector matches."""
-    selected: list[PodRecord] = []
-    labels: Mapping[str, str] | None = None
-    place: str | None = None
-    taken = False
-    for pod in pods:
-        # Label sets and namespaces are shared between the pods of a workload, which come one after the other.
-        if pod.labels is not labels or pod.namespace is not place:
-            labels, place = pod.labels, pod.namespace
-            taken = (not namespace or not place or place == namespace) and selector.matches(labels)
-        if taken:
-            selected.append(pod)
-    return selected
 
 
 def running_and_ready(pods: Sequence[PodRecord]) -> int:
@@ -211,7 +189,7 @@ def _group_cluster(
     total.known_requests += ready_asked
     total.unready_requests += unready_asked
     # Values of pods that no list shows stay in (Kubernetes counts them in averages and in the last step).
-    unlisted = [milli for name, milli in part.values.items() if part.belongs(name)]
+    unlisted = part.values.values()
     return ready + len(unlisted), ready_sum + sum(unlisted)
 
 
