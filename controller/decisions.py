@@ -17,9 +17,9 @@ from aiohttp import web
 
 from controller.publish import API_VERSION, PLURAL
 from fedhpa.api.errors import FedHPAError
-from fedhpa.decision.envelope import compact
 from fedhpa.decision.model import Decision
-from fedhpa.decision.render_json import to_json
+from fedhpa.decision.record.decision import to_json
+from fedhpa.decision.record.status import compact
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust
 from fedhpa.serving.authorization import Attributes, Authorizer

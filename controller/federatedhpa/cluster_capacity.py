@@ -8,7 +8,7 @@ from controller.federatedhpa.node_capacity import total
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
 from fedhpa.assignment.direct import BY_CAPACITY
-from fedhpa.decision.placement import Placement
+from fedhpa.decision.spec.placement import Placement
 from fedhpa.members.cluster import Cluster
 from fedhpa.scaling.records import PodRecord
 

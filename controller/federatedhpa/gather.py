@@ -26,7 +26,7 @@ from fedhpa.api.metric_types import USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.responses import NOT_FOUND, decoder
 from fedhpa.kube.writes import get_scale

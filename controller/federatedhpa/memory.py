@@ -19,12 +19,12 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector
 from fedhpa.api.times import parse_time
 from fedhpa.decision.absence import Absence, decode_absences
-from fedhpa.decision.envelope import history_of
 from fedhpa.decision.history import History, Recommendation
 from fedhpa.decision.model import Assignment, Decision
 from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.record.status import history_of
 from fedhpa.decision.snapshot import ClusterScale, Failure, Snapshot
-from fedhpa.decision.spec import ANSWERED_STATES
+from fedhpa.decision.spec.federatedhpa import ANSWERED_STATES
 
 # Long enough for others to take over, short enough for a right that was given to be noticed.
 REFUSED_SECONDS: Final = 60.0

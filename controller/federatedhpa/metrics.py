@@ -15,7 +15,7 @@ from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.decision.asked import asked_for
 from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import MAX_MESSAGE
 from fedhpa.members import metrics as apis

@@ -28,8 +28,8 @@ from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.decide import decide
 from fedhpa.decision.history import History
 from fedhpa.decision.model import Decision
-from fedhpa.decision.recording import encode_scenario
-from fedhpa.decision.settings import decode_settings, encode_settings
+from fedhpa.decision.record.scenario_encoder import encode_scenario
+from fedhpa.decision.record.settings import decode_settings, encode_settings
 from fedhpa.decision.snapshot import Snapshot
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock

@@ -32,7 +32,7 @@ from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision.snapshot import Blocked, ClusterSnapshot, Failure, Snapshot, Target
-from fedhpa.decision.spec import ScalingObject, decode_object
+from fedhpa.decision.spec.federatedhpa import ScalingObject, decode_object
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.writes import get_scale

@@ -1,7 +1,7 @@
 """The static defaults of a FederatedHPA, as admission writes them: a JSON patch that holds nothing else.
 
 An object may have been stored while no webhook ran, so the schema has them too (`fedhpa.admission.crd`), and
-decisions read an object as if it had them (`fedhpa.decision.spec`).
+decisions read an object as if it had them (`fedhpa.decision.spec.federatedhpa`).
 Source: Karmada v1.19, FederatedHPA mutation (it follows the defaults of Kubernetes autoscaling/v2).
 """
 

@@ -50,8 +50,8 @@ def explain(
 
 def render(status: Mapping[str, Any], where: str, output: Output) -> str:
     """The decision and conditions of a status, as text for people or as data."""
-    from fedhpa.decision.render_text import to_text
-    from fedhpa.decision.stored import stored_decision
+    from fedhpa.decision.explanation import to_text
+    from fedhpa.decision.record.stored import stored_decision
 
     if output is Output.JSON:
         return json.dumps(status["decision"], indent=2) + "\n"

@@ -201,7 +201,7 @@ def _applied(changed: Mapping[str, Any], stored: Mapping[str, Any] | None) -> di
 
 def to_json(found: Preview) -> dict[str, Any]:
     """The preview as data; decisions are of the form that replay prints."""
-    from fedhpa.decision.render_json import to_json as decision_json
+    from fedhpa.decision.record.decision import to_json as decision_json
 
     return {
         "kind": found.kind,
@@ -219,7 +219,7 @@ def to_json(found: Preview) -> dict[str, Any]:
 
 def to_text(found: Preview) -> str:
     """The preview for people."""
-    from fedhpa.decision.render_text import to_text as decision_text
+    from fedhpa.decision.explanation import to_text as decision_text
 
     lines = [found.where]
     if found.refusal:

@@ -59,9 +59,9 @@ def replay(
 def answer(raw: bytes | msgspec.Raw, *, as_text: bool = False) -> tuple[bytes, bool]:
     """One scenario's decision, ending with a newline, and whether the scenario could be read."""
     from fedhpa.decision.decide import decide
-    from fedhpa.decision.render_json import to_line
-    from fedhpa.decision.render_text import to_text
-    from fedhpa.decision.scenario import decode_scenario, name_of
+    from fedhpa.decision.explanation import to_text
+    from fedhpa.decision.record.decision import to_line
+    from fedhpa.decision.record.scenario import decode_scenario, name_of
 
     try:
         scenario = decode_scenario(raw)

@@ -1,7 +1,7 @@
 """One decision: scaling, coverage and assignment put together, and its renderings. Pure."""
 
 from fedhpa.decision.decide import decide
-from fedhpa.decision.envelope import bounded, compact, decode_history, encode_history, history_of
+from fedhpa.decision.explanation import to_text
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.model import (
     Assignment,
@@ -14,9 +14,9 @@ from fedhpa.decision.model import (
     PodCounts,
     Step,
 )
-from fedhpa.decision.render_json import to_json, to_line
-from fedhpa.decision.render_text import to_text
-from fedhpa.decision.scenario import Scenario, decode_scenario
+from fedhpa.decision.record.decision import to_json, to_line
+from fedhpa.decision.record.scenario import Scenario, decode_scenario
+from fedhpa.decision.record.status import bounded, compact, decode_history, encode_history, history_of
 from fedhpa.decision.snapshot import (
     Blocked,
     ClusterScale,
@@ -27,7 +27,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import ScalingObject, ScalingSpec, decode_object
+from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object
 
 __all__ = [
     "Assignment",

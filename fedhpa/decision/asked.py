@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from fedhpa.api.times import format_time
 from fedhpa.decision.model import Condition, Event, Step
-from fedhpa.decision.spec import StoredStatus
+from fedhpa.decision.spec.federatedhpa import StoredStatus
 
 JSON = object
 

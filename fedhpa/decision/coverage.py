@@ -11,10 +11,10 @@ from typing import Final
 from fedhpa.decision.absence import Absence, follow
 from fedhpa.decision.builder import WARNING, DecisionBuilder, api_time
 from fedhpa.decision.fleet import FleetView
+from fedhpa.decision.messages import METRICS_COMPLETE
 from fedhpa.decision.model import Coverage, Event
 from fedhpa.decision.snapshot import Snapshot
-from fedhpa.decision.spec import ANSWERED, FALLBACK, HOLD, LOST_STATES, PROCEED, ScalingSpec
-from fedhpa.decision.wording import METRICS_COMPLETE
+from fedhpa.decision.spec.federatedhpa import ANSWERED, FALLBACK, HOLD, LOST_STATES, PROCEED, ScalingSpec
 
 # A condition is read by people, and with a thousand clusters it would be larger than the object.
 _MAX_TOLD: Final = 16

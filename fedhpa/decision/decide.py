@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.history import History
+from fedhpa.decision.messages import ABLE_TO_SCALE, GOT_SCALE, NO_CLUSTER, SCALING_ACTIVE
 from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.size import decide_size
 from fedhpa.decision.snapshot import ControllerSettings, Failure, Snapshot
-from fedhpa.decision.spec import CENTRALIZED
-from fedhpa.decision.wording import ABLE_TO_SCALE, GOT_SCALE, NO_CLUSTER, SCALING_ACTIVE
+from fedhpa.decision.spec.federatedhpa import CENTRALIZED
 
 
 def decide(

@@ -14,7 +14,6 @@ from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, PODS, USAGE_API
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.assignment.direct import DUPLICATED, size_of_each
 from fedhpa.decision.asked import asked_for
-from fedhpa.decision.placement import Preference
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
@@ -25,7 +24,8 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision.spec.placement import Preference
 from fedhpa.scaling.grouping import running_and_ready
 from fedhpa.scaling.records import CustomSample, ExternalSample
 

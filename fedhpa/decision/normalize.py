@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
-from fedhpa.decision.snapshot import ControllerSettings
-from fedhpa.decision.spec import ScalingSpec
-from fedhpa.decision.wording import (
+from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     HIGHER_RECOMMENDED,
     LOWER_RECOMMENDED,
     READY_FOR_NEW_SCALE,
     SCALING_LIMITED,
 )
+from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.decision.spec.federatedhpa import ScalingSpec
 from fedhpa.scaling.limits import MESSAGES, WITHIN_RANGE, Bounds, Limited, limit, limit_legacy, store_event
 from fedhpa.scaling.rules import ScalingRules
 from fedhpa.scaling.stabilization import Stabilized, stabilize, stabilize_legacy

@@ -9,14 +9,7 @@ from typing import Final
 
 from fedhpa.decision import coverage as partial
 from fedhpa.decision.context import Context
-from fedhpa.decision.model import Assignment, Coverage, Decision
-from fedhpa.decision.normalize import remember_scale
-from fedhpa.decision.placing import Placing
-from fedhpa.decision.propose import tolerances
-from fedhpa.decision.settings import encode_settings
-from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.status import build_status
-from fedhpa.decision.wording import (
+from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     HUB_COMPATIBLE,
     HUB_IS_OURS,
@@ -26,6 +19,13 @@ from fedhpa.decision.wording import (
     SCALED_TO_ZERO,
     SOLE_OWNER,
 )
+from fedhpa.decision.metrics.highest import tolerances
+from fedhpa.decision.model import Assignment, Coverage, Decision
+from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.placement import Placing
+from fedhpa.decision.record.settings import encode_settings
+from fedhpa.decision.snapshot import Failure
+from fedhpa.decision.status import build_status
 
 # An event and a condition are read by people.
 _SHOWN: Final = 4

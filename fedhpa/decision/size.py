@@ -10,9 +10,7 @@ from typing import NamedTuple
 from fedhpa.decision import coverage as partial
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.context import Context, NoDecision
-from fedhpa.decision.normalize import normalize
-from fedhpa.decision.propose import highest_proposal
-from fedhpa.decision.wording import (
+from fedhpa.decision.messages import (
     ABOVE_MAXIMUM,
     ALL_BELOW_TARGET,
     BELOW_MINIMUM,
@@ -21,6 +19,8 @@ from fedhpa.decision.wording import (
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
 )
+from fedhpa.decision.metrics.highest import highest_proposal
+from fedhpa.decision.normalize import normalize
 
 
 class Verdict(NamedTuple):

@@ -13,11 +13,11 @@ import msgspec
 
 from fedhpa.api.times import parse_time
 from fedhpa.decision.builder import api_time, condition_json, shortened
-from fedhpa.decision.envelope import compact
 from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.model import Decision
+from fedhpa.decision.record.status import compact
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
-from fedhpa.decision.spec import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, StoredCluster
+from fedhpa.decision.spec.federatedhpa import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, StoredCluster
 
 JSON = object
 

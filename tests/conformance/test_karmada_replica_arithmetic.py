@@ -18,9 +18,8 @@ from fedhpa.api.times import ZERO_TIME, parse_duration
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History
-from fedhpa.decision.measure import measure
+from fedhpa.decision.metrics.evaluate import measure
 from fedhpa.decision.normalize import normalize, remember_scale
-from fedhpa.decision.objects import RawBehavior, RawFederatedHPA, RawPolicy, RawRules
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
@@ -29,7 +28,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import (
+from fedhpa.decision.spec.federatedhpa import (
     MetricSpec,
     ScalingSpec,
     StoredCondition,
@@ -38,6 +37,7 @@ from fedhpa.decision.spec import (
     decode_object,
     scaling_object,
 )
+from fedhpa.decision.spec.wire import RawBehavior, RawFederatedHPA, RawPolicy, RawRules
 from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (

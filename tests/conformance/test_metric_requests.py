@@ -14,7 +14,7 @@ from controller.federatedhpa.metrics import Asking, questions_of, read_metrics
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE
 from fedhpa.api.selectors import parse_selector
 from fedhpa.decision.snapshot import ClusterSnapshot
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper

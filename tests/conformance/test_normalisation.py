@@ -9,8 +9,8 @@ import pytest
 
 from fedhpa.decision.history import History
 from fedhpa.decision.normalize import remember_scale
-from fedhpa.decision.objects import RawBehavior, RawRules
-from fedhpa.decision.spec import Behavior, behavior_with_defaults, decode_object
+from fedhpa.decision.spec.federatedhpa import Behavior, behavior_with_defaults, decode_object
+from fedhpa.decision.spec.wire import RawBehavior, RawRules
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
     MESSAGES,

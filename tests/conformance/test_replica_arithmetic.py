@@ -11,9 +11,9 @@ from fedhpa.api import wire
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.measure import measure
+from fedhpa.decision.metrics.evaluate import measure
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, ControllerSettings, Snapshot, Target
-from fedhpa.decision.spec import MetricSpec, decode_object
+from fedhpa.decision.spec.federatedhpa import MetricSpec, decode_object
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Share, group_pods
 from fedhpa.scaling.records import (
     CustomSample,

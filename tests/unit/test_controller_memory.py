@@ -23,7 +23,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import decode_object
+from fedhpa.decision.spec.federatedhpa import decode_object
 
 NOW = 1_800_000_000.0
 HPA: dict[str, Any] = {

@@ -8,7 +8,7 @@ from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli.explain import Output, render
 from fedhpa.cli.hub import parse_target
 from fedhpa.decision import Decision, decide, decode_scenario, to_text
-from fedhpa.decision.stored import stored_decision
+from fedhpa.decision.record.stored import stored_decision
 
 SCENARIO = {
     "name": "two clusters, one away",

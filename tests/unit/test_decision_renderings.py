@@ -19,7 +19,7 @@ from fedhpa.decision import (
     history_of,
     to_text,
 )
-from fedhpa.decision.stored import stored_decision
+from fedhpa.decision.record.stored import stored_decision
 from tests.support.scenarios import answered, cluster, decided, scenario
 
 KEYS = [

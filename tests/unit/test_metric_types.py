@@ -8,7 +8,7 @@ import pytest
 from fedhpa.admission.validation.metrics import validate_metric
 from fedhpa.api.autoscaling import MetricSpec, MetricStatus
 from fedhpa.api.metric_types import BY_NAME, METRIC_TYPES, MetricType, metric_type
-from fedhpa.decision.objects import RawMetric
+from fedhpa.decision.spec.wire import RawMetric
 
 EACH = pytest.mark.parametrize("row", METRIC_TYPES, ids=lambda row: row.name)
 

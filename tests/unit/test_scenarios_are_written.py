@@ -10,9 +10,9 @@ import pytest
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import decide, decode_scenario, to_json
-from fedhpa.decision.recording import encode_scenario
-from fedhpa.decision.scenario import Scenario
-from fedhpa.decision.settings import encode_settings
+from fedhpa.decision.record.scenario import Scenario
+from fedhpa.decision.record.scenario_encoder import encode_scenario
+from fedhpa.decision.record.settings import encode_settings
 from tests.support.scenarios import cluster, external, pod, scenario
 
 QPS = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, OBJECT, PODS, USAGE_API
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 
 JSON = object
 

@@ -1,8 +1,7 @@
 """Writing a scenario: everything one decision is made from, as JSON. Format:
 docs/reference/decision-record.md.
 
-The reverse of `fedhpa.decision.scenario`. Pods are written with what the arithmetic reads and nothing else:
-a recording holds no environment, no volumes and no annotations.
+Pods are written with what the arithmetic reads and nothing else: no environment, volumes or annotations.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Any, Final
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.times import ZERO_TIME, format_duration, format_time
 from fedhpa.decision.asked import asked_for
-from fedhpa.decision.envelope import encode_history
 from fedhpa.decision.history import History
+from fedhpa.decision.record.status import encode_history
 from fedhpa.decision.snapshot import (
     ClusterSnapshot,
     CustomMetrics,
@@ -22,7 +21,7 @@ from fedhpa.decision.snapshot import (
     Failure,
     Snapshot,
 )
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.scaling.records import (
     IGNORED,
     PENDING,

@@ -9,7 +9,6 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_time
 from fedhpa.decision.absence import decode_absences
-from fedhpa.decision.envelope import VERSION, decode_history
 from fedhpa.decision.model import (
     ClusterShare,
     Condition,
@@ -19,7 +18,8 @@ from fedhpa.decision.model import (
     PodCounts,
     Step,
 )
-from fedhpa.decision.spec import ANSWERED_STATES, LOST_STATES
+from fedhpa.decision.record.status import VERSION, decode_history
+from fedhpa.decision.spec.federatedhpa import ANSWERED_STATES, LOST_STATES
 
 JSON = object
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from fedhpa.api.selectors import selector_of
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.scaling.replicas import Proposal
 
 JSON = object

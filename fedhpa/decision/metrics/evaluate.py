@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, USAGE_API
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.measuring import Found, MetricError
+from fedhpa.decision.messages import failure_of
+from fedhpa.decision.metrics.pods import measure_pods, measure_resource
+from fedhpa.decision.metrics.proposal import Found, MetricError
+from fedhpa.decision.metrics.values import measure_external, measure_object
 from fedhpa.decision.model import MetricResult
-from fedhpa.decision.pod_metrics import measure_pods, measure_resource
-from fedhpa.decision.spec import MetricSpec
-from fedhpa.decision.value_metrics import measure_external, measure_object
-from fedhpa.decision.wording import failure_of
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.scaling.grouping import Readiness
 from fedhpa.scaling.replicas import Scale
 

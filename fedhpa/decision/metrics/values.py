@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64, format_milli
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector
+from fedhpa.decision.messages import selector_dump
+from fedhpa.decision.metrics.proposal import HUB, Found, MetricError, causes, check_selector
 from fedhpa.decision.model import ClusterShare
-from fedhpa.decision.spec import MetricSpec
-from fedhpa.decision.wording import selector_dump
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.scaling.grouping import Readiness
 from fedhpa.scaling.replicas import Scale, propose_per_pod, propose_value
 

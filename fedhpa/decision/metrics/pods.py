@@ -12,9 +12,9 @@ import msgspec
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.measuring import HUB, Found, MetricError, causes, check_selector
+from fedhpa.decision.metrics.proposal import HUB, Found, MetricError, causes, check_selector
 from fedhpa.decision.model import ClusterShare, PodCounts
-from fedhpa.decision.spec import MetricSpec
+from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods
 from fedhpa.scaling.records import CustomSample, UsageRecord, sum_over
 from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization

@@ -17,7 +17,8 @@ from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, RESOURCE, USAGE_API, MetricType, metric_type
 from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.decision.absence import Absence, decode_absences
-from fedhpa.decision.objects import (
+from fedhpa.decision.spec.placement import Placement, placement
+from fedhpa.decision.spec.wire import (
     RawBehavior,
     RawCondition,
     RawFederatedHPA,
@@ -28,7 +29,6 @@ from fedhpa.decision.objects import (
     RawSpec,
     RawStatus,
 )
-from fedhpa.decision.placement import Placement, placement
 from fedhpa.scaling.rules import ScalingPolicy, ScalingRules
 
 JSON = object

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from fedhpa.api.times import format_time
-from fedhpa.decision.envelope import encode_history, metric_fields, share_fields
 from fedhpa.decision.model import Decision, MetricResult
+from fedhpa.decision.record.status import encode_history, metric_fields, share_fields
 
 JSON = object
 

@@ -1,7 +1,7 @@
 """Recorded scenarios: everything one decision was made from, as JSON. Format:
 docs/reference/decision-record.md.
 
-The wire form is `fedhpa.decision.recorded`. Whatever cannot be read is an error that names its path.
+The wire form is `fedhpa.decision.record.wire`. Whatever cannot be read is an error that names its path.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.times import parse_duration, parse_time
-from fedhpa.decision import recorded
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.asked import asked_for
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
+from fedhpa.decision.record import wire as recorded
 from fedhpa.decision.snapshot import (
     Blocked,
     ClusterScale,
@@ -30,7 +30,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     Target,
 )
-from fedhpa.decision.spec import ANSWERED_STATES, MetricSpec, ScalingObject, scaling_object
+from fedhpa.decision.spec.federatedhpa import ANSWERED_STATES, MetricSpec, ScalingObject, scaling_object
 from fedhpa.scaling.records import custom_sample, external_sample, pod_record, usage_record
 from fedhpa.scaling.selection import SelectedPods, select_pods, select_usage
 

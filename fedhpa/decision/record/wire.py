@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from fedhpa.api import default_values, wire
-from fedhpa.decision.objects import RawFederatedHPA
+from fedhpa.decision.spec.wire import RawFederatedHPA
 
 
 class _Ours(msgspec.Struct, forbid_unknown_fields=True):

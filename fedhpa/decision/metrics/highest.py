@@ -6,8 +6,8 @@ Source: Kubernetes HPA 1.36, reconcile 4.6 and selector handling 12.
 from __future__ import annotations
 
 from fedhpa.decision.context import Context, NoDecision
-from fedhpa.decision.measure import Measured, measure
-from fedhpa.decision.wording import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED, metric_name
+from fedhpa.decision.messages import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED, metric_name
+from fedhpa.decision.metrics.evaluate import Measured, measure
 from fedhpa.scaling.grouping import Readiness
 from fedhpa.scaling.replicas import Scale
 from fedhpa.scaling.rules import Tolerances
