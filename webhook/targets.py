@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from webhook.owners import Target, named
@@ -40,7 +41,9 @@ REFUSED: Final = (400, 401, 403, 405, 406)
 # Longer ones than this are no names, and nothing to ask about.
 MAX_TEXT: Final = 253
 
-Asked = tuple[Target, str]
+
+class _NotLookedUpError(Exception):
+    """The hub did not answer in time, or was not asked because too many calls are under way."""
 
 
 class Targets:
@@ -51,8 +54,7 @@ class Targets:
         self._clock = clock
         self._mapper = ResourceMapper(client, clock=clock)
         self._kinds: set[tuple[str, str]] = set()
-        self._answers: OrderedDict[Asked, tuple[float, str | None]] = OrderedDict()
-        self._calls: dict[Asked, asyncio.Task[None]] = {}
+        self._answers: Cache[tuple[Target, str], str | None] = Cache(clock=clock, max_entries=MAX_REMEMBERED)
         self._quiet_until = float("-inf")
         self._generation = client.generation
         self._group: asyncio.TaskGroup | None = None
@@ -72,44 +74,42 @@ class Targets:
             return None
         if self._generation != self._client.generation:
             self._forget()
-        asked = (target, api_version)
-        until, answer = self._answers.get(asked, (float("-inf"), None))
-        if self._clock() < until:
-            return answer
-        call = self._calls.get(asked) or self._start(asked)
-        if call is None or self._clock() < self._quiet_until:
+        key = (target, api_version)
+        known = self._answers.peek(key)
+        if known is not None:
+            return known.value
+        if self._group is None:
             return None
-        await asyncio.wait([call], timeout=PATIENCE_SECONDS)
-        if not call.done():
+        look_up = partial(self._call, target, api_version)
+        try:
+            if self._clock() < self._quiet_until:
+                self._answers.start(key, look_up, admit=self._admit, group=self._group)
+                return None
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return (await self._answers.get(key, look_up, admit=self._admit, group=self._group)).value
+        except TimeoutError:
             self._stay_quiet("no answer yet")
-            return None
-        return self._answers.get(asked, (0.0, None))[1]
+        except _NotLookedUpError:
+            pass
+        return None
 
-    def _start(self, asked: Asked) -> asyncio.Task[None] | None:
-        if self._group is None or len(self._calls) >= MAX_CALLS:
-            return None
-        call = self._group.create_task(self._call(asked))
-        self._calls[asked] = call
-        call.add_done_callback(lambda _: self._calls.pop(asked, None))
-        return call
+    def _admit(self) -> None:
+        if self._answers.in_flight >= MAX_CALLS:
+            raise _NotLookedUpError
 
-    async def _call(self, asked: Asked) -> None:
+    async def _call(self, target: Target, api_version: str) -> Fetched[str | None]:
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                answer = await self._look(*asked)
+                answer = await self._look(target, api_version)
         except (TimeoutError, FedHPAError) as error:
             self._stay_quiet(str(error) or "no answer")
-            return
-        except Exception:
+            raise _NotLookedUpError from error
+        except Exception as error:
             # A defect that somebody's odd target meets must end neither other calls nor admission.
-            log.exception("target not looked up", kind=asked[0].kind[:40])
+            log.exception("target not looked up", kind=target.kind[:40])
             self._stay_quiet("defect")
-            return
-        lifetime = FOUND_SECONDS if answer is None else MISSING_SECONDS
-        self._answers[asked] = (self._clock() + lifetime, answer)
-        self._answers.move_to_end(asked)
-        while len(self._answers) > MAX_REMEMBERED:
-            self._answers.popitem(last=False)
+            raise _NotLookedUpError from error
+        return Fetched(answer, self._clock(), ttl=FOUND_SECONDS if answer is None else MISSING_SECONDS)
 
     async def _look(self, target: Target, api_version: str) -> str | None:
         self._kinds.add((api_version, target.kind))

@@ -25,12 +25,13 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.metric_types import USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
+from fedhpa.cache import Fetched
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure
 from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.responses import NOT_FOUND, decoder
 from fedhpa.kube.writes import get_scale
-from fedhpa.members.lists import Fetched, SharedLists, pod_metrics, pod_metrics_path
+from fedhpa.members.lists import SharedLists, pod_metrics, pod_metrics_path
 from fedhpa.members.member import Member
 from fedhpa.members.pods import PodCache
 from fedhpa.members.scales import API_VERSION as WATCHED_VERSION

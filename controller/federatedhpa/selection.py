@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fedhpa.api.selectors import Selector
+from fedhpa.cache import Fetched
 from fedhpa.kube.reflector import Change, Key, Reflector
-from fedhpa.members.lists import Fetched
 from fedhpa.scaling.records import PodRecord, UsageRecord
 
 # A selector that nobody used for this long belongs to no autoscaler any more: the longest period is 300 s.

@@ -4,7 +4,8 @@ Every member has one pool of connections, a deadline for each call, and a breake
 hangs costs its deadline once and nobody else anything.
 """
 
-from fedhpa.members.lists import Fetched, SharedLists, pod_metrics
+from fedhpa.cache import Fetched
+from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member, MemberState
 from fedhpa.members.pods import PodCache
 from fedhpa.members.registry import MemberRegistry

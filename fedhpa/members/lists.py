@@ -11,18 +11,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from fedhpa.api.errors import FedHPAError, MemberUnavailable, MetricsUnavailable
+from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.responses import decoder
 
 T = TypeVar("T")
-E = TypeVar("E", bound=BaseException)
 
 METRICS_API = "metrics.k8s.io/v1beta1"
 # A failure is shared, too: a thousand autoscalers of a namespace must not each wait for the same deadline.
@@ -45,8 +46,6 @@ MOST_BYTES = 512 * 2**20
 MOST_ENTRIES = 20_000
 # What an entry costs beside the answer: its key, and an error.
 ENTRY_BYTES = 2048
-# More than an error has in practice; a chain may have a cycle.
-ERROR_CAUSES = 10
 
 # Called before a member is asked on a caller's behalf; it raises where that caller has asked enough.
 CHARGE: ContextVar[Callable[[], None] | None] = ContextVar("charge", default=None)
@@ -67,64 +66,46 @@ class Asked(Protocol):
         """MemberUnavailable if it cannot be asked now."""
 
 
-@dataclass(frozen=True)
-class Fetched(Generic[T]):
-    """A decoded answer and when it was asked for, by the clock of the lists."""
+@dataclass(eq=False)
+class _Retry:
+    """A request that is repeated in the background, because the member did not answer it."""
 
-    value: T
-    fetched_at: float
-
-
-@dataclass
-class _Entry:
-    """What is known under a key: the last outcome, and the fetch under way, if any.
-
-    `retry` is there instead while a member that did not answer is asked again and again.
-    """
-
+    error: MemberUnavailable
+    wanted_at: float
     task: asyncio.Task[None] | None = None
-    retry: asyncio.Task[None] | None = None
-    answer: Fetched[Any] | None = None
-    error: FedHPAError | None = None
-    at: float = float("-inf")
-    wanted_at: float = float("-inf")
-    size: int = 0
-
-    @property
-    def idle(self) -> bool:
-        """Whether nobody is being asked."""
-        return self.task is None and self.retry is None
-
-    @property
-    def silent(self) -> bool:
-        """Whether the member did not answer the last time."""
-        return isinstance(self.error, MemberUnavailable)
 
 
 _Key = tuple[Asked, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
 
 
 class SharedLists:
-    """An async context manager; leaving it ends the fetches under way."""
+    """An async context manager; leaving it cancels the requests under way."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._entries: dict[_Key, _Entry] = {}
-        self._swept_at = clock()
+        self._cache: Cache[_Key, Any] = Cache(
+            clock=clock,
+            max_entries=MOST_ENTRIES,
+            max_weight=MOST_BYTES,
+            key_weight=_key_bytes,
+            expendable=_selects,
+            failure_seconds=FAILURE_SECONDS,
+            keep_seconds=KEEP_SECONDS,
+        )
+        self._retries: dict[_Key, _Retry] = {}
         self._group: asyncio.TaskGroup | None = None
         self._fetches = 0
-        self._bytes = 0
         self._turns: WeakKeyDictionary[Asked, asyncio.Semaphore] = WeakKeyDictionary()
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
         self._decoding = asyncio.Lock()
 
     @property
     def fetches(self) -> int:
-        """How many requests were sent to members."""
+        """The number of requests that were sent to members."""
         return self._fetches
 
     def age(self, answer: Fetched[Any]) -> float:
-        """How many seconds ago an answer was asked for."""
+        """Returns the seconds since the member was asked for an answer."""
         return self._clock() - answer.fetched_at
 
     async def __aenter__(self) -> Self:
@@ -135,12 +116,10 @@ class SharedLists:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._group is not None, "entered before left"
-        for entry in self._entries.values():
-            for task in (entry.task, entry.retry):
-                if task is not None:
-                    task.cancel()
-        self._entries.clear()
-        self._bytes = 0
+        self._cache.close()
+        for retry in self._retries.values():
+            if retry.task is not None:
+                retry.task.cancel()
         group, self._group = self._group, None
         await group.__aexit__(kind, error, trace)
 
@@ -153,11 +132,8 @@ class SharedLists:
         *,
         max_age: float,
     ) -> Fetched[T] | None:
-        """What `get` would give without asking anybody; None if it would ask, wait or raise."""
-        entry = self._entries.get(_key(member, path, params, decode))
-        if entry is None or not entry.idle or entry.error is not None:
-            return None
-        return cast("Fetched[T]", entry.answer) if self._fresh(entry, max_age) else None
+        """Returns what `get` would return at once; None if `get` would send a request, wait or raise."""
+        return self._cache.peek(_key(member, path, params, decode), max_age=max_age)
 
     async def get(
         self,
@@ -169,85 +145,75 @@ class SharedLists:
         max_age: float,
         deadline: float | None = None,
     ) -> Fetched[T]:
-        """The member's answer to GET `path`, decoded, at most `max_age` seconds old.
+        """Returns the member's decoded answer to GET `path`, at most `max_age` seconds old.
 
-        Whoever asks while it is being fetched waits for the same fetch; a waiter that is cancelled
-        does not end it. `decode` is part of the identity, so pass the same function each time.
-        A member that hangs costs a deadline once: after that it is asked in the background, and nobody
-        waits for it until it answers. MemberUnavailable if the member does not answer; MetricsUnavailable
-        if it answers with an error or with what cannot be decoded.
+        Concurrent callers share one request, and cancelling one of them does not cancel the request.
+        `decode` is part of the cache key: pass the same function each time.
+        A member that hangs costs one deadline. After that it is tried in the background, and callers get the
+        error at once until it answers. Raises MemberUnavailable if the member does not answer, and
+        MetricsUnavailable if it answers with an error or with a body that cannot be decoded.
         """
         if self._group is None:
             raise RuntimeError("SharedLists is used outside its `async with`")
-        self._sweep()
         key = _key(member, path, params, decode)
-        entry = self._entries.get(key)
-        if entry is None or (entry.idle and not self._fresh(entry, max_age)):
-            member.check()
-            charge = CHARGE.get()
-            if charge is not None:
-                charge()
-            if entry is None:
-                entry = self._entries[key] = _Entry()
-            entry.task = self._group.create_task(self._first(self._group, key, entry, deadline))
-        entry.wanted_at = self._clock()
-        if entry.task is not None:
-            # The task ends by deadline, and never raises: what ends here is this waiter alone.
-            task = entry.task
-            await asyncio.wait([task])
-            task.result()  # cancelled with the lists
-        if entry.error is not None:
-            raise entry.error.with_traceback(None)
-        return cast("Fetched[T]", entry.answer)
+        retry = self._retries.get(key)
+        if retry is not None:
+            retry.wanted_at = self._clock()
+            raise retry.error.with_traceback(None)
+        fresh = self._cache.peek(key, max_age=max_age)
+        if fresh is not None:
+            return fresh
+        return await self._cache.get(
+            key,
+            partial(self._first, self._group, key, deadline),
+            max_age=max_age,
+            admit=partial(_admit, member),
+            group=self._group,
+        )
 
-    def _fresh(self, entry: _Entry, max_age: float) -> bool:
-        age = self._clock() - entry.at
-        return age <= (max_age if entry.error is None else min(max_age, FAILURE_SECONDS))
+    async def _first(self, group: asyncio.TaskGroup, key: _Key, deadline: float | None) -> Fetched[Any]:
+        """The request that callers wait for."""
+        try:
+            return await self._request(key, deadline, small=bool(key[3]))
+        except MemberUnavailable as error:
+            retry = self._retries[key] = _Retry(error, self._clock())
+            retry.task = group.create_task(self._try_again(group, key, deadline, retry))
+            raise
 
-    async def _first(
-        self, group: asyncio.TaskGroup, key: _Key, entry: _Entry, deadline: float | None
+    async def _try_again(
+        self, group: asyncio.TaskGroup, key: _Key, deadline: float | None, retry: _Retry
     ) -> None:
-        """What whoever asks waits for."""
+        """Repeat the request until the member answers, or until no caller has wanted it for a while."""
         try:
-            await self._fetch(key, entry, deadline)
-            if entry.silent:
-                entry.retry = group.create_task(self._ask_again(key, entry, deadline))
-        finally:
-            entry.task = None
-
-    async def _ask_again(self, key: _Key, entry: _Entry, deadline: float | None) -> None:
-        """Until it answers, or nobody wants to know any more."""
-        try:
-            while entry.silent and self._clock() - entry.wanted_at <= WANTED_SECONDS:
+            while self._clock() - retry.wanted_at <= WANTED_SECONDS:
                 await asyncio.sleep(FAILURE_SECONDS)
-                await self._fetch(key, entry, deadline, again=True)
+                try:
+                    # Small: a member that hung must not take the places of large answers from others.
+                    request = partial(self._request, key, deadline, small=True)
+                    await self._cache.refresh(key, request, group=group)
+                except MemberUnavailable as error:
+                    retry.error = error
+                except MetricsUnavailable:
+                    return  # the member answers again, with an error
+                else:
+                    return
         finally:
-            entry.retry = None
+            del self._retries[key]
 
-    async def _fetch(self, key: _Key, entry: _Entry, deadline: float | None, *, again: bool = False) -> None:
+    async def _request(self, key: _Key, deadline: float | None, *, small: bool) -> Fetched[Any]:
         member, _, path, params, decode = key
-        size = ENTRY_BYTES + len(path) + sum(len(value) for _, value in params)
         try:
-            # What hung before must not take those places from members that answer.
-            small = again or bool(params)
-            async with self._turn(member), self._large_turn(member, entry, small):
+            async with self._turn(member), self._large_turn(key, small):
                 began = self._clock()
                 self._fetches += 1
                 response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
                 value = await self._decoded(response.body, decode)
-            entry.answer, entry.error = Fetched(value, began), None
-            entry.at = began
-            size += len(response.body)
-        except MemberUnavailable as error:
-            entry.error, entry.at = _without_frames(error), self._clock()
-        # `decode` is the caller's: whatever it stumbles over is the answer's fault, and every waiter's news.
+        except MemberUnavailable:
+            raise
+        # `decode` is the caller's: whatever it raises means that the answer cannot be used.
         except Exception as error:
-            entry.error = MetricsUnavailable(f"cluster {member.name!r}: {error}")
-            entry.error.__cause__ = _without_frames(error)
-            entry.at = self._clock()
-        finally:
-            # A failure leaves the answer before it where it was.
-            self._weigh(entry, size if entry.error is None else max(size, entry.size))
+            raise MetricsUnavailable(f"cluster {member.name!r}: {error}") from error
+        return Fetched(value, began, weight=len(response.body))
 
     @asynccontextmanager
     async def _turn(self, member: Asked) -> AsyncIterator[None]:
@@ -260,12 +226,13 @@ class SharedLists:
             yield
 
     @asynccontextmanager
-    async def _large_turn(self, member: Asked, entry: _Entry, small: bool) -> AsyncIterator[None]:
-        """A place among the large answers, for what was large the last time or is all of something new."""
-        known = entry.answer is not None
-        if small or (known and entry.size < LARGE_BYTES):
+    async def _large_turn(self, key: _Key, small: bool) -> AsyncIterator[None]:
+        """A place among the large answers, unless the answer is known to be small."""
+        latest = self._cache.latest(key)
+        if small or (latest is not None and latest.weight < LARGE_BYTES):
             yield
             return
+        member = key[0]
         reason = f"{LARGE_AT_ONCE} large answers are awaited, and none ended in {TURN_SECONDS:g} s"
         async with _place(self._large_turns, member, reason):
             yield
@@ -278,32 +245,6 @@ class SharedLists:
             value = decode(body)
             await asyncio.sleep(0)
             return value
-
-    def _weigh(self, entry: _Entry, size: int) -> None:
-        """Count what an entry holds now, and forget the oldest where that is too much."""
-        self._bytes += size - entry.size
-        entry.size = size
-        if self._bytes <= MOST_BYTES and len(self._entries) <= MOST_ENTRIES:
-            return
-        idle = [(key, known) for key, known in self._entries.items() if known.idle]
-        # Selections before whole lists; more than must, for this looks at everything.
-        for key, known in sorted(idle, key=lambda pair: (not pair[0][3], pair[1].at)):
-            if self._bytes <= MOST_BYTES * 3 // 4 and len(self._entries) <= MOST_ENTRIES * 3 // 4:
-                return
-            self._drop(key, known)
-
-    def _drop(self, key: _Key, entry: _Entry) -> None:
-        del self._entries[key]
-        self._bytes -= entry.size
-
-    def _sweep(self) -> None:
-        now = self._clock()
-        if now - self._swept_at < KEEP_SECONDS:
-            return
-        self._swept_at = now
-        for key, entry in tuple(self._entries.items()):
-            if entry.idle and now - entry.at > KEEP_SECONDS:
-                self._drop(key, entry)
 
 
 @asynccontextmanager
@@ -322,19 +263,26 @@ async def _place(places: asyncio.Semaphore, member: Asked, reason: str) -> Async
         places.release()
 
 
-def _without_frames(error: E) -> E:
-    """The error without the frames of its making: they hold whole answers, and it is remembered."""
-    found: BaseException | None = error
-    for _ in range(ERROR_CAUSES):
-        if found is None:
-            break
-        found.__traceback__ = None
-        found = found.__cause__ or found.__context__
-    return error
-
-
 def _key(member: Asked, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]) -> _Key:
     return (member, member.client.generation, path, tuple(sorted(params.items())) if params else (), decode)
+
+
+def _key_bytes(key: _Key) -> int:
+    _, _, path, params, _ = key
+    return ENTRY_BYTES + len(path) + sum(len(value) for _, value in params)
+
+
+def _selects(key: _Key) -> bool:
+    """True for a selection, which is cheaper to fetch again than a whole list."""
+    return bool(key[3])
+
+
+def _admit(member: Asked) -> None:
+    """Raises MemberUnavailable if the member cannot be asked now, or the error of a caller over its limit."""
+    member.check()
+    charge = CHARGE.get()
+    if charge is not None:
+        charge()
 
 
 def decode_pod_metrics(body: bytes) -> list[PodMetrics]:

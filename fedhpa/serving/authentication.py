@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +23,9 @@ from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
 from fedhpa.api.errors import ApiError
+from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
-from fedhpa.serving.review_cache import ReviewCache
 from fedhpa.serving.status import too_many_requests
 
 logger = structlog.get_logger(__name__)
@@ -35,6 +36,7 @@ TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a 
 REVIEW_DEADLINE = 5.0
 # Whoever reaches the port may send tokens that nobody knows, and each is a question to the hub.
 MAX_TOKEN_REVIEWS = 64
+MAX_REMEMBERED_TOKENS = 4096
 
 
 def utc_now() -> dt.datetime:
@@ -151,26 +153,30 @@ class _TokenReview(msgspec.Struct, frozen=True):
 class TokenReviewer:
     """Bearer tokens, asked of the hub and believed for `lifetime` seconds; tokens are kept as digests."""
 
-    def __init__(self, client: ApiClient, lifetime: float = 10.0) -> None:
+    def __init__(
+        self, client: ApiClient, lifetime: float = 10.0, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
-        self._cache: ReviewCache[bytes, User | None] = ReviewCache(lambda _: lifetime)
-        self._reviewing = 0
+        self._lifetime = lifetime
+        self._clock = clock
+        # The keys are digests of tokens.
+        self._users: Cache[bytes, User | None] = Cache(clock=clock, max_entries=MAX_REMEMBERED_TOKENS)
 
     async def user(self, token: str) -> User | None:
-        """Whose token it is; None if the hub does not know it.
+        """The user of a token; None if the hub does not know the token.
 
-        Raises ApiError if it cannot be asked, and HTTPTooManyRequests while it is asked for too many others.
+        Raises ApiError if the hub cannot be asked, and HTTPTooManyRequests while too many other tokens are
+        under review.
         """
-        return await self._cache.get(hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
+        digest = hashlib.sha256(token.encode()).digest()
+        return (await self._users.get(digest, lambda: self._review(token), admit=self._admit)).value
 
-    async def _review(self, token: str) -> User | None:
-        if self._reviewing >= MAX_TOKEN_REVIEWS:
+    def _admit(self) -> None:
+        if self._users.in_flight >= MAX_TOKEN_REVIEWS:
             raise too_many_requests()
-        self._reviewing += 1
-        try:
-            return await self._ask(token)
-        finally:
-            self._reviewing -= 1
+
+    async def _review(self, token: str) -> Fetched[User | None]:
+        return Fetched(await self._ask(token), self._clock(), ttl=self._lifetime)
 
     async def _ask(self, token: str) -> User | None:
         review = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -12,10 +13,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from fedhpa.api.errors import ApiError
+from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.authentication import REVIEW_DEADLINE, Authenticator, User
 from fedhpa.serving.fairness import Fairness, Limits
-from fedhpa.serving.review_cache import ReviewCache
 from fedhpa.serving.status import status_response
 
 logger = structlog.get_logger(__name__)
@@ -27,6 +28,7 @@ USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
 PREFIX_PARTS = 3
 # Verdicts on longer paths are not remembered: callers could fill the memory with them.
 MAX_REMEMBERED_PATH = 1024
+MAX_REMEMBERED_VERDICTS = 4096
 
 
 @dataclass(frozen=True)
@@ -95,21 +97,30 @@ class Authorizer:
     """SubjectAccessReviews, believed for `allowed_seconds` or `denied_seconds`."""
 
     def __init__(
-        self, client: ApiClient, *, allowed_seconds: float = 10.0, denied_seconds: float = 10.0
+        self,
+        client: ApiClient,
+        *,
+        allowed_seconds: float = 10.0,
+        denied_seconds: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._failing = False
-        self._cache: ReviewCache[tuple[User, Attributes], Verdict] = ReviewCache(
-            lambda verdict: allowed_seconds if verdict.allowed else denied_seconds
+        self._allowed_seconds = allowed_seconds
+        self._denied_seconds = denied_seconds
+        self._clock = clock
+        self._verdicts: Cache[tuple[User, Attributes], Verdict] = Cache(
+            clock=clock, max_entries=MAX_REMEMBERED_VERDICTS
         )
 
     async def verdict(self, user: User, attributes: Attributes) -> Verdict:
         """Whether `user` may. Raises ApiError if the hub cannot be asked."""
         if len(attributes.path) > MAX_REMEMBERED_PATH:
-            return await self._review(user, attributes)
-        return await self._cache.get((user, attributes), lambda: self._review(user, attributes))
+            return (await self._review(user, attributes)).value
+        fetched = await self._verdicts.get((user, attributes), lambda: self._review(user, attributes))
+        return fetched.value
 
-    async def _review(self, user: User, wanted: Attributes) -> Verdict:
+    async def _review(self, user: User, wanted: Attributes) -> Fetched[Verdict]:
         spec: dict[str, object] = {"user": user.name, "groups": user.groups}
         if user.uid:
             spec["uid"] = user.uid
@@ -123,7 +134,9 @@ class Authorizer:
             spec["nonResourceAttributes"] = {"path": wanted.path, "verb": wanted.verb}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         status = await self._ask(review)
-        return Verdict(status.allowed and not status.denied, status.reason)
+        allowed = status.allowed and not status.denied
+        ttl = self._allowed_seconds if allowed else self._denied_seconds
+        return Fetched(Verdict(allowed, status.reason), self._clock(), ttl)
 
     async def _ask(self, review: Mapping[str, object]) -> _ReviewStatus:
         try:

@@ -19,6 +19,7 @@ from typing import Self
 import structlog
 
 from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.cache import Cache, Fetched
 from fedhpa.members.breaker import Breaker
 from fedhpa.members.lists import CHARGE
 from metrics_adapter.prometheus.access import StoreAccess, StoreSilent
@@ -35,7 +36,6 @@ MOST_WAITING = 1000
 FAILURE_SECONDS = 2.0
 FAILURES = 3
 COOLDOWN_SECONDS = 5.0
-SWEEP_SECONDS = 10.0
 # Series that are remembered in all, some hundreds of bytes each; callers may think of queries without end.
 MOST_SERIES = 500_000
 # What a query counts beside its series.
@@ -48,15 +48,6 @@ class Query:
 
     text: str
     lookback: int = 0
-
-
-@dataclass
-class _Entry:
-    task: asyncio.Task[None] | None = None
-    answer: Answer | None = None
-    error: MetricsUnavailable | None = None
-    at: float = float("-inf")
-    weight: int = 0
 
 
 class StoreBusy(MetricsUnavailable):
@@ -81,11 +72,14 @@ class Store:
         self._telemetry = telemetry or StoreTelemetry()
         self._clock = clock
         self._breaker = Breaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
-        self._entries: dict[Query, _Entry] = {}
-        self._weight = 0
-        self._swept_at = clock()
+        self._answers: Cache[Query, Answer] = Cache(
+            clock=clock,
+            max_weight=MOST_SERIES,
+            key_weight=lambda _: QUERY_SERIES,
+            failure_seconds=FAILURE_SECONDS,
+            keep_seconds=max_age,
+        )
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._waiting = 0
         self._threads: ThreadPoolExecutor | None = None
         self._group: asyncio.TaskGroup | None = None
 
@@ -99,9 +93,7 @@ class Store:
     ) -> None:
         assert self._group is not None, "entered before left"
         assert self._threads is not None, "entered before left"
-        for entry in self._entries.values():
-            if entry.task is not None:
-                entry.task.cancel()
+        self._answers.close()
         group, self._group = self._group, None
         try:
             await group.__aexit__(kind, error, trace)
@@ -113,51 +105,40 @@ class Store:
         """The store's answer, at most the maximum age old. Raises MetricsUnavailable."""
         if self._group is None:
             raise RuntimeError("Store is used outside its `async with`")
-        self._sweep()
-        entry = self._entries.get(query)
-        if entry is None or (entry.task is None and not self._fresh(entry)):
-            if self._waiting >= MOST_WAITING:
-                raise StoreBusy(f"{MOST_WAITING} queries wait for it already")
-            charge = CHARGE.get()
-            if charge is not None:
-                charge()
-            # The last to be asked: a trial that it lets through must be made, or the store stays refused.
-            refusal = self._breaker.refusal()
-            if refusal is not None:
-                raise StoreSilent(refusal)
-            if entry is None:
-                entry = self._entries[query] = _Entry()
-            self._waiting += 1
-            entry.task = self._group.create_task(self._fetch(query, entry))
-        if entry.task is not None:
-            task = entry.task
-            await asyncio.wait([task])  # it ends by its deadline, and never raises
-            if task.done():
-                task.result()  # cancelled with the store
-        if entry.error is not None:
-            raise entry.error.with_traceback(None)
-        assert entry.answer is not None, "a fetch that ended left an answer or an error"
-        return entry.answer
+        fetched = await self._answers.get(
+            query,
+            lambda: self._fetch(query),
+            max_age=self._max_age,
+            admit=self._admit,
+            group=self._group,
+        )
+        return fetched.value
 
-    def _fresh(self, entry: _Entry) -> bool:
-        age = self._clock() - entry.at
-        return age <= (self._max_age if entry.error is None else min(self._max_age, FAILURE_SECONDS))
+    def _admit(self) -> None:
+        """Raises MetricsUnavailable, or the error of a caller over its limit, if no query may be sent now."""
+        if self._answers.in_flight >= MOST_WAITING:
+            raise StoreBusy(f"{MOST_WAITING} queries wait for it already")
+        charge = CHARGE.get()
+        if charge is not None:
+            charge()
+        # The breaker comes last: a trial that it lets through must be made, or the store stays refused.
+        refusal = self._breaker.refusal()
+        if refusal is not None:
+            raise StoreSilent(refusal)
 
-    async def _fetch(self, query: Query, entry: _Entry) -> None:
+    async def _fetch(self, query: Query) -> Fetched[Answer]:
         began = self._clock()
+        failure: MetricsUnavailable | None = None
         try:
             answer = await self._run(query)
-            entry.answer, entry.error, entry.at = answer, None, began
             self._note(None)
             outcome = "partial" if answer.warnings else "answered"
         except Exception as error:
-            entry.error, outcome = self._failed(error)
-            entry.at = self._clock()
-        finally:
-            self._waiting -= 1
-            self._weigh(entry)
-            entry.task = None
+            failure, outcome = self._failed(error)
         self._telemetry.answered(outcome, self._clock() - began)
+        if failure is not None:
+            raise failure
+        return Fetched(answer, began, weight=len(answer.series))
 
     def _failed(self, error: Exception) -> tuple[MetricsUnavailable, str]:
         """What is remembered of a failure, and the outcome to count.
@@ -218,31 +199,3 @@ class Store:
                 log.warning("the metrics store does not answer", reason=reason)
             self._breaker.failure(reason)
         self._telemetry.up(self._breaker.failures == 0)
-
-    def _weigh(self, entry: _Entry) -> None:
-        """Count what an entry holds now, and forget the oldest where that is too much."""
-        weight = QUERY_SERIES + (len(entry.answer.series) if entry.answer is not None else 0)
-        self._weight += weight - entry.weight
-        entry.weight = weight
-        if self._weight <= MOST_SERIES:
-            return
-        idle = [(query, known) for query, known in self._entries.items() if known.task is None]
-        # More than must, for this looks at everything.
-        for query, known in sorted(idle, key=lambda pair: pair[1].at):
-            if self._weight <= MOST_SERIES * 3 // 4:
-                return
-            self._drop(query, known)
-
-    def _drop(self, query: Query, entry: _Entry) -> None:
-        del self._entries[query]
-        self._weight -= entry.weight
-
-    def _sweep(self) -> None:
-        """Forget what is too old to be given."""
-        now = self._clock()
-        if now - self._swept_at < SWEEP_SECONDS:
-            return
-        self._swept_at = now
-        for query, entry in tuple(self._entries.items()):
-            if entry.task is None and not self._fresh(entry):
-                self._drop(query, entry)

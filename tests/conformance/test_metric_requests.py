@@ -13,13 +13,14 @@ from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.metrics import Asking, questions_of, read_metrics
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE
 from fedhpa.api.selectors import parse_selector
+from fedhpa.cache import Fetched
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.transport import target
-from fedhpa.members.lists import Asked, Fetched, SharedLists
+from fedhpa.members.lists import Asked, SharedLists
 from fedhpa.scaling.records import PodRecord
 from fedhpa.scaling.requests import PodRequests
 from tests.conformance.tables import table

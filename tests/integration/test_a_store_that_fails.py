@@ -175,9 +175,9 @@ async def test_our_own_queue_is_no_fault_of_the_store(monkeypatch: pytest.Monkey
             *(store.ask(Query(f"q{number}")) for number in range(FAILURES)), return_exceptions=True
         )
         fake.answer = lambda _: WELL
-        fetching = store._entries[Query("hanging")].task
+        fetching = store._answers._entries[Query("hanging")].flight
         assert fetching is not None
-        fetching.cancel()
+        fetching.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hanging
         store._deadline = DEADLINE
@@ -414,9 +414,9 @@ async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.Monk
         for number in range(50):
             await store.ask(Query(f"up{number}"))
 
-            assert sum(entry.weight for entry in store._entries.values()) == store._weight
-            assert store._weight <= module.MOST_SERIES
-        kept = set(store._entries)
+            assert sum(entry.weight for entry in store._answers._entries.values()) == store._answers.weight
+            assert store._answers.weight <= module.MOST_SERIES
+        kept = set(store._answers._entries)
         assert Query("up49") in kept
 
         token = CHARGE.set(enough)
@@ -426,4 +426,4 @@ async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.Monk
         finally:
             CHARGE.reset(token)
 
-        assert set(store._entries) == kept
+        assert set(store._answers._entries) == kept

@@ -206,7 +206,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
             params = {"labelSelector": f"app=a{number}"}
             await lists.get(member, PATH, params, decode_pod_metrics, max_age=60)
 
-            assert len(lists._entries) <= 8
+            assert len(lists._cache._entries) <= 8
 
         await pod_metrics(lists, member, "shop", max_age=60, decode=decode_pod_metrics)
         await lists.get(member, PATH, {"labelSelector": "app=a99"}, decode_pod_metrics, max_age=60)
@@ -230,12 +230,16 @@ async def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.Monkey
                     member, f"/nowhere/{'a' * 1000}{number}", None, decode_pod_metrics, max_age=60
                 )
 
-            assert sum(entry.size for entry in lists._entries.values()) == lists._bytes <= 100_000
+            assert (
+                sum(entry.weight for entry in lists._cache._entries.values())
+                == lists._cache.weight
+                <= 100_000
+            )
 
         await asyncio.sleep(3 * module.KEEP_SECONDS)
         await names(lists, member)
 
-        assert len(lists._entries) == 1
+        assert len(lists._cache._entries) == 1
 
 
 async def test_a_member_is_asked_so_many_questions_at_once() -> None:
@@ -328,4 +332,4 @@ async def test_who_has_asked_enough_asks_nobody() -> None:
         finally:
             module.CHARGE.reset(token)
 
-        assert (lists.fetches, len(lists._entries)) == (1, 1)
+        assert (lists.fetches, len(lists._cache._entries)) == (1, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest import mock
 
@@ -20,7 +19,6 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust, User
 from fedhpa.serving.authorization import Attributes, Authorizer, Guard
-from fedhpa.serving.review_cache import ReviewCache
 
 PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods"
 
@@ -217,46 +215,33 @@ async def test_attributes_follow_kubernetes_rules_for_paths() -> None:
     assert Attributes.of(make_mocked_request("GET", "/apis/metrics.k8s.io/v1beta1")).resource == ""
 
 
-class Clock:
-    """A clock that is set by hand."""
+@pytest.mark.looptime
+async def test_verdicts_live_as_long_as_they_may() -> None:
+    """A permission and a refusal have lifetimes of their own."""
+    clock = asyncio.get_running_loop().time
+    hub = Hub(*[{"allowed": True}, {"allowed": False}] * 2)
+    authorizer = Authorizer(hub, allowed_seconds=10.0, denied_seconds=5.0, clock=clock)
+    jane, joe, pods = User("jane"), User("joe"), Attributes("list", PODS)
+    reviews = []
+    for _ in range(3):
+        await authorizer.verdict(jane, pods)
+        await authorizer.verdict(joe, pods)
+        reviews.append(len(hub.asked))
+        await asyncio.sleep(4.0)
 
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def asker(answers: list[str]) -> Callable[[], Awaitable[str]]:
-    async def ask() -> str:
-        await asyncio.sleep(0)
-        return answers.pop(0)
-
-    return ask
-
-
-async def test_values_live_as_long_as_they_say() -> None:
-    """Each value has its own lifetime."""
-    clock = Clock()
-    cache: ReviewCache[str, str] = ReviewCache(lambda value: 10.0 if value == "yes" else 5.0, clock)
-
-    assert await cache.get("a", asker(["yes"])) == "yes"
-    assert await cache.get("b", asker(["no"])) == "no"
-    clock.now += 6
-    assert await cache.get("a", asker(["other"])) == "yes"
-    assert await cache.get("b", asker(["other"])) == "other"
-    clock.now += 4
-    assert await cache.get("a", asker(["other"])) == "other"
+    assert reviews == [2, 2, 3]
+    assert hub.asked[-1]["spec"]["user"] == "joe"
 
 
-async def test_the_same_question_is_asked_once_at_a_time() -> None:
-    """Ten callers at once are one review."""
-    cache: ReviewCache[str, str] = ReviewCache(lambda _: 10.0)
-    ask = asker(["first", "second"])
+async def test_concurrent_requests_share_a_review() -> None:
+    """Ten callers with the same token are one token review and one access review."""
+    hub = Hub(JANE, {"allowed": True})
+    shared = guard(hub)
 
-    answers = await asyncio.gather(*(cache.get("a", ask) for _ in range(10)))
+    answers = await asyncio.gather(*(call(shared, PODS, "secret") for _ in range(10)))
 
-    assert answers == ["first"] * 10
+    assert [status for status, _ in answers] == [200] * 10
+    assert len(hub.asked) == 2
 
 
 def test_a_user_is_in_the_authenticated_group_once() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from controller.federatedhpa.selection import KEEP_SECONDS, PodSelections
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import PodSpec
+from fedhpa.cache import Fetched
 from fedhpa.kube.reflector import Change, Key
-from fedhpa.members.lists import Fetched
 from fedhpa.scaling.records import PodRecord, UsageRecord
 from fedhpa.scaling.requests import shared_requests
 

@@ -182,6 +182,19 @@ async def test_a_hub_that_refuses_says_nothing_about_the_target(status: int) -> 
     assert problem is None
 
 
+async def test_an_old_answer_is_not_repeated_while_the_hub_fails() -> None:
+    """That a target was missing is no longer known once that answer has expired."""
+    api = api_with()
+    async with looking(api) as targets:
+        before = await targets.problem(deployment(), "apps/v1")
+        api.fail = 500
+        await asyncio.sleep(MISSING_SECONDS + 0.1)
+        after = await targets.problem(deployment(), "apps/v1")
+
+    assert before == MISSING
+    assert after is None
+
+
 async def test_many_targets_make_few_calls_and_fill_no_memory() -> None:
     """However many a tenant names, the calls in flight and what is remembered are bounded."""
     api = api_with()
