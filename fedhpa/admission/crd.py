@@ -96,12 +96,6 @@ CLUSTER: Final = Definition(
     ),
 )
 
-_API_VERSION_TEXT = (
-    "The versioned schema of this representation of an object. Servers convert recognised schemas to the "
-    "latest internal value and may reject unrecognised ones."
-)
-_KIND_TEXT = "The REST resource this object represents. Cannot be changed."
-
 
 def custom_resource_definition(definition: Definition) -> dict[str, Any]:
     """The CustomResourceDefinition (apiextensions.k8s.io/v1) of one kind."""
@@ -157,8 +151,8 @@ class _PlainDumper(yaml.SafeDumper):
 def _root_schema(model: type[TypedObject]) -> Schema:
     schema = _object_schema(model)
     schema["properties"] = {
-        "apiVersion": {"type": "string", "description": _API_VERSION_TEXT},
-        "kind": {"type": "string", "description": _KIND_TEXT},
+        "apiVersion": {"type": "string", "description": "API group and version of the object."},
+        "kind": {"type": "string", "description": f"Kind of the object: {model.__name__}."},
         "metadata": {"type": "object"},
         "spec": schema["properties"]["spec"],
         "status": schema["properties"]["status"],

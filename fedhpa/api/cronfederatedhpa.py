@@ -1,7 +1,7 @@
-"""CronFederatedHPA, `autoscaling.karmada.io/v1alpha1`: sizes by the calendar.
+"""CronFederatedHPA, `autoscaling.karmada.io/v1alpha1`: resizes a target on a schedule.
 
-A superset of Karmada v1.19's kind; `maxDelaySeconds`, `duration`, `excludeDates` and `missedExecutions` are
-ours (docs/reference/federatedhpa.md).
+A superset of Karmada v1.19's kind: `maxDelaySeconds`, `duration`, `excludeDates` and `missedExecutions` are
+extensions (docs/reference/cronfederatedhpa.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fedhpa.api.model import (
 
 KIND: Final = "CronFederatedHPA"
 MAX_HISTORY: Final = 32
-# One year of holidays and then some.
+# Every day of a leap year.
 MAX_EXCLUDED_DATES: Final = 366
 
 Limit = Annotated[Int32, Crd({"default": 3, "minimum": 0, "maximum": MAX_HISTORY})]
@@ -47,49 +47,84 @@ Day = Annotated[Item, Crd({"maxLength": 10, "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]
 
 
 class CronFederatedHPARule(ApiModel):
-    """One schedule, and the size that holds from its fires on."""
+    """A schedule, and the size that the target gets each time the schedule fires."""
 
     required: ClassVar[tuple[str, ...]] = ("name", "schedule")
 
     name: Annotated[Text, Crd({"minLength": 1, "maxLength": 32})] = Field(
-        "", description="Names the rule in the status; unique within the object."
+        "",
+        description="Name of the rule, unique within the object, 1 to 32 characters. Example: morning.",
     )
-    schedule: LongText = Field("", description="Five cron fields, or @hourly, @daily and the like.")
+    schedule: LongText = Field(
+        "",
+        description="When the rule fires: five cron fields (minute, hour, day of month, month, day of week), "
+        "or @hourly, @daily, @weekly, @monthly, @yearly. Example: 30 8 * * MON-FRI.",
+    )
     target_replicas: Int32 | None = Field(
-        None, description="The size of the target, where it is not a FederatedHPA."
+        None,
+        description="Replicas that the rule sets. Required where the target is not a FederatedHPA. At least "
+        "0. Example: 10.",
     )
-    target_min_replicas: Int32 | None = Field(None, description="minReplicas of the FederatedHPA.")
-    target_max_replicas: Int32 | None = Field(None, description="maxReplicas of the FederatedHPA.")
-    suspend: Annotated[Bool, Crd({"default": False})] | None = Field(None, description="The rule rests.")
-    time_zone: Name | None = Field(None, description="IANA name such as Europe/Berlin; UTC if absent.")
+    target_min_replicas: Int32 | None = Field(
+        None,
+        description="minReplicas that the rule sets where the target is a FederatedHPA. At least 1. "
+        "Default: unchanged. Example: 5.",
+    )
+    target_max_replicas: Int32 | None = Field(
+        None,
+        description="maxReplicas that the rule sets where the target is a FederatedHPA. At least 1. "
+        "Default: unchanged. Example: 50.",
+    )
+    suspend: Annotated[Bool, Crd({"default": False})] | None = Field(
+        None,
+        description="If true, the rule never fires but is still validated. Default: false. Example: true.",
+    )
+    time_zone: Name | None = Field(
+        None,
+        description="IANA time zone in which the schedule is read. Default: UTC. Example: Europe/Berlin.",
+    )
     successful_history_limit: PositiveLimit | None = Field(
-        None, description="How many successful executions the status keeps, 1 to 32."
+        None,
+        description="Number of successful executions that the status keeps, from 1 to 32. Default: 3. "
+        "Example: 5.",
     )
     failed_history_limit: Limit | None = Field(
-        None, description="How many failed executions the status keeps, 0 to 32."
+        None,
+        description="Number of failed executions that the status keeps, from 0 to 32. Default: 3. "
+        "Example: 5.",
     )
     max_delay_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
-        None, description="How late a fire may still be applied; absent: the newest fire is always caught up."
+        None,
+        description="Seconds after which a missed fire is no longer applied. Must be smaller than the "
+        "shortest interval between two fires. Default: the newest fire is always applied. Example: 600.",
     )
     duration: Duration | None = Field(
-        None, description="How long the size holds, such as 8h; then what was before returns."
+        None,
+        description="How long the size holds before the previous values return, as a Go duration or in "
+        "seconds; from 1 minute to 366 days. Default: until another rule fires. Example: 8h.",
     )
     exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = Field(
-        (), description="Dates (YYYY-MM-DD in the rule's zone) on which it does not fire."
+        (),
+        description="Dates (YYYY-MM-DD, in the rule's time zone) on which the rule does not fire; at most "
+        "366. Default: none. Example: [2026-12-25].",
     )
 
 
 class CronFederatedHPASpec(ApiModel):
-    """What is wanted."""
+    """What to resize, and when."""
 
     required: ClassVar[tuple[str, ...]] = ("rules", "scaleTargetRef")
 
     scale_target_ref: CrossVersionObjectReference = Field(
         default_factory=CrossVersionObjectReference,
-        description="The workload, or the FederatedHPA, to change.",
+        description="The workload whose replicas change, or the FederatedHPA whose limits change, in the "
+        "namespace of this object. "
+        "Example: {apiVersion: autoscaling.karmada.io/v1alpha1, kind: FederatedHPA, name: web}.",
     )
     rules: Annotated[tuple[CronFederatedHPARule, ...], Checked({"maxItems": MAX_RULES}), Crd(ATOMIC)] = Field(
-        (), description="The schedules."
+        (),
+        description="Schedules and the sizes that they set. "
+        'Example: [{name: morning, schedule: "0 8 * * *", targetMinReplicas: 10}].',
     )
 
 
@@ -98,11 +133,11 @@ class SuccessfulExecution(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("executionTime", "scheduleTime")
 
-    schedule_time: Time | None = None
-    execution_time: Time | None = None
-    applied_replicas: Int32 | None = None
-    applied_max_replicas: Int32 | None = None
-    applied_min_replicas: Int32 | None = None
+    schedule_time: Time | None = Field(None, description="When the rule was due.")
+    execution_time: Time | None = Field(None, description="When the rule was applied.")
+    applied_replicas: Int32 | None = Field(None, description="Replicas that were set.")
+    applied_max_replicas: Int32 | None = Field(None, description="maxReplicas that was set.")
+    applied_min_replicas: Int32 | None = Field(None, description="minReplicas that was set.")
 
 
 class FailedExecution(ApiModel):
@@ -110,50 +145,58 @@ class FailedExecution(ApiModel):
 
     required: ClassVar[tuple[str, ...]] = ("executionTime", "message", "scheduleTime")
 
-    schedule_time: Time | None = None
-    execution_time: Time | None = None
-    message: Message = ""
+    schedule_time: Time | None = Field(None, description="When the rule was due.")
+    execution_time: Time | None = Field(None, description="When the attempt was made.")
+    message: Message = Field("", description="Why the attempt failed.")
 
 
 class MissedExecution(ApiModel):
-    """A fire that was not applied because its time had passed."""
+    """A fire that was skipped because it came up later than maxDelaySeconds."""
 
     required: ClassVar[tuple[str, ...]] = ("scheduleTime",)
 
-    schedule_time: Time | None = None
-    message: Message = ""
+    schedule_time: Time | None = Field(None, description="When the rule was due.")
+    message: Message = Field("", description="Why the fire was skipped.")
 
 
 class ExecutionHistory(ApiModel):
-    """What one rule did."""
+    """The executions of one rule."""
 
     required: ClassVar[tuple[str, ...]] = ("ruleName",)
 
-    rule_name: Name = ""
-    next_execution_time: Time | None = None
+    rule_name: Name = Field("", description="Name of the rule.")
+    next_execution_time: Time | None = Field(None, description="When the rule fires next.")
     successful_executions: Annotated[
         tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})
-    ] = ()
-    failed_executions: Annotated[tuple[FailedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = ()
-    missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = ()
+    ] = Field((), description="Fires that were applied, at most successfulHistoryLimit.")
+    failed_executions: Annotated[tuple[FailedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = (
+        Field((), description="Fires that could not be applied, at most failedHistoryLimit.")
+    )
+    missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = (
+        Field((), description="Fires that were skipped because they came up too late.")
+    )
 
 
 class CronFederatedHPAStatus(ApiModel):
-    """What the rules did."""
+    """The executions of the rules."""
 
-    execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = ()
+    execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = (
+        Field((), description="The executions of each rule.")
+    )
 
 
-# Immutable, as all models are, so that every object without a status may have the same.
+# Models are immutable, so all objects without a status share this one.
 _NO_STATUS: Final = CronFederatedHPAStatus()
 
 
 class CronFederatedHPA(TypedObject):
-    """Changes the size of a workload, or the bounds of a FederatedHPA, by the calendar."""
+    """Sets the replicas of a workload, or the limits of a FederatedHPA, on a schedule."""
 
     required: ClassVar[tuple[str, ...]] = ("spec",)
 
-    spec: CronFederatedHPASpec = Field(default_factory=CronFederatedHPASpec, description="What is wanted.")
+    spec: CronFederatedHPASpec = Field(
+        default_factory=CronFederatedHPASpec, description="What to resize, and when."
+    )
     status: CronFederatedHPAStatus = Field(
-        default_factory=lambda: _NO_STATUS, description="What the rules did."
+        default_factory=lambda: _NO_STATUS, description="The executions of the rules."
     )

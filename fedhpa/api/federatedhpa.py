@@ -1,7 +1,7 @@
 """FederatedHPA, `autoscaling.karmada.io/v1alpha1`: one object scales a workload over many clusters.
 
-A superset of Karmada v1.19's kind: every field of Karmada's means the same, the others are optional
-(docs/reference/federatedhpa.md; docs/explanation/placement.md says what the assignment does with its fields).
+A superset of Karmada v1.19's kind: Karmada's fields keep their meaning, and all other fields are optional
+(docs/reference/federatedhpa.md; docs/explanation/placement.md explains the assignment).
 """
 
 from __future__ import annotations
@@ -65,157 +65,269 @@ def _one_or_list(value: Any) -> Any:
 
 
 class PartialMetrics(ApiModel):
-    """What to do while an expected cluster does not answer."""
+    """What the controller does while a cluster, or its metrics, cannot be read."""
 
     policy: Annotated[Text, Checked({"enum": PARTIAL_METRICS_POLICIES})] | None = Field(
         None,
-        description="ScaleUpOnly (default), Hold, Fallback (to fallbackReplicas) or Proceed as if complete.",
+        description="What happens while a cluster is missing. ScaleUpOnly permits growth only. Hold keeps "
+        "the size. Fallback sets fallbackReplicas. Proceed decides on the clusters that answered. "
+        "Default: ScaleUpOnly. Example: Hold.",
     )
     lost_after_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
-        None, description="When a silent cluster is no longer expected; the controller's default is 300."
+        None,
+        description="Seconds after which a missing cluster is given up, so that it no longer blocks scaling "
+        "down. Default: the controller's --cluster-lost-timeout (300). Example: 600.",
     )
-    fallback_replicas: Natural | None = Field(None, description="The size policy Fallback goes to.")
+    fallback_replicas: Natural | None = Field(
+        None,
+        description="Replicas that policy Fallback sets, within minReplicas and maxReplicas. Required with "
+        "Fallback. Default: none. Example: 10.",
+    )
 
 
 class FieldSelector(ApiModel):
-    """Selects clusters by their fields (provider, region, zone)."""
+    """Selects clusters by the fields provider, region and zone of their Cluster objects."""
 
     match_expressions: Annotated[
         tuple[LabelSelectorRequirement, ...], Checked({"maxItems": 64}), Crd(ATOMIC)
-    ] = Field((), description="Requirements; all must hold.")
+    ] = Field(
+        (),
+        description="Requirements; all must hold. Keys are provider, region and zone. "
+        "Example: [{key: region, operator: In, values: [eu-west]}].",
+    )
 
 
 class ClusterAffinity(ApiModel):
-    """Which clusters take part. Its shape is that of Karmada's policy.karmada.io ClusterAffinity."""
+    """Selects clusters, as Karmada's ClusterAffinity does. All fields that are set must hold."""
 
-    label_selector: LabelSelector | None = Field(None, description="Selects clusters by their labels.")
-    field_selector: FieldSelector | None = Field(None, description="Selects clusters by their fields.")
-    cluster_names: ClusterNames = Field((), description="The clusters, by name; empty selects all.")
-    exclude: ClusterNames = Field((), description="Clusters that never take part.")
+    label_selector: LabelSelector | None = Field(
+        None,
+        description="Selects clusters by the labels of their Cluster objects. Default: all clusters. "
+        "Example: {matchLabels: {tier: gold}}.",
+    )
+    field_selector: FieldSelector | None = Field(
+        None,
+        description="Selects clusters by provider, region and zone. Default: all clusters. "
+        "Example: {matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}.",
+    )
+    cluster_names: ClusterNames = Field(
+        (), description="Names of the selected clusters. Default: all clusters. Example: [member1, member2]."
+    )
+    exclude: ClusterNames = Field(
+        (), description="Names of clusters that are never selected. Default: none. Example: [member3]."
+    )
 
 
 class ClusterPreference(ApiModel):
-    """What holds for some clusters when min and max are divided among all."""
+    """Weight, priority and bounds for some of the clusters."""
 
-    target_cluster: ClusterAffinity | None = Field(None, description="The clusters this is about.")
+    target_cluster: ClusterAffinity | None = Field(
+        None,
+        description="The clusters that this preference is for. The first preference that selects a cluster "
+        "applies to it. Default: all clusters. Example: {clusterNames: [member1]}.",
+    )
     static_weight: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
-        None, description="The weight under StaticWeighted, above zero."
+        None,
+        description="Weight of each of these clusters under StaticWeighted. At least 1. Default: 1. "
+        "Example: 3.",
     )
     priority: Int32 | None = Field(
-        None, description="The rank under Prioritized; the larger number goes first."
+        None,
+        description="Priority of each of these clusters under Prioritized; the largest number is filled "
+        "first. Default: 0. Example: 10.",
     )
-    autoscaling_min_threshold: Natural | None = Field(None, description="The share is never below this.")
-    autoscaling_max_threshold: Natural | None = Field(None, description="The share is never above this.")
+    autoscaling_min_threshold: Natural | None = Field(
+        None, description="Fewest replicas for each of these clusters. Default: no limit. Example: 2."
+    )
+    autoscaling_max_threshold: Natural | None = Field(
+        None, description="Most replicas for each of these clusters. Default: no limit. Example: 20."
+    )
 
 
 class FederatedHPAAssignment(ApiModel):
-    """How min and max (mode Distributed), or the replicas, are divided among the clusters."""
+    """How the replicas are divided among the clusters."""
 
     federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_TYPES})] | None = Field(
-        None, alias="federatedHPAAssignmentType", description="The policy; see docs/explanation/placement.md."
+        None,
+        alias="federatedHPAAssignmentType",
+        description="Duplicated gives every cluster the full number. StaticWeighted divides by staticWeight, "
+        "DynamicWeighted by free capacity, LoadWeighted by usage per pod. Aggregated fills the "
+        "clusters with the most free capacity first, Prioritized those with the highest priority. "
+        "Default: equal weights. Example: StaticWeighted.",
     )
     minimum_policy: Annotated[Text, Checked({"enum": MINIMUM_POLICIES})] | None = Field(
-        None, description="AtLeastOne (default) raises a share of min below 1 to 1; Exact keeps the sum."
+        None,
+        description="AtLeastOne gives every cluster at least 1 replica where the total suffices. Exact may "
+        "leave clusters without replicas. Default: AtLeastOne. Example: Exact.",
     )
     cluster_autoscaling_preference: Annotated[
         tuple[ClusterPreference, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)
-    ] = Field((), description="Weights, priorities and bounds of clusters.")
+    ] = Field(
+        (),
+        description="Weights, priorities and bounds of single clusters. Default: none. "
+        "Example: [{targetCluster: {clusterNames: [member1]}, staticWeight: 3}].",
+    )
 
 
 class ClusterHPAPreference(ApiModel):
-    """Caps what the workload's requests may take of one cluster."""
+    """Limits what the workload may request of one cluster."""
 
-    cluster_name: Name = Field("", description="The cluster.")
+    cluster_name: Name = Field("", description="Name of the cluster. Example: member1.")
     max_resource_usage: Share | None = Field(
-        None, description="The largest share of the cluster's allocatable resources, above 0 and at most 1."
+        None,
+        description="Largest fraction of the cluster's allocatable resources that the workload may request. "
+        "Greater than 0, at most 1. Example: 0.25.",
     )
 
 
 class FederatedHPASpec(ApiModel):
-    """What is wanted. The aliases of the proposals stand beside min and max; both given must agree."""
+    """What to scale, between which limits, and by which metrics."""
 
     required: ClassVar[tuple[str, ...]] = ("scaleTargetRef",)
     scale_target_ref: CrossVersionObjectReference = Field(
-        default_factory=CrossVersionObjectReference, description="The workload to scale."
+        default_factory=CrossVersionObjectReference,
+        description="The workload to scale, in the namespace of this object. It must have a scale "
+        "subresource. Example: {apiVersion: apps/v1, kind: Deployment, name: web}.",
     )
     min_replicas: Int32 | None = Field(
-        None, description="The lower limit, 1 if absent; 0 needs an Object or External metric."
+        None,
+        description="Fewest replicas over all clusters together. 0 requires an Object or External metric. "
+        "Default: 1. Example: 2.",
     )
-    max_replicas: Int32 | None = Field(None, description="The upper limit.")
+    max_replicas: Int32 | None = Field(
+        None,
+        description="Most replicas over all clusters together. Required, here or as federatedMaxReplicas. "
+        "Example: 30.",
+    )
     metrics: Annotated[tuple[MetricSpec, ...], Checked({"maxItems": MAX_METRICS}), Crd(ATOMIC)] = Field(
         (),
-        description="What to scale by; the metric that wants most decides. Default: cpu at 80 % of requests.",
+        description="Metrics to scale by, over the pods of all clusters. The metric that asks for the most "
+        "replicas decides. Default: cpu at 80 percent of the requests. Example: [{type: Resource, resource: "
+        "{name: cpu, target: {type: Utilization, averageUtilization: 60}}}].",
     )
-    behavior: Behavior | None = Field(None, description="How fast to scale.")
+    behavior: Behavior | None = Field(
+        None,
+        description="How fast to scale up and down. Default: doubles the replicas at most, or raises them to "
+        "4, in one period; scales down to the highest recommendation of the last 300 seconds. "
+        "Example: {scaleDown: {stabilizationWindowSeconds: 600}}.",
+    )
 
     mode: Annotated[Text, Checked({"enum": MODES})] | None = Field(
         None,
-        description="Centralized (default): the hub computes one size. Distributed: each cluster has an HPA.",
+        description="Centralized: the controller computes one size for all clusters together. Distributed: "
+        "each cluster runs an HPA of its own with a share of the limits. This version accepts Distributed "
+        "but does not act on it. Default: Centralized. Example: Centralized.",
     )
     dry_run: Bool | None = Field(
-        None, description="Compute and publish the decision, write nothing to the target."
+        None,
+        description="If true, the controller computes and publishes decisions but never changes the "
+        "workload. Default: false. Example: true.",
     )
     sync_period_seconds: Annotated[Int32, Checked({"minimum": 1, "maximum": 300})] | None = Field(
-        None, description="How often to look; the controller's period if absent."
+        None,
+        description="Seconds between two decisions, from 1 to 300. Default: the controller's "
+        "--horizontal-pod-autoscaler-sync-period (15). Example: 30.",
     )
     partial_metrics: PartialMetrics | None = Field(
-        None, description="What to do while an expected cluster does not answer."
+        None,
+        description="What to do while a cluster, or its metrics, cannot be read. Default: scale up only, and "
+        "give the cluster up after 300 seconds. Example: {policy: Hold, lostAfterSeconds: 600}.",
     )
-    cluster_affinity: ClusterAffinity | None = Field(None, description="Which clusters take part.")
+    cluster_affinity: ClusterAffinity | None = Field(
+        None,
+        description="The clusters that take part, where the controller runs with --propagation=direct. With "
+        "--propagation=karmada Karmada's scheduler chooses them. Default: all registered clusters. "
+        "Example: {clusterNames: [member1, member2]}.",
+    )
     federated_hpa_assignment: FederatedHPAAssignment | None = Field(
-        None, alias="federatedHPAAssignment", description="How the clusters share."
+        None,
+        alias="federatedHPAAssignment",
+        description="How the clusters share the replicas, where the controller runs with "
+        "--propagation=direct. Default: equal weights. Example: {federatedHPAAssignmentType: Aggregated}.",
     )
     cluster_hpa_preference: Annotated[
         tuple[ClusterHPAPreference, ...],
         BeforeValidator(_one_or_list),
         Checked({"maxItems": MAX_CLUSTERS}),
-        # One object or a list of them is accepted; a structural schema has no word for that.
+        # Accepts one object or a list of them. A structural schema cannot express that.
         Crd({"x-kubernetes-preserve-unknown-fields": True}),
-    ] = Field((), alias="clusterHPAPreference", description="Caps of clusters: one, or a list.")
+    ] = Field(
+        (),
+        alias="clusterHPAPreference",
+        description="Limits what the workload may request of single clusters, where the controller runs with "
+        "--propagation=direct. One object or a list. maxResourceUsage is a fraction of the cluster's "
+        "allocatable resources. Default: no limit. "
+        "Example: [{clusterName: member1, maxResourceUsage: 0.25}].",
+    )
     autoscale_multi_cluster_delay: Natural | None = Field(
-        None, description="How many seconds a cluster must be short before others help; 0 if absent."
+        None,
+        description="Seconds that pods may stay pending before replicas move to other clusters, where the "
+        "controller runs with --propagation=direct. Set it where a cluster autoscaler adds nodes. "
+        "Default: 0. Example: 300.",
     )
-    scale_assist: Bool | None = Field(None, description="Clusters help one another; true if absent.")
+    scale_assist: Bool | None = Field(
+        None,
+        description="If false, replicas whose pods stay pending do not move to other clusters. "
+        "Default: true. Example: false.",
+    )
     scaling_to_zero: Bool | None = Field(
-        None, description="Mode Distributed may leave clusters at zero; false if absent."
+        None,
+        description="Mode Distributed only: if true, single clusters may run no replicas. In mode "
+        "Centralized write minReplicas: 0. Default: false. Example: true.",
     )
-    federated_min_replicas: Int32 | None = Field(None, description="Another name of minReplicas.")
-    federated_max_replicas: Int32 | None = Field(None, description="Another name of maxReplicas.")
+    federated_min_replicas: Int32 | None = Field(
+        None, description="Another name of minReplicas. Give one of the two. Default: unset. Example: 2."
+    )
+    federated_max_replicas: Int32 | None = Field(
+        None, description="Another name of maxReplicas. Give one of the two. Default: unset. Example: 30."
+    )
 
 
 class ClusterStatus(ApiModel):
-    """One cluster, as seen at the last decision."""
+    """One cluster at the last decision."""
 
     required: ClassVar[tuple[str, ...]] = ("name",)
 
-    name: Name = ""
-    state: LongText = ""
-    current_replicas: Int32 | None = None
-    desired_replicas: Int32 | None = None
-    ready_replicas: Int32 | None = None
-    min_replicas: Int32 | None = None
-    max_replicas: Int32 | None = None
-    last_scale_time: Time | None = None
-    last_seen: Time | None = None
-    message: Message = ""
+    name: Name = Field("", description="Name of the cluster.")
+    state: LongText = Field(
+        "",
+        description="Answered; Missing (does not answer) or MetricsMissing (its metrics cannot be read) "
+        "while partialMetrics applies; Lost or MetricsLost after lostAfterSeconds.",
+    )
+    current_replicas: Int32 | None = Field(None, description="Replicas that the cluster had.")
+    desired_replicas: Int32 | None = Field(None, description="Replicas that the cluster should have.")
+    ready_replicas: Int32 | None = Field(None, description="Pods that were ready.")
+    min_replicas: Int32 | None = Field(None, description="The cluster's share of minReplicas.")
+    max_replicas: Int32 | None = Field(None, description="The cluster's share of maxReplicas.")
+    last_scale_time: Time | None = Field(None, description="When the cluster's replicas changed last.")
+    last_seen: Time | None = Field(None, description="When the cluster answered last.")
+    message: Message = Field("", description="What is wrong with the cluster, if anything.")
 
 
 class FederatedHPAStatus(ApiModel):
-    """What was seen and decided last."""
+    """The last decision and what it was based on."""
 
     go_package: ClassVar[str] = "v2"
     go_name: ClassVar[str] = "HorizontalPodAutoscalerStatus"
     required: ClassVar[tuple[str, ...]] = ("desiredReplicas",)
 
-    observed_generation: Int64 | None = None
-    last_scale_time: Time | None = None
-    current_replicas: Int32 = 0
-    desired_replicas: Int32 = 0
-    current_metrics: Annotated[tuple[MetricStatus, ...], Crd({"maxItems": MAX_METRICS, **ATOMIC})] = ()
+    observed_generation: Int64 | None = Field(
+        None, description="metadata.generation of the spec that the decision is for."
+    )
+    last_scale_time: Time | None = Field(None, description="When the autoscaler changed the replicas last.")
+    current_replicas: Int32 = Field(0, description="Replicas of the workload at the last decision.")
+    desired_replicas: Int32 = Field(0, description="Replicas that the last decision asks for.")
+    current_metrics: Annotated[tuple[MetricStatus, ...], Crd({"maxItems": MAX_METRICS, **ATOMIC})] = Field(
+        (), description="Values of the metrics at the last decision, in the order of spec.metrics."
+    )
     conditions: Annotated[
         tuple[Condition, ...],
         Crd({"maxItems": 64, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = ()
+    ] = Field(
+        (),
+        description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, and "
+        "SoleOwner or HubCompatible where there is something to report.",
+    )
     clusters: Annotated[
         tuple[ClusterStatus, ...],
         Crd(
@@ -225,22 +337,27 @@ class FederatedHPAStatus(ApiModel):
                 "x-kubernetes-list-map-keys": ["name"],
             }
         ),
-    ] = ()
+    ] = Field((), description="The clusters at the last decision.")
     decision: Annotated[dict[str, Any], Crd({"x-kubernetes-preserve-unknown-fields": True})] | None = Field(
-        None, description="The last decision, and the history a restart needs; its form is the controller's."
+        None,
+        description="Record of the last decision, and the history that the controller needs after a restart. "
+        "`fedhpa explain` renders it.",
     )
 
 
-# Immutable, as all models are, so that every object without a status may have the same.
+# Models are immutable, so all objects without a status share this one.
 _NO_STATUS: Final = FederatedHPAStatus()
 
 
 class FederatedHPA(TypedObject):
-    """Scales one workload over many clusters by what its pods use everywhere."""
+    """Scales one workload over many clusters by metrics of its pods in all of them."""
 
     required: ClassVar[tuple[str, ...]] = ("spec",)
 
-    spec: FederatedHPASpec = Field(default_factory=FederatedHPASpec, description="What is wanted.")
+    spec: FederatedHPASpec = Field(
+        default_factory=FederatedHPASpec,
+        description="What to scale, between which limits, and by which metrics.",
+    )
     status: FederatedHPAStatus = Field(
-        default_factory=lambda: _NO_STATUS, description="What was seen and decided last."
+        default_factory=lambda: _NO_STATUS, description="The last decision and what it was based on."
     )

@@ -1,4 +1,4 @@
-"""Metadata of objects: the part of metav1 that our kinds carry."""
+"""The parts of metav1 that the kinds of this project use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ManagedFieldsEntry(ApiModel):
 
 
 class ObjectMeta(ApiModel):
-    """metav1.ObjectMeta: what is read of it, and what admission checks."""
+    """metav1.ObjectMeta: the fields that admission checks or a process reads."""
 
     go_package: ClassVar[str] = "v1"
 
@@ -73,33 +73,46 @@ class ObjectMeta(ApiModel):
 
 
 class LabelSelectorRequirement(ApiModel):
-    """metav1.LabelSelectorRequirement."""
+    """One requirement of a selector: a key, an operator and values."""
 
     go_package: ClassVar[str] = "v1"
     required: ClassVar[tuple[str, ...]] = ("key", "operator")
 
-    key: LongText = Field("", description="The label the requirement applies to.")
-    operator: LongText = Field("", description="In, NotIn, Exists or DoesNotExist.")
+    key: LongText = Field(
+        "", description="Label that the requirement checks; in a fieldSelector the field. Example: tier."
+    )
+    operator: LongText = Field(
+        "",
+        description="In, NotIn, Exists or DoesNotExist. A fieldSelector takes only In and NotIn. "
+        "Example: In.",
+    )
     values: Annotated[
         tuple[Item, ...], Crd({"maxItems": MAX_CLUSTERS, "x-kubernetes-list-type": "atomic"})
-    ] = Field((), description="Values for In and NotIn.")
+    ] = Field(
+        (),
+        description="Values to compare with. Required for In and NotIn, forbidden for Exists and "
+        "DoesNotExist. Example: [gold, silver].",
+    )
 
 
 class LabelSelector(ApiModel):
-    """metav1.LabelSelector."""
+    """Selects by labels. All labels and all requirements must hold; an empty selector selects everything."""
 
     go_package: ClassVar[str] = "v1"
 
     match_labels: Annotated[dict[str, Item], Crd({"maxProperties": 64})] = Field(
-        default_factory=dict, description="Labels with exactly these values; all must hold."
+        default_factory=dict, description="Labels that must have exactly these values. Example: {tier: gold}."
     )
     match_expressions: Annotated[
         tuple[LabelSelectorRequirement, ...], Crd({"maxItems": 64, "x-kubernetes-list-type": "atomic"})
-    ] = Field((), description="Requirements; all must hold.")
+    ] = Field(
+        (),
+        description="Requirements on labels. Example: [{key: tier, operator: In, values: [gold, silver]}].",
+    )
 
 
 class TypedObject(ApiModel):
-    """An object of a kind: what every one of them has."""
+    """An API object: what every kind has in common."""
 
     api_version: Text = ""
     kind: Text = ""
@@ -107,9 +120,9 @@ class TypedObject(ApiModel):
 
 
 class ObjectReference(ApiModel):
-    """The name of an object in a namespace, as Clusters name their Secrets."""
+    """A reference to an object by namespace and name."""
 
     required: ClassVar[tuple[str, ...]] = ("name", "namespace")
 
-    namespace: Name = Field("", description="The namespace of the object.")
-    name: Name = Field("", description="The name of the object.")
+    namespace: Name = Field("", description="Namespace of the object. Example: fedhpa-system.")
+    name: Name = Field("", description="Name of the object. Example: member1.")

@@ -150,3 +150,20 @@ def test_list_sizes_are_those_of_the_contract() -> None:
     assert at(CRON_FEDERATED_HPA, "spec.rules")["maxItems"] == 1000
     assert at(FEDERATED_HPA, "status.clusters")["maxItems"] == 1000
     assert at(FEDERATED_HPA, "spec.clusterAffinity.clusterNames")["maxItems"] == 1000
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.plural)
+def test_kubectl_explains_every_field(definition: Definition) -> None:
+    """Each field has a description that ends a sentence; `kubectl explain` shows nothing else."""
+    for path, schema in walk(schema_of(definition)):
+        if path and path != ".metadata" and not path.endswith("]"):
+            assert schema.get("description", "").endswith("."), path
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.plural)
+def test_each_field_of_a_spec_shows_an_example(definition: Definition) -> None:
+    """People write the spec by hand, so each scalar and each list of it has an example."""
+    for path, schema in walk(at(definition, "spec")):
+        if not path or path.endswith("]") or schema.get("type") == "object":
+            continue
+        assert "Example: " in schema["description"], path
