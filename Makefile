@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests
 
-.PHONY: venv lint test nightly bench crds real-plane demo lock
+.PHONY: venv lint test nightly bench crds docs real-plane demo lock
 .DEFAULT_GOAL := test
 
 # Container images like to set it. Here Python is started dozens of times a minute: what was compiled is kept.
@@ -41,6 +41,9 @@ bench: venv
 crds: venv
 	@$(BIN)/fedhpa crds > charts/fedhpa/crds/autoscaling.karmada.io.yaml
 	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/crds-optional/cluster.karmada.io.yaml
+
+docs: venv
+	@$(BIN)/python -m testbed.reference
 
 real-plane: venv
 	@$(BIN)/python -m testbed.real build

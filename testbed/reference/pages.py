@@ -1,0 +1,42 @@
+"""The pages of docs/reference that have a generated part, and how that part is put into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA
+from testbed.reference.commands import command_tables
+from testbed.reference.fields import field_tables
+from testbed.reference.flags import flag_tables
+from testbed.reference.series import series_tables
+
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
+MARKER: Final = "<!-- Everything below is generated: change the code, then run `make docs`. -->"
+
+PAGES: Final[dict[str, Callable[[], list[str]]]] = {
+    "federatedhpa.md": lambda: field_tables(FEDERATED_HPA),
+    "cronfederatedhpa.md": lambda: field_tables(CRON_FEDERATED_HPA),
+    "flags.md": flag_tables,
+    "metrics.md": series_tables,
+    "cli.md": command_tables,
+}
+
+
+def rendered(name: str, page: str) -> str:
+    """The page with its generated part as the code has it now; what stands above the marker stays.
+
+    Raises ValueError if the page has no marker.
+    """
+    introduction, marker, _ = page.partition(MARKER)
+    if not marker:
+        raise ValueError(f"docs/reference/{name}: the line {MARKER!r} is missing")
+    return "\n".join([introduction.rstrip(), "", MARKER, "", *PAGES[name]()]).rstrip() + "\n"
+
+
+def write() -> None:
+    """Bring the generated part of every page up to date."""
+    for name in PAGES:
+        path = FOLDER / name
+        path.write_text(rendered(name, path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,140 @@
+"""The pages under docs/ agree with the code: generated parts, reasons, links, and pages that code cites."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.reference import pages
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CODE = (
+    "fedhpa",
+    "webhook",
+    "metrics_adapter",
+    "controller",
+    "certs",
+    "testbed",
+    "demo",
+    "benchmarks",
+    "tests",
+)
+PAGES = [
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+]
+
+# Where conditions and events are made.
+DECIDING = ("fedhpa/decision", "fedhpa/scaling", "controller", "fedhpa/members/member.py")
+REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z]+[a-z]*)+")
+# Names in these folders that have the form of a reason and are something else.
+OTHER_NAMES = {
+    # spec
+    "AverageValue",
+    "ContainerResource",
+    "DynamicWeighted",
+    "LoadWeighted",
+    "ScaleUpOnly",
+    "StaticWeighted",
+    # status.clusters[].state
+    "MetricsLost",
+    "MetricsMissing",
+    # Kubernetes: kinds, and the condition of a pod
+    "FederatedHPA",
+    "PodScheduled",
+    "ResourceBinding",
+}
+
+
+def literals(tree: ast.Module) -> Iterator[str]:
+    """The texts of a module, without the names that it exports."""
+    exported = {
+        id(node)
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+        for node in ast.walk(statement.value)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in exported:
+            yield node.value
+
+
+def reasons() -> set[str]:
+    files = [file for name in DECIDING for file in (sorted((ROOT / name).rglob("*.py")) or [ROOT / name])]
+    found = {text for file in files for text in literals(ast.parse(file.read_text(encoding="utf-8")))}
+    return {text for text in found if REASON.fullmatch(text)} - OTHER_NAMES
+
+
+@pytest.mark.parametrize("name", pages.PAGES)
+def test_a_generated_page_is_what_the_generator_writes(name: str) -> None:
+    """`make docs` changes nothing that is committed."""
+    page = (pages.FOLDER / name).read_text(encoding="utf-8")
+
+    assert pages.rendered(name, page) == page
+
+
+def test_every_reason_is_listed_and_every_listed_reason_is_in_the_code() -> None:
+    """docs/reference/conditions-and-events.md has the reasons of conditions and events, and no others."""
+    page = (pages.FOLDER / "conditions-and-events.md").read_text(encoding="utf-8")
+    listed = {text for text in re.findall(r"`(\w+)`", page) if REASON.fullmatch(text)}
+
+    assert reasons() == listed - OTHER_NAMES
+
+
+def test_every_series_name_is_on_the_page_of_series() -> None:
+    """No process makes a series that docs/reference/metrics.md leaves out."""
+    page = (pages.FOLDER / "metrics.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\w+?)(?:_total)?` \|", page))
+    name = re.compile(r"fedhpa_[a-z_]+|controller_runtime_[a-z_]+")
+    made = {
+        text
+        for folder in ("webhook", "metrics_adapter", "controller", "fedhpa")
+        for file in (ROOT / folder).rglob("*.py")
+        for text in literals(ast.parse(file.read_text(encoding="utf-8")))
+        if name.fullmatch(text)
+    }
+
+    assert made - listed == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    """Links between pages survive when pages move."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    broken = [
+        target for target in targets if target and "://" not in target and not (page.parent / target).exists()
+    ]
+
+    assert broken == []
+
+
+def test_every_page_that_is_cited_exists() -> None:
+    """A docs/ path in code, configuration or a page names a file that is there."""
+    files = [file for folder in CODE for file in (ROOT / folder).rglob("*.py")]
+    files += [*PAGES, ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "benchmarks" / "budget.yaml"]
+    cited = {
+        (path, str(file.relative_to(ROOT)))
+        for file in files
+        for path in re.findall(r"\bdocs/[\w./-]+\.(?:md|svg)", file.read_text(encoding="utf-8"))
+    }
+
+    assert sorted(one for one in cited if not (ROOT / one[0]).exists()) == []
+
+
+def test_every_decision_that_is_cited_exists() -> None:
+    """A citation such as docs/decisions/0006 names a decision that is recorded."""
+    files = [file for folder in CODE for file in (ROOT / folder).rglob("*.py")]
+    known = {file.name[:4] for file in (DOCS / "decisions").glob("*.md")}
+    cited = {
+        number
+        for file in [*files, *PAGES]
+        for number in re.findall(r"docs/decisions/(\d{4})", file.read_text(encoding="utf-8"))
+    }
+
+    assert cited - known == set()
