@@ -30,7 +30,13 @@ PAGES = [
 ]
 
 # Where conditions and events are made.
-DECIDING = ("fedhpa/decision", "fedhpa/scaling", "controller", "fedhpa/members/member.py")
+DECIDING = (
+    "fedhpa/api/metric_types.py",
+    "fedhpa/decision",
+    "fedhpa/scaling",
+    "controller",
+    "fedhpa/members/member.py",
+)
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z]+[a-z]*)+")
 # Names in these folders that have the form of a reason and are something else.
 OTHER_NAMES = {
