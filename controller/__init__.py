@@ -1,5 +1,6 @@
-"""The controller: gathers one snapshot a FederatedHPA and period, decides, applies.
+"""The process `fedhpa-controller`.
 
-`reconcile` is the thin shell around `fedhpa.decision.decide`: `candidates` says which clusters count,
-`gather` reads them, `scaling` and `publish` write. Everything a user asks later is in the decision.
+This folder holds what all kinds of objects share: flags, shards, the reconcile loop and its work queue,
+publishing, telemetry. `controller.federatedhpa` reconciles FederatedHPAs of mode Centralized. `process` joins
+them; the shared modules know no kind's reconciler.
 """

@@ -1,4 +1,4 @@
-"""`python -m controller`."""
+"""`python -m controller` runs the process."""
 
 from controller.process import main
 

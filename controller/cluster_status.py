@@ -1,4 +1,4 @@
-"""The leader shows on each Cluster of a plain hub whether it answers; on Karmada's hub Karmada does."""
+"""The leader writes on each Cluster of a plain hub whether it is ready; on Karmada's hub Karmada does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.members.status import write_cluster_status
 
-# How often all members are looked at even if none changed: their versions do, and a write may have failed.
+# All members are checked this often even if none changed: a version may differ, or a write may have failed.
 PERIOD_SECONDS: Final = 60.0
 
 log = structlog.get_logger(__name__)

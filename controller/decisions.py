@@ -1,8 +1,8 @@
-"""The last decisions, kept in memory and shown at /decisions to who may see the objects.
+"""The last decisions, kept in memory and served at /decisions.
 
-Bounded in number and bytes: the oldest go first. A token proves who asks and the hub says what that user may:
-get or list FederatedHPAs of a namespace, or, without `?namespace=`, the path itself. Who cannot be asked
-about is shown nothing.
+The log is bounded in number and bytes and drops the oldest first. The caller authenticates with a token of
+the hub, and the hub authorizes: get or list FederatedHPAs of the namespace, or the path itself without
+`?namespace=`. If the hub cannot review the access, nothing is shown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from controller.publish import API_VERSION, PLURAL
+from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError
 from fedhpa.decision.model import Decision
 from fedhpa.decision.record.decision import to_json
@@ -30,10 +30,10 @@ log = structlog.get_logger(__name__)
 PATH: Final = "/decisions"
 MAX_COUNT: Final = 1000
 MAX_BYTES: Final = 8 * 1024 * 1024
-# A decision over very many clusters and metrics is kept in the compact form of the status.
-MAX_ONE: Final = 64 * 1024
-USUAL_LIMIT: Final = 100
-# What the status has anyway, or says nothing of this one decision.
+# A larger decision, over very many clusters or metrics, is kept in the compact form of the status.
+MAX_DECISION_BYTES: Final = 64 * 1024
+DEFAULT_LIMIT: Final = 100
+# Left out: fields that the status has anyway, or that belong to the object and not to the decision.
 LEFT_OUT: Final = ("name", "status", "history")
 
 
@@ -44,7 +44,7 @@ class _Entry:
     body: bytes
 
 
-class DecisionRing:
+class DecisionLog:
     """The newest decisions of all objects."""
 
     def __init__(self, *, max_count: int = MAX_COUNT, max_bytes: int = MAX_BYTES) -> None:
@@ -57,11 +57,11 @@ class DecisionRing:
         return len(self._entries)
 
     def add(self, namespace: str, name: str, decision: Decision, *, written: bool) -> None:
-        """Keep a decision; `written` says that a scale was written because of it."""
+        """Keep a decision; `written` is true if a scale was written because of it."""
         head = {"namespace": namespace, "name": name, "written": written}
         found = {key: value for key, value in to_json(decision).items() if key not in LEFT_OUT}
         body = msgspec.json.encode({**head, "decision": found})
-        if len(body) > MAX_ONE:
+        if len(body) > MAX_DECISION_BYTES:
             short = {key: value for key, value in compact(decision).items() if key not in LEFT_OUT}
             body = msgspec.json.encode({**head, "decision": short})
         self._entries.append(_Entry(namespace, name, body))
@@ -69,8 +69,8 @@ class DecisionRing:
         while len(self._entries) > self._max_count or self.size > self._max_bytes:
             self.size -= len(self._entries.popleft().body)
 
-    def newest(self, namespace: str = "", name: str = "", limit: int = USUAL_LIMIT) -> list[bytes]:
-        """Up to `limit` decisions as JSON, the newest first; "" for all namespaces or names."""
+    def newest(self, namespace: str = "", name: str = "", limit: int = DEFAULT_LIMIT) -> list[bytes]:
+        """Up to `limit` decisions as JSON, newest first; "" matches all namespaces or names."""
         found: list[bytes] = []
         for entry in reversed(self._entries):
             if len(found) >= limit:
@@ -80,9 +80,9 @@ class DecisionRing:
         return found
 
 
-def decisions_route(ring: DecisionRing, hub: ApiClient) -> web.RouteDef:
-    """GET /decisions?namespace=&name=&limit= for who has a token of the hub and the rights."""
-    # No certificate is asked for on this door: a token is the only proof.
+def decisions_route(decisions: DecisionLog, hub: ApiClient) -> web.RouteDef:
+    """GET /decisions?namespace=&name=&limit= for callers that the hub authorizes."""
+    # This listener requests no client certificate, so a token is the only credential.
     authenticator = Authenticator(lambda: PeerAuthenticator(Trust()), TokenReviewer(hub))
     authorizer = Authorizer(hub)
 
@@ -91,27 +91,27 @@ def decisions_route(ring: DecisionRing, hub: ApiClient) -> web.RouteDef:
         if user is None:
             return status_response(401, "Unauthorized")
         namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
-        wanted = wanted_right(namespace, name)
+        access = required_access(namespace, name)
         try:
-            verdict = await authorizer.verdict(user, wanted)
+            verdict = await authorizer.verdict(user, access)
         except FedHPAError as error:
             log.warning("access could not be reviewed", error=str(error))
             return status_response(503, f"access could not be reviewed: {error}")
         if not verdict.allowed:
-            return wanted.refusal(user, verdict.reason)
-        text = request.query.get("limit", str(USUAL_LIMIT))
+            return access.refusal(user, verdict.reason)
+        text = request.query.get("limit", str(DEFAULT_LIMIT))
         if not text.isdecimal() or not 1 <= int(text) <= MAX_COUNT:
             return status_response(400, f"limit={text[:20]}: expected a number from 1 to {MAX_COUNT}")
-        body = b'{"items":[' + b",".join(ring.newest(namespace, name, int(text))) + b"]}"
+        body = b'{"items":[' + b",".join(decisions.newest(namespace, name, int(text))) + b"]}"
         return web.Response(body=body, content_type="application/json")
 
     return web.get(PATH, show)
 
 
-def wanted_right(namespace: str, name: str) -> Attributes:
-    """What the hub is asked about: the objects that are wanted, or the path for those of all namespaces."""
+def required_access(namespace: str, name: str) -> Attributes:
+    """The access to review: get or list of the objects, or the path itself for all namespaces."""
     if not namespace:
         return Attributes("get", PATH)
-    group, _, version = API_VERSION.partition("/")
+    group, _, version = FEDERATED_HPAS.api_version.partition("/")
     verb = "get" if name else "list"
-    return Attributes(verb, PATH, group, version, PLURAL, namespace=namespace, name=name)
+    return Attributes(verb, PATH, group, version, FEDERATED_HPAS.plural, namespace=namespace, name=name)

@@ -1,4 +1,4 @@
-"""The controller's flags; names are Karmada v1.19's where it has one (docs/reference/processes.md)."""
+"""The controller's flags. Names are Karmada v1.19's where it has the flag (docs/reference/flags.md)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _controllers(text: str) -> tuple[str, ...]:
 CONTROLLERS: Flag[tuple[str, ...]] = Flag(
     "controllers",
     (FEDERATED_HPA,),
-    "Which controllers to run.",
+    "Controllers to run.",
     _controllers,
     f"{FEDERATED_HPA} ({CRON_FEDERATED_HPA} is planned)",
     "strings",
@@ -39,62 +39,62 @@ PROPAGATION = choice(
     "propagation",
     KARMADA,
     "How replicas reach the members: karmada writes the scale of the workload's template on the hub, direct "
-    "writes the scale of the workload in each member.",
+    "writes the workload's scale in each member.",
     choices=(KARMADA, DIRECT),
 )
 METRICS_VIA = choice(
     "metrics-via",
     MEMBERS,
-    "Where usage is read: from the members themselves, or from the hub's metrics APIs.",
+    "Source of usage: the members themselves, or the hub's metrics APIs.",
     choices=(MEMBERS, HUB),
 )
 SHARDS = integer(
     "shards",
     1,
-    "Into how many shares the objects are divided by their namespaces, each with a Lease. A process may hold "
-    "several; one of another number works only when all of this one have ended.",
+    "Number of shards, each with a Lease. A namespace belongs to one shard, and a process may hold several "
+    "shards. Processes with different numbers never work at the same time.",
     minimum=1,
 )
 CONCURRENT_SYNCS = integer(
-    "concurrent-syncs", 5, "How many FederatedHPAs are looked at in the same moment.", minimum=1
+    "concurrent-syncs", 5, "FederatedHPAs that are reconciled at the same time.", minimum=1
 )
 CLUSTER_LOST_TIMEOUT = duration(
     "cluster-lost-timeout",
     default_values.CLUSTER_LOST_TIMEOUT_SECONDS,
-    "After how long without an answer a cluster is no longer expected, where the object does not say.",
+    "How long a cluster may be unavailable before it counts as lost, where the object does not set it.",
 )
-PAUSE = boolean("pause", False, "Compute and show decisions, but write nothing anywhere.")
+PAUSE = boolean("pause", False, "Compute and show decisions, but write neither scales nor statuses.")
 
 SYNC_PERIOD = duration(
     "horizontal-pod-autoscaler-sync-period",
     default_values.SYNC_PERIOD_SECONDS,
-    "How often each FederatedHPA is looked at, where the object does not say.",
+    "Time between two reconciles of a FederatedHPA, where the object does not set it.",
     minimum=1.0,
 )
 TOLERANCE = number(
     "horizontal-pod-autoscaler-tolerance",
     default_values.TOLERANCE,
-    "How far from 1.0 the ratio of usage to target may be before anything is done.",
+    "How far the ratio of usage to target may differ from 1.0 before the controller scales.",
     minimum=0,
 )
 DOWNSCALE_STABILIZATION = duration(
     "horizontal-pod-autoscaler-downscale-stabilization",
     default_values.DOWNSCALE_STABILIZATION_SECONDS,
-    "For how long the highest recommendation holds scale-down back, where the object does not say.",
+    "How long the highest recommendation delays a scale-down, where the object does not set it.",
 )
 CPU_INITIALIZATION_PERIOD = duration(
     "horizontal-pod-autoscaler-cpu-initialization-period",
     default_values.CPU_INITIALIZATION_PERIOD_SECONDS,
-    "For how long after its start a pod's CPU usage is doubted.",
+    "How long after a pod's start its CPU usage may be ignored.",
 )
 INITIAL_READINESS_DELAY = duration(
     "horizontal-pod-autoscaler-initial-readiness-delay",
     default_values.INITIAL_READINESS_DELAY_SECONDS,
-    "How soon after a pod's start a change to not ready means that it was never ready.",
+    "A pod that became not ready within this time after its start counts as never ready.",
 )
-# Karmada parses and never uses them; its manifests may carry them.
-UPSCALE_DELAY = duration("horizontal-pod-autoscaler-upscale-delay", 180.0, "Accepted, without effect.")
-DOWNSCALE_DELAY = duration("horizontal-pod-autoscaler-downscale-delay", 300.0, "Accepted, without effect.")
+# Karmada parses these flags and ignores them. Its manifests may contain them.
+UPSCALE_DELAY = duration("horizontal-pod-autoscaler-upscale-delay", 180.0, "Accepted without effect.")
+DOWNSCALE_DELAY = duration("horizontal-pod-autoscaler-downscale-delay", 300.0, "Accepted without effect.")
 
 SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
     "Autoscaling": (
@@ -118,7 +118,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
     "Leader election": common.LEADER_ELECTION,
     "Observing": (
         common.METRICS_BIND_ADDRESS,
-        # Karmada's controller manager serves its health there.
+        # The health port of Karmada's controller manager.
         common.HEALTH_PROBE_BIND_ADDRESS.with_default(":10357"),
     ),
     "Logging": common.LOGGING,
@@ -128,7 +128,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the flags come to; durations in seconds."""
+    """The values of the flags; durations in seconds."""
 
     propagation: str
     concurrent_syncs: int
@@ -140,7 +140,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: Values) -> Settings:
-        """The settings that the flags describe."""
+        """The settings of parsed flags."""
         return cls(
             propagation=values[PROPAGATION],
             concurrent_syncs=values[CONCURRENT_SYNCS],

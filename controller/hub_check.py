@@ -1,9 +1,10 @@
-"""Whether the hub is all ours: its schema of our kinds, and who else acts on them.
+"""Checks of the hub: a schema that drops fields of ours, and other actors on our kinds.
 
-What counts as evidence: the CustomResourceDefinition as it is served lacks fields of ours, which the API
-server then drops from every object; a webhook named `*.karmada.io` that is not of our registration is called
-for our kinds; an object's status was written a moment ago by Karmada's controller manager, as its managed
-fields tell. That a controller manager runs is no evidence: this controller of it may be switched off.
+Three facts count as evidence:
+- The served CustomResourceDefinition lacks fields of ours. The API server drops them from every object.
+- A webhook named `*.karmada.io` that this project did not register is called for our kinds.
+- Karmada's controller manager wrote an object's status a moment ago, as its managed fields show. A running
+  controller manager proves nothing, because its FederatedHPA controller may be switched off.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.federatedhpa.ambiguity import Key
-from controller.publish import PLURAL
+from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import GROUP
 from fedhpa.api.times import parse_time
 from fedhpa.decision.snapshot import Blocked, Finding
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
+from fedhpa.kube.reflector import Key
 
 log = structlog.get_logger(__name__)
 
 KEEP_SECONDS: Final = 300.0
 DEADLINE_SECONDS: Final = 5.0
-# Long enough for several of Karmada's periods; whoever stopped writing for so long was switched off.
+# Several of Karmada's sync periods. A controller without a write for so long was switched off.
 ACTIVE_SECONDS: Final = 300.0
 KARMADA_MANAGER: Final = "karmada-controller-manager"
 OUR_REGISTRATION: Final = "fedhpa-webhook"
@@ -37,6 +38,7 @@ FIELDS_PRUNED: Final = "FieldsPruned"
 FOREIGN_WEBHOOK: Final = "ForeignWebhook"
 ANOTHER_CONTROLLER: Final = "AnotherController"
 
+PLURAL: Final = FEDERATED_HPAS.plural
 CRD_PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
 OUR_FIELDS: Final = {
     "spec": (
@@ -56,8 +58,7 @@ class _Rule(msgspec.Struct, frozen=True):
     resources: list[str] | None = None
 
     @property
-    def is_ours(self) -> bool:
-        """Whether it is about our kind."""
+    def covers_our_kind(self) -> bool:
         groups, resources = self.apiGroups or (), self.resources or ()
         return bool({GROUP, "*"}.intersection(groups) and {PLURAL, "*", "*/*"}.intersection(resources))
 
@@ -77,55 +78,60 @@ class _Registration(msgspec.Struct, frozen=True):
 
 
 class HubCheck:
-    """What was found on the hub, looked for every few minutes; never raises for the hub."""
+    """The findings on one hub, refreshed every few minutes. Errors of the hub are logged, never raised.
+
+    `on_finding(reason, found)` is called with each result.
+    """
 
     def __init__(
         self,
         hub: ApiClient,
         *,
         clock: Callable[[], float] = time.monotonic,
-        shown: Callable[[str, bool], None] = lambda *_: None,
+        on_finding: Callable[[str, bool], None] = lambda *_: None,
     ) -> None:
         self._hub = hub
         self._clock = clock
-        self._shown = shown
+        self._on_finding = on_finding
         self._until = float("-inf")
-        self._rivals: dict[Key, float] = {}
+        self._contended: dict[Key, float] = {}
         self._known: set[Key] = set()
         self.findings: tuple[Finding, ...] = ()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Bring `findings` up to date if they are old."""
         if self._clock() < self._until:
             return
         self._until = self._clock() + KEEP_SECONDS
         found = tuple(
-            finding for finding in (await self._schema(), await self._webhooks()) if finding is not None
+            finding
+            for finding in (await self._check_schema(), await self._check_webhooks())
+            if finding is not None
         )
         for finding in found:
             if finding not in self.findings:
-                log.warning("the hub is not all ours", reason=finding.reason, detail=finding.message)
+                log.warning("hub check failed", reason=finding.reason, detail=finding.message)
         self.findings = found
         for reason in (FIELDS_PRUNED, FOREIGN_WEBHOOK):
-            self._shown(reason, any(finding.reason == reason for finding in found))
+            self._on_finding(reason, any(finding.reason == reason for finding in found))
 
-    def rival(self, key: Key, raw: Mapping[str, Any], now: float) -> Blocked | None:
-        """Why nothing is written for the object read as `raw`: another controller acts; None if none does.
+    def other_controller(self, key: Key, raw: Mapping[str, Any], now: float) -> Blocked | None:
+        """The reason to write nothing for the object read as `raw`, if another controller acts on it.
 
-        Our own writes may hide the evidence, so it counts for as long as one is called active. Then they say
-        what was found, which whoever sees the object for the first time goes on from.
+        Our own status writes may overwrite the managed fields, so the evidence stays valid for
+        ACTIVE_SECONDS. The status that we write then names the finding, which a new leader continues from.
         """
         written = _written_by_karmada(raw)
         if key not in self._known:
             self._known.add(key)
             written = max(filter(None, (written, _found_before(raw))), default=None)
         if written is not None and 0 <= now - written < ACTIVE_SECONDS:
-            self._rivals[key] = max(written, self._rivals.get(key, written))
-        last = self._rivals.get(key)
+            self._contended[key] = max(written, self._contended.get(key, written))
+        last = self._contended.get(key)
         if last is not None and now - last >= ACTIVE_SECONDS:
-            del self._rivals[key]
-        self._shown(ANOTHER_CONTROLLER, bool(self._rivals))
-        if key not in self._rivals:
+            del self._contended[key]
+        self._on_finding(ANOTHER_CONTROLLER, bool(self._contended))
+        if key not in self._contended:
             return None
         message = (
             f"{KARMADA_MANAGER} writes the status of this object, so its own controller acts on it: nothing "
@@ -134,37 +140,38 @@ class HubCheck:
         return Blocked(ANOTHER_CONTROLLER, message, condition="ScalingActive")
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        self._rivals.pop(key, None)
+        """Drop the evidence about a deleted object."""
+        self._contended.pop(key, None)
         self._known.discard(key)
 
-    async def _schema(self) -> Finding | None:
+    async def _check_schema(self) -> Finding | None:
         try:
             definition = await self._hub.get_json(CRD_PATH, deadline=DEADLINE_SECONDS)
         except FedHPAError as error:
-            log.debug("CRD not read", error=str(error))  # without the right to, nothing is known
+            log.debug("CRD not read", error=str(error))  # the permission may be missing
             return None
-        lacking = lacking_fields(definition)
-        if not lacking:
+        pruned = pruned_fields(definition)
+        if not pruned:
             return None
-        message = f"the hub's CRD drops {', '.join(lacking)}: apply 'fedhpa crds' there"
+        message = f"the hub's CRD drops {', '.join(pruned)}: apply 'fedhpa crds' there"
         return Finding(FIELDS_PRUNED, message)
 
-    async def _webhooks(self) -> Finding | None:
+    async def _check_webhooks(self) -> Finding | None:
         found: list[str] = []
         for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
             path = resource_path("admissionregistration.k8s.io/v1", plural)
             try:
                 registrations = (await self._hub.list(path, _Registration)).items
             except FedHPAError as error:
-                log.debug("webhook registrations not read", error=str(error))
+                log.debug("webhook configurations not listed", error=str(error))
                 continue
             found += [
                 f"{webhook.name} of {one.metadata.name}"
                 for one in registrations
                 if one.metadata.name != OUR_REGISTRATION
                 for webhook in one.webhooks or ()
-                if webhook.name.endswith(".karmada.io") and any(rule.is_ours for rule in webhook.rules or ())
+                if webhook.name.endswith(".karmada.io")
+                and any(rule.covers_our_kind for rule in webhook.rules or ())
             ]
         if not found:
             return None
@@ -174,8 +181,8 @@ class HubCheck:
         return Finding(FOREIGN_WEBHOOK, message)
 
 
-def lacking_fields(definition: Mapping[str, Any]) -> list[str]:
-    """Fields of ours that the served schema of a CustomResourceDefinition does not know."""
+def pruned_fields(definition: Mapping[str, Any]) -> list[str]:
+    """The fields of ours that the served schema of a CustomResourceDefinition does not have."""
     versions = (definition.get("spec") or {}).get("versions") or ()
     for version in versions:
         if not version.get("served"):
@@ -198,25 +205,25 @@ def _keeps(schema: Mapping[str, Any], field: str) -> bool:
 
 
 def _found_before(raw: Mapping[str, Any]) -> float | None:
-    """When a decision was last stored that another controller held back (POSIX seconds); None if none is."""
+    """The time (POSIX seconds) of the stored decision, if another controller blocked it."""
     status = raw.get("status")
     if not isinstance(status, Mapping):
         return None
     conditions = status.get("conditions")
-    held = any(
+    blocked = any(
         isinstance(condition, Mapping) and condition.get("reason") == ANOTHER_CONTROLLER
         for condition in (conditions if isinstance(conditions, list) else ())
     )
     decision = status.get("decision")
     time = decision.get("time") if isinstance(decision, Mapping) else None
     try:
-        return parse_time(time) if held and isinstance(time, str) else None
+        return parse_time(time) if blocked and isinstance(time, str) else None
     except InvalidObject:
         return None
 
 
 def _written_by_karmada(raw: Mapping[str, Any]) -> float | None:
-    """When Karmada's controller manager last wrote the object's status (POSIX seconds), if ever."""
+    """The time (POSIX seconds) of the last status write by Karmada's controller manager, if any."""
     times = []
     for entry in raw["metadata"].get("managedFields") or ():
         if entry.get("manager") == KARMADA_MANAGER and entry.get("subresource") == "status":

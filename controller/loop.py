@@ -1,7 +1,7 @@
-"""The work of a leader: every FederatedHPA is looked at when it changed, and once a period.
+"""The reconcile loop of a leader: reconciles every object when its spec changes, and once a period.
 
-First sight and spec changes are looked at at once; after that every period, also after a failure: no
-back-off beyond the sync period (Karmada's grows to 17 minutes).
+A failed reconcile is repeated after the period too. There is no longer back-off (Karmada's grows to 17
+minutes): a broken cluster must not hide its recovery.
 """
 
 from __future__ import annotations
@@ -9,73 +9,88 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
 
 import structlog
 
-from controller.federatedhpa.ambiguity import Key
-from controller.federatedhpa.reconciler import Reconciler
-from controller.federatedhpa.snapshot import Observer
-from controller.publish import COLLECTION
-from controller.workqueue import DueQueue
+from controller.workqueue import WorkQueue
 from fedhpa.api.errors import FedHPAError
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.reflector import Change, Reflector
+from fedhpa.kube.reflector import Change, Key, Reflector
 
 log = structlog.get_logger(__name__)
 
-# A decision that somebody's write overtook is made anew this soon; members may need a moment to serve it.
-AGAIN_SECONDS: Final = 0.1
-# A look that is stuck past every deadline inside it frees its worker.
-LOOK_SECONDS: Final = 60.0
+# Delay before a superseded decision is made again; members may need a moment to serve the other write.
+RETRY_SECONDS: Final = 0.1
+# A reconcile that hangs beyond all deadlines inside it is cancelled, which frees its worker.
+RECONCILE_SECONDS: Final = 60.0
 
 Object = dict[str, Any]
 
 
-class Loop:
-    """Runs the reconciler over those objects of a watched collection that `owns` says.
+class KindReconciler(Protocol):
+    """Reconciles the objects of one kind; `reconcile` runs for different objects at once."""
 
-    `counted` is told how many there are.
+    async def reconcile(
+        self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = (), *, late: float = 0.0
+    ) -> bool:
+        """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
+
+        `known` are the keys of all objects of the kind.
+        """
+
+    def period(self, raw: Mapping[str, Any]) -> float:
+        """Seconds between two reconciles of an object."""
+
+    def forget(self, key: Key) -> None:
+        """Drop all state of an object that was deleted or belongs to another process now."""
+
+
+class ReconcileLoop:
+    """Runs a reconciler over the objects of a watched collection that `owns` selects.
+
+    `on_count` receives the number of these objects after each change.
     """
 
     def __init__(
         self,
         hub: ApiClient,
-        reconciler: Reconciler,
-        observer: Observer,
+        collection: str,
+        reconciler: KindReconciler,
         *,
         workers: int,
         owns: Callable[[Key], bool] = lambda _: True,
-        counted: Callable[[int], None] = lambda _: None,
+        on_count: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        name = collection.rpartition("/")[2]
         self.objects: Reflector[Object] = Reflector(
-            hub, COLLECTION, dict[str, Any], functools.partial(_kept, owns), name="federatedhpas", clock=clock
+            hub, collection, dict[str, Any], functools.partial(_if_owned, owns), name=name, clock=clock
         )
-        self._counted = counted
+        self._on_count = on_count
         self._reconciler = reconciler
-        self._observer = observer
         self._workers = workers
-        self._queue = DueQueue(clock)
+        self._queue = WorkQueue(clock)
         self._changes: asyncio.Queue[Change[Object]] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Look at every object when due, until cancelled."""
+        """Reconcile every object when due, until cancelled."""
         unsubscribe = self.objects.subscribe(self._changes.put_nowait)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.objects.run())
-                group.create_task(self._follow())
+                group.create_task(self._enqueue_changes())
                 for _ in range(self._workers):
                     group.create_task(self._work())
         finally:
             unsubscribe()
-            for key in self.objects.store:  # another works on them now: what is shown here is not the present
+            # Another process reconciles these objects now, so the series here would show old values.
+            for key in self.objects.store:
                 self._reconciler.forget(key)
-            self._counted(0)
+            self._on_count(0)
 
-    async def _follow(self) -> None:
+    async def _enqueue_changes(self) -> None:
         while True:
             change = await self._changes.get()
             if change.new is None:
@@ -83,47 +98,45 @@ class Loop:
                 self._reconciler.forget(change.key)
             elif change.old is None or _generation(change.old) != _generation(change.new):
                 await self._queue.add(change.key)
-            self._counted(len(self.objects.store))
+            self._on_count(len(self.objects.store))
 
     async def _work(self) -> None:
         while True:
-            key = await self._queue.take()
+            key = await self._queue.get()
             try:
-                await self._look(key)
+                await self._reconcile(key)
             finally:
-                await self._queue.give_back(key)
+                await self._queue.done(key)
 
-    async def _look(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         raw = self.objects.store.get(key)
         if raw is None:
             self._reconciler.forget(key)
             return
-        again = False
+        retry = False
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                again = await self._reconciler.reconcile(
-                    key, raw, self.objects.store, late=self._queue.late(key)
-                )
+            async with asyncio.timeout(RECONCILE_SECONDS):
+                late = self._queue.lateness(key)
+                retry = await self._reconciler.reconcile(key, raw, self.objects.store, late=late)
         except FedHPAError as error:
             log.warning("status not written", namespace=key[0], name=key[1], error=str(error))
         except TimeoutError:
-            log.warning("look took too long", namespace=key[0], name=key[1], seconds=LOOK_SECONDS)
-        # One object that trips over a fault of ours must not end the work on all others.
+            log.warning("reconcile timed out", namespace=key[0], name=key[1], seconds=RECONCILE_SECONDS)
+        # A bug that one object triggers must not stop the reconciles of all others.
         except Exception:
-            log.exception("look failed", namespace=key[0], name=key[1])
-        if again:
-            await self._queue.add(key, AGAIN_SECONDS)
+            log.exception("reconcile failed", namespace=key[0], name=key[1])
+        if retry:
+            await self._queue.add(key, RETRY_SECONDS)
         else:
-            await self._queue.add_turn(key, self._observer.period(raw))
+            await self._queue.add_periodic(key, self._reconciler.period(raw))
 
 
-def _kept(owns: Callable[[Key], bool], raw: Object) -> Object | None:
+def _if_owned(owns: Callable[[Key], bool], raw: Object) -> Object | None:
+    """The object, or None if it is being deleted or belongs to another shard."""
     metadata = raw.get("metadata") or {}
-    if metadata.get("deletionTimestamp") or not owns(
-        (metadata.get("namespace", ""), metadata.get("name", ""))
-    ):
+    if metadata.get("deletionTimestamp"):
         return None
-    return raw
+    return raw if owns((metadata.get("namespace", ""), metadata.get("name", ""))) else None
 
 
 def _generation(raw: Mapping[str, Any]) -> object:

@@ -1,4 +1,4 @@
-"""The process `fedhpa-controller`: flags in, one leader's work until SIGTERM."""
+"""The process `fedhpa-controller`: takes shards and reconciles their objects until SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from controller.cluster_status import follow_cluster_status
 from controller.decisions import decisions_route
 from controller.federatedhpa.gather import Readers
-from controller.federatedhpa.reconciler import Reconciler
-from controller.federatedhpa.snapshot import Observer
+from controller.federatedhpa.reconciler import FederatedHPAReconciler
+from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import SECTIONS, SHARDS, Settings
-from controller.loop import Loop
-from controller.pausing import tell_paused
-from controller.shards import ALL, Shard, ShardCampaign
-from controller.telemetry import Series
+from controller.loop import ReconcileLoop
+from controller.publish import FEDERATED_HPAS
+from controller.shards import ALL, Shard, ShardElection, lease_name
+from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import SERVICE_ACCOUNT, load_config
-from fedhpa.kube.events import EventRecorder
+from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaseTiming
 from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
@@ -41,13 +41,18 @@ from fedhpa.serving.server import http_listeners
 PROGRAM: Final = "fedhpa-controller"
 ABOUT: Final = (
     "Scales the workload of each FederatedHPA over all clusters by its usage in all of them. "
-    "Of several processes those work that hold a shard's Lease."
+    "Of several processes, only those that hold a shard's Lease work."
 )
-# Karmada's name of this controller: who filters events by source keeps finding them.
+# Karmada's name of this controller, so that filters of events by source still match.
 COMPONENT: Final = "federatedHPA-controller"
 HUB_CHECK_SECONDS: Final = 2.0
-# Giving the Lease back has two seconds (fedhpa.kube.leases); the rest ends at once.
-STEP_DOWN_SECONDS: Final = 5.0
+# Releasing a Lease takes at most two seconds (fedhpa.kube.leases); everything else ends at once.
+STOP_SECONDS: Final = 5.0
+
+PAUSED_MESSAGE: Final = (
+    "a controller was started with --pause: it computes decisions and shows them in its metrics and at "
+    "/decisions, and writes neither scales nor statuses; it takes no Lease, so another one may still work"
+)
 
 log = structlog.get_logger(__name__)
 
@@ -67,16 +72,16 @@ def main() -> None:
 
 
 async def run(values: Values, signals: Signals) -> None:
-    """Serve health and metrics, campaign, and work while leading, until asked to stop."""
+    """Serve health and metrics, and work on the shards that this process holds, until asked to stop."""
     settings = Settings.of(values)
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
-    series = Series(registry)
-    series.paused(settings.paused)
+    metrics = ControllerMetrics(registry)
+    metrics.set_paused(settings.paused)
     if settings.paused:
-        log.warning("paused: decisions are computed and shown, nothing is written anywhere")
-    log.info("CronFederatedHPAs are admitted but not run by this version")
+        log.warning("paused: decisions are computed and shown, but neither scales nor statuses are written")
+    log.info("this version admits CronFederatedHPAs but does not run them")
     health = Health()
     kubeconfig = values[common.KUBECONFIG] or None
     config = dataclasses.replace(
@@ -86,7 +91,7 @@ async def run(values: Values, signals: Signals) -> None:
     )
     async with (
         ApiClient(config) as hub,
-        http_listeners(values, health, registry, [decisions_route(series.decisions, hub)]),
+        http_listeners(values, health, registry, [decisions_route(metrics.decisions, hub)]),
     ):
         members = MemberRegistry(
             hub,
@@ -95,100 +100,108 @@ async def run(values: Values, signals: Signals) -> None:
             burst=values[common.CLUSTER_API_BURST],
         )
         async with asyncio.TaskGroup() as group:
-            following = [
+            background = [
                 group.create_task(members.run()),
                 group.create_task(follow_config(hub, kubeconfig)),
                 group.create_task(_watch_readiness(health, members, settings.paused)),
             ]
             if settings.paused:
                 namespace = values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace()
-                lease = f"fedhpa-controller-0-of-{values[SHARDS]}"
-                following.append(group.create_task(tell_paused(hub, COMPONENT, namespace, lease)))
-            leading = group.create_task(_campaign(values, settings, hub, members, series))
+                lease = lease_name(0, values[SHARDS])
+                background.append(group.create_task(_record_paused(hub, namespace, lease)))
+            leading = group.create_task(_lead_shards(values, settings, hub, members, metrics))
             await signals.stop.wait()
             health.drain()
             leading.cancel()
-            # What it reads from the members ends before their connections do.
-            await asyncio.wait([leading], timeout=STEP_DOWN_SECONDS)
-            for task in following:
+            # Its reads from the members end before the members' connections close.
+            await asyncio.wait([leading], timeout=STOP_SECONDS)
+            for task in background:
                 task.cancel()
 
 
-async def _campaign(
-    values: Values, settings: Settings, hub: ApiClient, members: MemberRegistry, series: Series
+async def _record_paused(hub: ApiClient, namespace: str, lease: str) -> None:
+    """Record an event on the Lease that this process would hold, until cancelled. The hub may refuse it."""
+    events = EventRecorder(hub, COMPONENT)
+    about = InvolvedObject("coordination.k8s.io/v1", "Lease", lease, namespace)
+    events.event(about, "Warning", "Paused", PAUSED_MESSAGE)
+    await events.run()
+
+
+async def _lead_shards(
+    values: Values, settings: Settings, hub: ApiClient, members: MemberRegistry, metrics: ControllerMetrics
 ) -> None:
     counts: dict[Shard, int] = {}
 
     async def work(shard: Shard) -> None:
-        await lead(settings, hub, members, series, shard=shard, counts=counts)
+        await lead(settings, hub, members, metrics, shard=shard, counts=counts)
 
     if not values[common.LEADER_ELECT] or settings.paused:
-        # Paused, not even a Lease is written; a second one that only looks does no harm.
+        # A paused process writes no Lease either. Several processes that only read do no harm.
         await work(Shard())
         return
-    campaign = ShardCampaign(
+    election = ShardElection(
         hub,
         values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
         f"{socket.gethostname()}_{uuid.uuid4()}",
         values[SHARDS],
         timing=_lease_timing(values),
     )
-    await campaign.run(work)
+    await election.run(work)
 
 
 async def lead(
     settings: Settings,
     hub: ApiClient,
     members: MemberRegistry,
-    series: Series,
+    metrics: ControllerMetrics,
     *,
     shard: Shard = ALL,
     counts: dict[Shard, int] | None = None,
     clock: Clock = SYSTEM,
 ) -> None:
-    """The work on a shard, from scratch: what another leader did meanwhile is in the objects' status.
+    """Reconcile a shard's objects until cancelled. State of former leaders is read from the objects' status.
 
-    `counts` has the numbers of objects of the shards that this process works on.
+    `counts` receives the number of objects by shard, for all shards that this process leads.
     """
-    known = {} if counts is None else counts
+    by_shard = {} if counts is None else counts
 
     def count(objects: int) -> None:
-        known[shard] = objects
-        series.objects(sum(known.values()))
+        by_shard[shard] = objects
+        metrics.set_objects(sum(by_shard.values()))
 
     events = EventRecorder(hub, COMPONENT, wall=clock.wall)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
         readers = Readers.of(lists, clock.monotonic)
-        observer = Observer(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
-        reconciler = Reconciler(
-            hub, observer, events, series, settings, wall=clock.wall, clock=clock.monotonic
+        snapshots = SnapshotBuilder(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
+        reconciler = FederatedHPAReconciler(
+            hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )
-        loop = Loop(
+        loop = ReconcileLoop(
             hub,
+            FEDERATED_HPAS.path(),
             reconciler,
-            observer,
             workers=settings.concurrent_syncs,
             owns=shard.owns,
-            counted=count,
+            on_count=count,
             clock=clock.monotonic,
         )
         group.create_task(readers.run())
         group.create_task(events.run())
-        if not settings.paused and shard.index == 0:  # one of all processes tells of the members
+        if not settings.paused and shard.index == 0:  # only one process writes the Clusters' status
             group.create_task(follow_cluster_status(hub, members, wall=clock.wall))
         await _until_synced(members)
         group.create_task(loop.run())
 
 
 async def _until_synced(members: MemberRegistry) -> None:
-    # Before each member answered or had its deadline, every decision would be one on missing data.
-    while not members.synced():  # noqa: ASYNC110  # being settled is a matter of time, too
+    # Until each member answered or its deadline passed, every decision would lack data.
+    while not members.synced():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
         await asyncio.sleep(0.05)
 
 
 async def _watch_readiness(health: Health, members: MemberRegistry, paused: bool) -> None:
-    synced = health.readiness("members-synced", latches=True, reason="members were not asked yet")
-    hub_check = health.readiness("hub", latches=False, reason="the hub was not asked yet")
+    synced = health.readiness("members-synced", latches=True, reason="members were not read yet")
+    hub_check = health.readiness("hub", latches=False, reason="the hub was not read yet")
     if paused:
         health.readiness("paused-by-flag", latches=True).succeed()
     while True:

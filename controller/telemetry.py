@@ -1,7 +1,7 @@
 """Prometheus series of the controller.
 
-`horizontal_pod_autoscaler_controller_*` are Kubernetes' (HPA 1.36, section 11); Karmada defines and never
-registers them. The others say what a federation adds.
+`horizontal_pod_autoscaler_controller_*` are Kubernetes' (HPA 1.36, section 11); Karmada defines them and
+never registers them. `fedhpa_controller_*` add what only a federation has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from controller.decisions import DecisionRing
+from controller.decisions import DecisionLog
 from fedhpa.decision.model import Decision, MetricResult
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
@@ -18,8 +18,8 @@ NAMES = ("namespace", "hpa_name")
 PREFIX = "horizontal_pod_autoscaler_controller_"
 
 
-class Series:
-    """The controller's series in one registry."""
+class ControllerMetrics:
+    """The controller's series in one registry, and the log of its decisions."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ("action", "error")
@@ -28,7 +28,7 @@ class Series:
         )
         self._seconds = Histogram(
             f"{PREFIX}reconciliation_duration_seconds",
-            "How long a reconciliation took.",
+            "Duration of reconciliations in seconds.",
             labels,
             buckets=BUCKETS,
             registry=registry,
@@ -40,10 +40,15 @@ class Series:
             registry=registry,
         )
         self._objects = Gauge(
-            f"{PREFIX}num_horizontal_pod_autoscalers", "FederatedHPAs known.", registry=registry
+            f"{PREFIX}num_horizontal_pod_autoscalers",
+            "FederatedHPAs in this process' shards.",
+            registry=registry,
         )
         self._desired = Gauge(
-            f"{PREFIX}desired_replicas", "Replicas wanted.", ("namespace", "hpa_name"), registry=registry
+            f"{PREFIX}desired_replicas",
+            "Desired replicas of the last decision.",
+            ("namespace", "hpa_name"),
+            registry=registry,
         )
         self._missing = Gauge(
             "fedhpa_controller_missing_clusters",
@@ -52,17 +57,17 @@ class Series:
             registry=registry,
         )
         self._current = Gauge(
-            "fedhpa_controller_current_replicas", "Replicas found.", NAMES, registry=registry
+            "fedhpa_controller_current_replicas", "Replicas at the last decision.", NAMES, registry=registry
         )
         self._lost = Gauge(
             "fedhpa_controller_lost_clusters",
-            "Clusters that are no longer expected, in the last decision.",
+            "Clusters that count as lost in the last decision.",
             NAMES,
             registry=registry,
         )
-        self._contested = Gauge(
+        self._competitors = Gauge(
             "fedhpa_controller_contested",
-            "Other autoscalers of the same workload that were found.",
+            "Other autoscalers found for the same workload.",
             NAMES,
             registry=registry,
         )
@@ -72,18 +77,17 @@ class Series:
         of_metric = (*NAMES, "metric")
         self._ratio = Gauge(
             "fedhpa_controller_metric_usage_ratio",
-            "Usage over target; metric is index and name in spec.metrics.",
+            "Ratio of usage to target; the label metric is index:name of spec.metrics.",
             of_metric,
             registry=registry,
         )
         self._proposal = Gauge(
             "fedhpa_controller_metric_proposal",
-            "The replicas that a metric asks for, before any limit.",
+            "Replicas that a metric proposes, before any limit.",
             of_metric,
             registry=registry,
         )
-        # What every decision is shown by: whoever counts it keeps it.
-        self.decisions = DecisionRing()
+        self.decisions = DecisionLog()
         self._metrics_of: dict[tuple[str, str], frozenset[str]] = {}
         self._paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
@@ -91,28 +95,28 @@ class Series:
 
         self._hub = Gauge(
             "fedhpa_controller_hub_finding",
-            "1 while something on the hub is not ours: FieldsPruned, ForeignWebhook, AnotherController.",
+            "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController.",
             ("reason",),
             registry=registry,
         )
 
-    def hub_finding(self, reason: str, found: bool) -> None:
-        """Whether the hub drops our fields, or somebody else acts on our kinds."""
+    def set_hub_finding(self, reason: str, found: bool) -> None:
+        """Show a result of the hub's checks."""
         self._hub.labels(reason).set(found)
 
-    def paused(self, paused: bool) -> None:
-        """Whether the controller was told to write nothing."""
+    def set_paused(self, paused: bool) -> None:
+        """Show the value of --pause."""
         self._paused.set(paused)
 
-    def objects(self, count: int) -> None:
-        """How many FederatedHPAs there are."""
+    def set_objects(self, count: int) -> None:
+        """Show the number of FederatedHPAs."""
         self._objects.set(count)
 
-    def decided(
+    def record_decision(
         self, namespace: str, name: str, decision: Decision, *, written: bool, seconds: float
     ) -> None:
-        """Count one reconciliation; `written` says that a scale was written, `seconds` how long it took."""
-        action = _action(decision.current_replicas, decision.desired_replicas) if written else "none"
+        """Count one reconciliation of `seconds`; `written` is true if a scale was written."""
+        action = _direction(decision.current_replicas, decision.desired_replicas) if written else "none"
         failed = decision.error is not None or any(metric.error is not None for metric in decision.metrics)
         error = "internal" if failed else "none"
         self._reconciliations.labels(action, error).inc()
@@ -127,13 +131,13 @@ class Series:
         self._lost.labels(namespace, name).set(len(decision.coverage.lost))
         self._show_metrics(namespace, name, decision)
 
-    def settings(self, namespace: str, name: str, *, dry_run: bool, contested: int) -> None:
-        """What stands in the way of an object's writes, or undoes them."""
+    def set_conflicts(self, namespace: str, name: str, *, dry_run: bool, competitors: int) -> None:
+        """Show what stops an object's writes, and how many other autoscalers may undo them."""
         self._dry_run.labels(namespace, name).set(dry_run)
-        self._contested.labels(namespace, name).set(contested)
+        self._competitors.labels(namespace, name).set(competitors)
 
     def _show_metrics(self, namespace: str, name: str, decision: Decision) -> None:
-        """A metric without a value has no series: an old number beside a failure would be believed."""
+        """Remove the series of a metric without a value, because an old number would hide the failure."""
         shown = set()
         for metric in decision.metrics:
             if metric.proposal is None:
@@ -150,7 +154,7 @@ class Series:
             for gauge in (self._proposal, self._ratio):
                 gauge.remove(namespace, name, label)
 
-    def failed(self, seconds: float) -> None:
+    def record_failure(self, seconds: float) -> None:
         """Count a reconciliation that ended before a decision."""
         self._reconciliations.labels("none", "internal").inc()
         self._seconds.labels("none", "internal").observe(seconds)
@@ -163,7 +167,7 @@ class Series:
             self._missing,
             self._current,
             self._lost,
-            self._contested,
+            self._competitors,
             self._dry_run,
         ):
             gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
@@ -172,10 +176,10 @@ class Series:
 def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:
     if metric.error is not None or metric.proposal is None:
         return "none", "internal"
-    return _action(current, metric.proposal), "none"
+    return _direction(current, metric.proposal), "none"
 
 
-def _action(before: int, after: int) -> str:
+def _direction(before: int, after: int) -> str:
     if after == before:
         return "none"
     return "scale_up" if after > before else "scale_down"

@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.decision import pod_bytes
 from controller.federatedhpa.gather import Readers
-from controller.federatedhpa.reconciler import Reconciler
-from controller.federatedhpa.snapshot import Observer
+from controller.federatedhpa.reconciler import FederatedHPAReconciler
+from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings
-from controller.telemetry import Series
+from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.snapshot import ControllerSettings
@@ -310,9 +310,9 @@ class World:
     members: dict[str, Member]
     readers: Readers
     content: Content
-    observer: Observer
-    reconciler: Reconciler
-    series: Series
+    snapshots: SnapshotBuilder
+    reconciler: FederatedHPAReconciler
+    metrics: ControllerMetrics
     settings: Settings
     # Added to every clock: periods pass without waiting for them.
     ahead: list[float] = field(default_factory=lambda: [0.0])
@@ -387,7 +387,7 @@ async def world(
     fleet: Fleet,
     *,
     keep: Callable[[Key], bool] = lambda _: True,
-    reconciler: type[Reconciler] = Reconciler,
+    reconciler: type[FederatedHPAReconciler] = FederatedHPAReconciler,
 ) -> AsyncIterator[World]:
     """A world of a fleet, of which the controller has the objects that `keep` says."""
     ahead, loop_time = [0.0], asyncio.get_running_loop().time
@@ -408,13 +408,13 @@ async def world(
             group.create_task(member.run())
         readers = Readers.of(lists, clock)
         group.create_task(readers.run())
-        observer = Observer(hub, lambda: members, readers, settings, clock=clock)
-        series = Series(CollectorRegistry())
+        snapshots = SnapshotBuilder(hub, lambda: members, readers, settings, clock=clock)
+        metrics = ControllerMetrics(CollectorRegistry())
         events = EventRecorder(hub, "benchmark", wall=wall)
-        looks = reconciler(hub, observer, events, series, settings, wall=wall, clock=clock)
+        looks = reconciler(hub, snapshots, events, metrics, settings, wall=wall, clock=clock)
         while not all(member.state.ready for member in members.values()):  # noqa: ASYNC110  # a probe each
             await asyncio.sleep(0.01)
-        yield World(fleet, hub, members, readers, content, observer, looks, series, settings, ahead)
+        yield World(fleet, hub, members, readers, content, snapshots, looks, metrics, settings, ahead)
         for task in tuple(group._tasks):
             task.cancel()
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import structlog
 
-from benchmarks.controller.fleet import Fleet, Key, World, resident_bytes, world
-from controller.federatedhpa.reconciler import Reconciler
-from controller.loop import Loop
+from benchmarks.controller.fleet import HPAS, Fleet, Key, World, resident_bytes, world
+from controller.federatedhpa.reconciler import FederatedHPAReconciler
+from controller.loop import ReconcileLoop
 from controller.shards import Shard
 
 PERIOD_SECONDS: Final = 15.0
@@ -41,7 +41,7 @@ class Measured:
     hung_at: float
 
 
-class _Timed(Reconciler):
+class _Timed(FederatedHPAReconciler):
     """Notes how much later than a period after the one before each look begins."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
@@ -123,7 +123,7 @@ async def _loop(fleet: Fleet, shard: Shard, hang: bool) -> Measured:
         w.warm()
         changes = [w.changes(CHANGED, ready=ready) for ready in (False, True)]
         clock = asyncio.get_running_loop().time
-        loop = Loop(w.hub, looks, w.observer, workers=w.settings.concurrent_syncs, clock=clock)
+        loop = ReconcileLoop(w.hub, HPAS, looks, workers=w.settings.concurrent_syncs, clock=clock)
         running = asyncio.create_task(loop.run())
         try:
             while len(looks.began) < len(w.keys):  # noqa: ASYNC110  # the first look at each

@@ -1,7 +1,8 @@
-"""Which clusters one FederatedHPA is about (docs/reference/processes.md).
+"""The candidate clusters of a FederatedHPA (docs/reference/processes.md).
 
-With propagation karmada: the clusters of the workload's ResourceBinding; on a hub that does not serve
-bindings, all registered clusters. With propagation direct: those of spec.clusterAffinity, else all.
+With propagation karmada these are the clusters of the workload's ResourceBinding, or all registered clusters
+if the hub does not serve bindings. With propagation direct these are the clusters of spec.clusterAffinity, or
+all registered clusters without one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ POLICY_LABELS: Final = (
 
 
 class NoBinding(FedHPAError):
-    """Bindings are served, but none tells where the workload runs (Karmada: FailedGetBinding)."""
+    """The hub serves bindings, but has no usable one of the workload (Karmada: FailedGetBinding)."""
 
 
 class TargetUnreadable(FedHPAError):
@@ -39,13 +40,13 @@ class TargetUnreadable(FedHPAError):
 
 @dataclass(frozen=True)
 class Candidates:
-    """`names` are sorted. `named` are those that the object itself names, present there or not."""
+    """The clusters' sorted `names`. `named` are those that spec.clusterAffinity lists by name."""
 
     names: tuple[str, ...]
     named: frozenset[str] = frozenset()
 
 
-class _Reference(msgspec.Struct, frozen=True):
+class _ResourceReference(msgspec.Struct, frozen=True):
     apiVersion: str = ""
     kind: str = ""
     namespace: str = ""
@@ -57,7 +58,7 @@ class _TargetCluster(msgspec.Struct, frozen=True):
 
 
 class _BindingSpec(msgspec.Struct, frozen=True):
-    resource: _Reference = _Reference()
+    resource: _ResourceReference = _ResourceReference()
     clusters: list[_TargetCluster] | None = None
 
 
@@ -66,26 +67,26 @@ class _Binding(msgspec.Struct, frozen=True):
     spec: _BindingSpec = _BindingSpec()
 
 
-class _Labelled(msgspec.Struct, frozen=True):
+class _ObjectWithLabels(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
 def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member]) -> Candidates:
-    """The clusters that a Karmada ClusterAffinity selects: names, labels, fields, exclusions. None is all.
+    """The clusters that a Karmada ClusterAffinity selects by names, labels, fields and exclusions; None: all.
 
-    A cluster that is named but not registered stays a candidate, and so is missed. InvalidObject for an
-    affinity or a selector that cannot be read.
+    A cluster that is named but not registered stays a candidate, so it counts as missing. Raises
+    InvalidObject for an affinity or a selector that cannot be read.
     """
     if affinity is None:
         return Candidates(tuple(sorted(members)))
     try:
-        wanted = decode(ClusterAffinity, affinity)
-        selection = Selection(wanted)
+        decoded = decode(ClusterAffinity, affinity)
+        selection = Selection(decoded)
     except InvalidObject as error:
         raise InvalidObject(f"spec.clusterAffinity cannot be read: {error}") from error
     chosen = {name for name, member in members.items() if selection.selects(known_cluster(member.cluster))}
-    if wanted.label_selector is None and wanted.field_selector is None:
-        chosen |= selection.named - set(wanted.exclude)
+    if decoded.label_selector is None and decoded.field_selector is None:
+        chosen |= selection.named - set(decoded.exclude)
     return Candidates(tuple(sorted(chosen)), selection.named & chosen)
 
 
@@ -100,14 +101,14 @@ async def by_binding(
 ) -> Candidates:
     """The clusters that Karmada's scheduler chose for a workload, from its ResourceBinding.
 
-    Raises TargetUnreadable or NoBinding; ApiError if the hub does not answer.
+    Raises TargetUnreadable, NoBinding, or ApiError if the hub does not answer.
     """
     try:
         bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=deadline)
-    except InvalidObject:  # no Karmada here: nobody chose among the clusters, and the scale is all we read
+    except InvalidObject:  # without Karmada nothing restricts the workload to some of the clusters
         return Candidates(tuple(sorted(members)))
     try:
-        template = await hub.get(target.path(namespace, name), _Labelled, deadline=deadline)
+        template = await hub.get(target.path(namespace, name), _ObjectWithLabels, deadline=deadline)
     except ApiError as error:
         raise TargetUnreadable(str(error)) from error
     labels = template.metadata.labels or {}
@@ -115,9 +116,9 @@ async def by_binding(
     if not selector:
         raise NoBinding("the scale target has no label of a policy's permanent-id: propagate it by a policy")
     listing = await hub.list(bindings.path(namespace), _Binding, label_selector=selector)
-    wanted = _Reference(target.api_version, target.kind, namespace, name)
+    reference = _ResourceReference(target.api_version, target.kind, namespace, name)
     for binding in listing.items:
-        if binding.spec.resource == wanted:
+        if binding.spec.resource == reference:
             clusters = tuple(sorted(cluster.name for cluster in binding.spec.clusters or ()))
             if not clusters:
                 raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")

@@ -1,42 +1,94 @@
-"""How many more replicas of a workload a cluster could run, read off what the hub knows of its nodes."""
+"""How many replicas of a workload fit into a cluster, for the assignment to clusters.
+
+Source: docs/explanation/placement.md. The Cluster's status.resourceSummary counts; without it, the nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
-from controller.federatedhpa.node_capacity import total
+from controller.federatedhpa.gather import Reading
+from controller.federatedhpa.node_capacity import NodeCapacity, total_requests
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
 from fedhpa.assignment.direct import BY_CAPACITY
 from fedhpa.decision.spec.placement import Placement
 from fedhpa.members.cluster import Cluster
+from fedhpa.members.member import Member
 from fedhpa.scaling.records import PodRecord
 
-# A node takes only so many pods, whatever they ask for.
+# A node takes a limited number of pods, whatever their requests.
 ONE_POD = {"pods": 1000}
 
 
-def is_needed(assignment: Placement, pods: Iterable[PodRecord]) -> bool:
-    """Whether a decision looks at the room of clusters: by its policy, or because pods wait for some."""
-    return assignment.policy in BY_CAPACITY or any(pod.unschedulable_since is not None for pod in pods)
+async def available_replicas(
+    nodes: NodeCapacity,
+    members: Mapping[str, Member],
+    assignment: Placement,
+    readings: Mapping[str, Reading],
+) -> dict[str, int | None]:
+    """How many more replicas fit, by cluster; None where that is unknown.
+
+    Empty if the decision does not need it: by its policy, and because no pod is unschedulable.
+    """
+    pods = [pod for reading in readings.values() for pod in reading.snapshot.pods]
+    pending = any(pod.unschedulable_since is not None for pod in pods)
+    if assignment.policy not in BY_CAPACITY and not pending:
+        return {}
+    requests = requests_of_replica(pods)
+    registered = {name: members[name] for name in readings if name in members}
+    available = {name: fits_by_summary(member.cluster, requests) for name, member in registered.items()}
+    unknown = {
+        name: registered[name]
+        for name, count in available.items()
+        if count is None and registered[name].state.ready
+    }
+    if unknown:
+        free = await nodes.get(unknown)
+        available.update((name, capacity.fits(requests)) for name, capacity in free.items())
+    return available
 
 
-def asked(pods: Iterable[PodRecord]) -> Mapping[str, int]:
-    """What one more replica asks for, in milli-units: of each resource the most that a pod asks for."""
-    most = dict(ONE_POD)
+async def capped_replicas(
+    nodes: NodeCapacity,
+    members: Mapping[str, Member],
+    assignment: Placement,
+    readings: Mapping[str, Reading],
+) -> dict[str, int | None]:
+    """How many replicas each cluster of clusterHPAPreference may have; None for no limit."""
+    shares = {name: share for name, share in assignment.caps.items() if name in readings and name in members}
+    if not shares:
+        return {}
+    offers = {name: allocatable(members[name].cluster) for name in shares}
+    unknown = {name: members[name] for name, offer in offers.items() if offer is None}
+    if unknown:
+        free = await nodes.get(unknown)
+        offers.update((name, capacity.allocatable) for name, capacity in free.items())
+    requests = requests_of_replica(pod for reading in readings.values() for pod in reading.snapshot.pods)
+    current = {name: found.scale.spec.replicas for name, found in readings.items() if found.scale}
+    return {
+        name: replicas_within(share, offers[name], requests, current.get(name, 0))
+        for name, share in shares.items()
+    }
+
+
+def requests_of_replica(pods: Iterable[PodRecord]) -> Mapping[str, int]:
+    """The requests of one more replica in milli-units: of each resource the highest request of any pod."""
+    highest = dict(ONE_POD)
     for requests in {id(pod.requests): pod.requests for pod in pods}.values():
-        for resource, milli in total(requests).items():
-            most[resource] = max(most.get(resource, 0), milli)
-    return most
+        for resource, milli in total_requests(requests).items():
+            highest[resource] = max(highest.get(resource, 0), milli)
+    return highest
 
 
-def available_replicas(cluster: Cluster, asked: Mapping[str, int]) -> int | None:
-    """How often what is asked for fits into what status.resourceSummary leaves; None if it does not say."""
+def fits_by_summary(cluster: Cluster, requests: Mapping[str, int]) -> int | None:
+    """How often the requests fit into the free part of status.resourceSummary; None if it does not say."""
     summary = cluster.status.resourceSummary
     if summary is None or not summary.allocatable:
         return None
     fits: list[int] = []
-    for resource, milli in asked.items():
+    for resource, milli in requests.items():
         if milli <= 0:
             continue
         try:
@@ -48,6 +100,33 @@ def available_replicas(cluster: Cluster, asked: Mapping[str, int]) -> int | None
         except InvalidQuantity:
             return None
     return min(fits, default=None)
+
+
+def allocatable(cluster: Cluster) -> Mapping[str, int] | None:
+    """What status.resourceSummary says is allocatable, in milli-units by resource; None without a summary."""
+    summary = cluster.status.resourceSummary
+    if summary is None or not summary.allocatable:
+        return None
+    try:
+        return {resource: parse_milli(quantity) for resource, quantity in summary.allocatable.items()}
+    except InvalidQuantity:
+        return None
+
+
+def replicas_within(
+    share: Fraction, offer: Mapping[str, int] | None, requests: Mapping[str, int], current: int
+) -> int | None:
+    """The largest number of replicas whose requests stay within the share of `offer`; None for no limit.
+
+    If the offer is unknown, the cluster keeps its `current` replicas at most: an unknown cap means no growth.
+    Pods without requests take no share of anything.
+    """
+    wanted = {resource: milli for resource, milli in requests.items() if resource != "pods" and milli > 0}
+    if not wanted:
+        return None
+    if offer is None or not wanted.keys() <= offer.keys():
+        return current
+    return min(int(share * max(offer[resource], 0) // milli) for resource, milli in wanted.items())
 
 
 def _milli(amounts: Mapping[str, RawQuantity] | None, resource: str) -> int | None:

@@ -1,95 +1,120 @@
-"""Other autoscalers of the same workload: a HorizontalPodAutoscaler in a member, or on the hub.
+"""Other autoscalers that act on the same workload or the same pods.
 
-It undoes what we write, and we undo what it writes. Whoever is found is told of on the object; nothing is
-stopped, for which of the two is wanted is not ours to say.
+A HorizontalPodAutoscaler of the same workload, in a member or on the hub, undoes our writes, and we undo its
+writes. It is reported on the object but stops nothing, because the controller cannot know which of the two is
+wanted. Two FederatedHPAs that select the same pods stop each other (Kubernetes HPA 1.36: AmbiguousSelector).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from controller.federatedhpa.snapshot import Observation
 from fedhpa.api.errors import FedHPAError
+from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
+from fedhpa.kube.reflector import Key
 
 log = structlog.get_logger(__name__)
 
-# Nobody adds such an object every minute, and asking costs a request a member and namespace.
+# Such objects appear rarely, and a list costs one request a member and namespace.
 KEEP_SECONDS: Final = 60.0
 DEADLINE_SECONDS: Final = 3.0
 ON_HUB: Final = "the hub"
 
 
-class _Reference(msgspec.Struct, frozen=True):
+def ambiguous_with(
+    key: Key,
+    labels: Mapping[str, Iterable[Mapping[str, str]]],
+    selectors: Mapping[Key, Mapping[str, Selector]],
+) -> tuple[str, ...]:
+    """The FederatedHPAs (namespace/name, `key` included) that select pods of `key`; empty if only `key` does.
+
+    `labels` are the label sets of its pods, by cluster; `selectors` are those of all objects, by cluster.
+    """
+    namespace = key[0]
+    others = [other for other in selectors if other != key and other[0] == namespace]
+    if not others:
+        return ()
+    found: set[Key] = set()
+    for cluster, label_sets in labels.items():
+        for other in others:
+            selector = selectors[other].get(cluster)
+            if selector is not None and any(selector.matches(own) for own in label_sets):
+                found.add(other)
+    if not found:
+        return ()
+    return tuple(sorted(f"{one[0]}/{one[1]}" for one in (*found, key)))
+
+
+class _TargetReference(msgspec.Struct, frozen=True):
     apiVersion: str = ""
     kind: str = ""
     name: str = ""
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Group, kind and name: versions are forms of one object."""
+        """Group, kind and name, because all versions serve the same object."""
         return self.apiVersion.rpartition("/")[0], self.kind, self.name
 
 
-class _Spec(msgspec.Struct, frozen=True):
-    scaleTargetRef: _Reference = _Reference()
+class _AutoscalerSpec(msgspec.Struct, frozen=True):
+    scaleTargetRef: _TargetReference = _TargetReference()
 
 
 class _Autoscaler(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
+    spec: _AutoscalerSpec = _AutoscalerSpec()
 
 
 _UNKNOWN: Final[tuple[float, tuple[_Autoscaler, ...]]] = (float("-inf"), ())
 
 
 class CompetingAutoscalers:
-    """What is known of HorizontalPodAutoscalers, by cluster and namespace; never raises for a server."""
+    """The HorizontalPodAutoscalers by cluster and namespace. Errors of a server are logged, never raised."""
 
-    def __init__(self, hub: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._hub = hub
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, tuple[_Autoscaler, ...]]] = {}
-        self._turns: dict[tuple[str, str], asyncio.Lock] = {}
+        self._refreshing: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def look(self, raw: Mapping[str, Any], seen: Observation) -> tuple[str, ...]:
-        """The autoscalers of the observed object's workload, each with where it is; a minute old at most."""
+    async def find(self, raw: Mapping[str, Any], clients: Mapping[str, ApiClient]) -> tuple[str, ...]:
+        """The autoscalers of the object's workload, each with its cluster; at most a minute old.
+
+        `clients` are the API servers to search, by cluster.
+        """
         namespace = str(raw["metadata"]["namespace"])
         try:
-            wanted = msgspec.convert((raw.get("spec") or {}).get("scaleTargetRef") or {}, _Reference).identity
+            reference = msgspec.convert((raw.get("spec") or {}).get("scaleTargetRef") or {}, _TargetReference)
         except msgspec.ValidationError:
             return ()
-        clients = {name: write.client for name, write in seen.members.items()}
-        if seen.template is not None:
-            clients[ON_HUB] = self._hub
-        now = self._clock()
-        # A thousand objects ask at every look, and mostly all is known: only what is old is worth a task.
-        old = [name for name in clients if self._of(name, namespace)[0] <= now]
+        target, now = reference.identity, self._clock()
+        # A thousand objects come here at every reconcile, and most lists are fresh: only old ones get a task.
+        old = [name for name in clients if self._cached(name, namespace)[0] <= now]
         if old:
             await asyncio.gather(*(self._refresh(name, clients[name], namespace) for name in old))
         return tuple(
             f"HorizontalPodAutoscaler {namespace}/{one.metadata.name} in {name}"
             for name in sorted(clients)
-            for one in self._of(name, namespace)[1]
-            if one.spec.scaleTargetRef.identity == wanted
+            for one in self._cached(name, namespace)[1]
+            if one.spec.scaleTargetRef.identity == target
         )
 
-    def _of(self, place: str, namespace: str) -> tuple[float, tuple[_Autoscaler, ...]]:
-        """Until when what is known counts, and what it is."""
-        return self._known.get((place, namespace), _UNKNOWN)
+    def _cached(self, cluster: str, namespace: str) -> tuple[float, tuple[_Autoscaler, ...]]:
+        """When the cached list expires, and the list."""
+        return self._known.get((cluster, namespace), _UNKNOWN)
 
-    async def _refresh(self, place: str, client: ApiClient, namespace: str) -> None:
-        key = (place, namespace)
-        async with self._turns.setdefault(key, asyncio.Lock()):
-            until, known = self._of(place, namespace)
+    async def _refresh(self, cluster: str, client: ApiClient, namespace: str) -> None:
+        key = (cluster, namespace)
+        async with self._refreshing.setdefault(key, asyncio.Lock()):
+            until, known = self._cached(cluster, namespace)
             if self._clock() < until:
                 return
             try:
@@ -97,8 +122,8 @@ class CompetingAutoscalers:
                     path = resource_path("autoscaling/v2", "horizontalpodautoscalers", namespace)
                     known = tuple((await client.list(path, _Autoscaler)).items)
             except (FedHPAError, TimeoutError) as error:
-                # Without the right to list them, or while it is away, what was known last stands.
-                log.debug("autoscalers not listed", cluster=place, namespace=namespace, error=str(error))
+                # The permission may be missing, or the server unavailable. The last list stays valid.
+                log.debug("autoscalers not listed", cluster=cluster, namespace=namespace, error=str(error))
             self._drop_old()
             self._known[key] = (self._clock() + KEEP_SECONDS, known)
 
@@ -106,4 +131,4 @@ class CompetingAutoscalers:
         old = self._clock() - 10 * KEEP_SECONDS
         for key in [key for key, (until, _) in self._known.items() if until < old]:
             del self._known[key]
-            self._turns.pop(key, None)
+            self._refreshing.pop(key, None)

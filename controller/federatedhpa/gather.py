@@ -108,7 +108,7 @@ class Readers:
     pods: PodCache[PodRecord] = field(default_factory=lambda: PodCache(pod_record))
     clock: Callable[[], float] = time.monotonic
     scales: ScaleCache = field(default_factory=ScaleCache)
-    rooms: NodeCapacity = field(default_factory=NodeCapacity)
+    nodes: NodeCapacity = field(default_factory=NodeCapacity)
     _decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = field(default_factory=dict)
     _mappers: dict[str, tuple[Member, ResourceMapper]] = field(default_factory=dict)
 
@@ -127,7 +127,7 @@ class Readers:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.pods.run())
             group.create_task(self.scales.run())
-            group.create_task(self.rooms.run())
+            group.create_task(self.nodes.run())
 
     def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
         """The one decoder of a cluster's PodMetrics: shared lists go by its identity."""

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from controller.federatedhpa.gather import Reading
-from controller.publish import STILL_SECONDS
+from controller.federatedhpa.status import STILL_SECONDS
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector
 from fedhpa.api.times import parse_time

@@ -1,6 +1,7 @@
-"""What the nodes of members have left, asked of the members themselves where the hub does not know it.
+"""Free capacity of the members' nodes, read from the members if the hub has no resource summary.
 
-Only where a policy needs it, at most every 30 seconds, and nobody waits for it but who is the first to ask.
+Nodes and pods are listed only if a policy needs them, at most every 30 seconds, and in the background. Only
+the first reconcile waits for them.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from fedhpa.scaling.requests import PodRequests, amounts, shared_requests
 log = structlog.get_logger(__name__)
 
 KEEP_SECONDS: Final = 30.0
-# Who asks first waits no longer than for any other call of a member.
-FIRST_SECONDS: Final = 3.0
-# All pods of a large cluster are many pages; a page that stays away ends the list sooner.
+# The first reconcile waits no longer than for any other call to a member.
+FIRST_WAIT_SECONDS: Final = 3.0
+# All pods of a large cluster are many pages. A page that does not arrive ends the list sooner.
 LIST_SECONDS: Final = 30.0
 NODES_PATH: Final = resource_path("v1", "nodes")
 PODS_PATH: Final = resource_path("v1", "pods")
 _ENDED: Final = frozenset(("Succeeded", "Failed"))
-# Replicas of one workload differ little; a tenant could make every look ask for something else.
-_MOST_ANSWERS: Final = 256
+# Replicas of one workload differ little, but a tenant could change the requests at every reconcile.
+_MAX_CACHED: Final = 256
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """core/v1 NodeSpec: whether it is cordoned."""
+    """core/v1 NodeSpec: the field that `kubectl cordon` sets."""
 
     unschedulable: bool = False
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """core/v1 NodeStatus: what it offers, and whether it is ready."""
+    """core/v1 NodeStatus: allocatable resources and conditions."""
 
     allocatable: dict[str, RawQuantity] | None = None
     conditions: list[PodCondition] | None = None
@@ -56,7 +57,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def takes_pods(self) -> bool:
-        """Whether it is ready and not cordoned."""
+        """True for a node that is ready and not cordoned."""
         ready = any(one.type == "Ready" and one.status == "True" for one in self.status.conditions or ())
         return ready and not self.spec.unschedulable
 
@@ -66,36 +67,36 @@ class _Phase(msgspec.Struct, frozen=True):
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
-    """core/v1 Pod: where it is and what it asks for."""
+    """core/v1 Pod: its node and its requests."""
 
     spec: PodSpec = PodSpec()
     status: _Phase = _Phase()
 
 
-class Free:
-    """What each node has left, and what all of them offer, in milli-units by resource."""
+class FreeCapacity:
+    """The free resources of each node, and the sum of allocatable ones, in milli-units by resource."""
 
-    def __init__(self, nodes: Iterable[Mapping[str, int]], offered: Mapping[str, int]) -> None:
-        self.offered = offered
+    def __init__(self, nodes: Iterable[Mapping[str, int]], allocatable: Mapping[str, int]) -> None:
+        self.allocatable = allocatable
         self._nodes = tuple(nodes)
-        self._answers: dict[tuple[tuple[str, int], ...], int] = {}
+        self._cached: dict[tuple[tuple[str, int], ...], int] = {}
 
-    def fits(self, asked: Mapping[str, int]) -> int:
-        """How often what is asked for fits, node by node, each by its scarcest resource."""
-        key = tuple(sorted((resource, milli) for resource, milli in asked.items() if milli > 0))
-        found = self._answers.get(key)
+    def fits(self, requests: Mapping[str, int]) -> int:
+        """How many replicas of these requests fit, node by node, each by its scarcest resource."""
+        key = tuple(sorted((resource, milli) for resource, milli in requests.items() if milli > 0))
+        found = self._cached.get(key)
         if found is None:
-            if len(self._answers) >= _MOST_ANSWERS:
-                self._answers.clear()
-            found = self._answers[key] = sum(
+            if len(self._cached) >= _MAX_CACHED:
+                self._cached.clear()
+            found = self._cached[key] = sum(
                 min((max(node.get(resource, 0), 0) // milli for resource, milli in key), default=0)
                 for node in self._nodes
             )
         return found
 
 
-def total(requests: PodRequests) -> Mapping[str, int]:
-    """What a pod asks for in all, in milli-units by resource."""
+def total_requests(requests: PodRequests) -> Mapping[str, int]:
+    """A pod's requests over all its containers, in milli-units by resource."""
     if requests.pod_level is not None:
         return requests.pod_level
     found: dict[str, int] = {}
@@ -105,89 +106,90 @@ def total(requests: PodRequests) -> Mapping[str, int]:
     return found
 
 
-def free(nodes: Iterable[Node], pods: Iterable[PlacedPod]) -> Free | None:
-    """What the nodes that take pods have left; None where no node is shown at all, for pods run somewhere.
+def free_capacity(nodes: Iterable[Node], pods: Iterable[PlacedPod]) -> FreeCapacity | None:
+    """The free capacity of the nodes that take pods.
 
-    Raises InvalidObject for quantities that are none.
+    None for an empty list of nodes: the pods run somewhere, so such a list says nothing about capacity.
+    Raises InvalidObject for an invalid quantity.
     """
-    shown = list(nodes)
-    left = {
+    listed = list(nodes)
+    free = {
         node.metadata.name: dict(amounts(node.status.allocatable, "status.allocatable"))
-        for node in shown
+        for node in listed
         if node.takes_pods
     }
-    offered: dict[str, int] = {}
-    for one in left.values():
+    allocatable: dict[str, int] = {}
+    for one in free.values():
         for resource, milli in one.items():
-            offered[resource] = offered.get(resource, 0) + milli
+            allocatable[resource] = allocatable.get(resource, 0) + milli
     for pod in pods:
-        node = left.get(pod.spec.nodeName)
+        node = free.get(pod.spec.nodeName)
         if node is None or pod.status.phase in _ENDED:
             continue
-        for resource, milli in total(shared_requests(pod.spec)).items():
+        for resource, milli in total_requests(shared_requests(pod.spec)).items():
             node[resource] = node.get(resource, 0) - milli
         node["pods"] = node.get("pods", 0) - 1000
-    return Free(left.values(), offered) if shown else None
+    return FreeCapacity(free.values(), allocatable) if listed else None
 
 
 @dataclass
-class _Entry:
-    """What is known of one member: `free` None is not known, `at` when that was found out."""
+class _MemberEntry:
+    """One member's free capacity (None: unknown), and when it was read."""
 
     member: Member
-    free: Free | None = None
+    free: FreeCapacity | None = None
     at: float = float("-inf")
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
 class NodeCapacity:
-    """The rooms of members, for all objects; `run` does the asking until it is cancelled."""
+    """The free capacity of members, shared by all objects; `run` reads it in the background."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _MemberEntry] = {}
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Ask in the background whatever `look` wants to know."""
+        """Read what `get` needs, until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
-                await asyncio.Event().wait()  # until cancelled, and the tasks with it
+                await asyncio.Event().wait()  # until this and its tasks are cancelled
             finally:
                 self._group = None
                 self._entries.clear()
 
-    async def look(self, members: Mapping[str, Member]) -> dict[str, Free]:
-        """What is known of these members; one that cannot be asked, or may not, is left out."""
+    async def get(self, members: Mapping[str, Member]) -> dict[str, FreeCapacity]:
+        """The free capacity of these members. A member that cannot be read, or must not, is left out."""
         entries = {name: self._entry(member) for name, member in members.items()}
         first = [
             entry.task
             for entry in entries.values()
-            if entry.task is not None and entry.at == float("-inf")  # nobody knows anything yet
+            if entry.task is not None and entry.at == float("-inf")  # never read yet
         ]
         if first:
-            await asyncio.wait(first, timeout=FIRST_SECONDS)
+            await asyncio.wait(first, timeout=FIRST_WAIT_SECONDS)
         return {name: entry.free for name, entry in entries.items() if entry.free is not None}
 
-    def _entry(self, member: Member) -> _Entry:
+    def _entry(self, member: Member) -> _MemberEntry:
         entry = self._entries.get(member.name)
         if entry is None or entry.member is not member:
-            entry = self._entries[member.name] = _Entry(member)
+            entry = self._entries[member.name] = _MemberEntry(member)
         if entry.task is None and self._group is not None and self._clock() - entry.at >= KEEP_SECONDS:
-            entry.task = self._group.create_task(self._ask(entry))
+            entry.task = self._group.create_task(self._read(entry))
         return entry
 
-    async def _ask(self, entry: _Entry) -> None:
+    async def _read(self, entry: _MemberEntry) -> None:
         client = entry.member.client
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 nodes = (await client.list(NODES_PATH, Node)).items
                 pods = (await client.list(PODS_PATH, PlacedPod)).items
-            entry.free = free(nodes, pods)
-        # Whatever the answer makes stumble is the member's fault, and must not end the asking of others.
+            entry.free = free_capacity(nodes, pods)
+        # A broken answer is the member's fault and must not stop the reads of other members.
         except Exception as error:
-            entry.free = None  # not known is not the same as full
+            entry.free = None  # unknown, which differs from full
             log.debug("nodes not listed", cluster=entry.member.name, error=str(error))
         finally:
             entry.at, entry.task = self._clock(), None

@@ -1,7 +1,7 @@
-"""The world of single FederatedHPAs as the controller sees it, gathered once by somebody who is not it.
+"""Reads once what the controller would decide on, for `fedhpa record` and `fedhpa preview`.
 
-For `fedhpa record` and `fedhpa preview`: the same code reads the hub and the members, with the rights of
-whoever asks. Nothing is written.
+The controller's own code reads the hub and the members, with the permissions of the caller. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.federatedhpa.ambiguity import Key
 from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.gather import Readers
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.snapshot import Observer
+from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.hub_check import HubCheck
-from controller.publish import API_VERSION, PLURAL
+from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.decide import decide
@@ -34,27 +33,28 @@ from fedhpa.decision.snapshot import Snapshot
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.paths import resource_path
+from fedhpa.kube.reflector import Key
 from fedhpa.members.cluster import CLUSTERS_PATH, Cluster
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.serving.flags import parse_flags
 
-# To list the clusters, and to give each member its deadline.
+# Enough to list the clusters and to wait for each member's deadline.
 SYNC_SECONDS: Final = 20.0
 HUB_SECONDS: Final = 10.0
-# How many other objects of a namespace are looked at in the same moment.
-AT_ONCE: Final = 8
+# Other objects of the namespace that are read at the same time.
+MAX_CONCURRENT: Final = 8
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """An object of which nothing but its name is of interest."""
+class _AnyObject(msgspec.Struct, frozen=True):
+    """An object, decoded only for its name."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 @dataclass(frozen=True)
-class Look:
-    """Everything that one decision is made from, and the object it is about as it was read."""
+class DecisionInput:
+    """The complete input of one decision, and the object as it was read."""
 
     raw: Mapping[str, Any]
     snapshot: Snapshot
@@ -63,17 +63,17 @@ class Look:
     settings: Settings
 
     def decide(self) -> Decision:
-        """What the controller would decide."""
+        """The decision that the controller would make."""
         return decide(self.snapshot, self.history, self.now, self.settings.decision)
 
     def scenario(self) -> dict[str, Any]:
-        """For `fedhpa replay`."""
+        """The input as a scenario for `fedhpa replay`."""
         settings = encode_settings(self.settings.decision)
         return encode_scenario(self.raw, self.snapshot, self.history, self.now, settings)
 
 
-class Outside:
-    """Looks at objects one after another; made by `outside`."""
+class OneShotReader:
+    """Reads the decision input of single objects; made by `one_shot_reader`."""
 
     def __init__(
         self, hub: ApiClient, members: MemberRegistry, readers: Readers, settings: Settings, clock: Clock
@@ -82,35 +82,37 @@ class Outside:
         self._hub = hub
         self._members = members
         self._clock = clock
-        self._contests = CompetingAutoscalers(hub, clock=clock.monotonic)
+        self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
         self._hub_check = HubCheck(hub, clock=clock.monotonic)
-        self._observer = Observer(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
+        self._snapshots = SnapshotBuilder(
+            hub, lambda: members.members, readers, settings, clock=clock.monotonic
+        )
 
-    async def look(self, raw: Mapping[str, Any]) -> Look:
-        """Gather the world of the object `raw`. InvalidObject if it cannot be read."""
+    async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
+        """Read the decision input of the object `raw`. Raises InvalidObject if the object cannot be read."""
         metadata = raw["metadata"]
         key = (str(metadata["namespace"]), str(metadata["name"]))
         now = self._clock.wall()
         objects = {**await self._others(key), key: raw}
         memories = {other: ObjectMemory.restore(one, now) for other, one in objects.items()}
-        # Whose pods are whose is known of the others when their workloads were looked at.
-        turns = asyncio.Semaphore(AT_ONCE)
+        # The others' selectors are known only after their workloads were read.
+        slots = asyncio.Semaphore(MAX_CONCURRENT)
         async with asyncio.TaskGroup() as group:
             for other, one in objects.items():
                 if other != key:
-                    group.create_task(self._claim(turns, other, one, memories, now))
-        seen = await self._observer.observe(key, raw, memories, now)
-        memories[key].account(seen.snapshot, now)
-        contested = await self._contests.look(raw, seen)
+                    group.create_task(self._read_other(slots, other, one, memories, now))
+        observed = await self._snapshots.build(key, raw, memories, now)
+        memories[key].account(observed.snapshot, now)
+        competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
         snapshot = msgspec.structs.replace(
-            seen.snapshot,
-            contested_by=contested,
-            blocked=seen.snapshot.blocked or self._hub_check.rival(key, raw, now),
+            observed.snapshot,
+            contested_by=competitors,
+            blocked=observed.snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )
-        return Look(raw, snapshot, memories[key].history, now, self.settings)
+        return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)
 
     async def _others(self, key: Key) -> dict[Key, Mapping[str, Any]]:
-        path = resource_path(API_VERSION, PLURAL, key[0])
+        path = FEDERATED_HPAS.path(key[0])
         try:
             listing = await self._hub.get_json(path, deadline=HUB_SECONDS)
         except ApiError as error:
@@ -119,32 +121,33 @@ class Outside:
         found.pop(key, None)
         return found
 
-    async def _claim(
+    async def _read_other(
         self,
-        turns: asyncio.Semaphore,
+        slots: asyncio.Semaphore,
         key: Key,
         raw: Mapping[str, Any],
         memories: Mapping[Key, ObjectMemory],
         now: float,
     ) -> None:
-        async with turns:
-            with contextlib.suppress(InvalidObject):  # then it claims nothing
-                await self._observer.observe(key, raw, memories, now)
+        async with slots:
+            with contextlib.suppress(InvalidObject):  # such an object selects no pods
+                await self._snapshots.build(key, raw, memories, now)
 
 
 def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str = "") -> Settings:
-    """The settings that the object's last decision was made with.
+    """The settings of the object's last decision, as its status stores them.
 
-    `propagation` outweighs what it says; `metrics_via` it does not say. ConfigError for what is neither.
+    `propagation` overrides the stored one. `metrics_via` is not stored. Raises ConfigError for an unknown
+    propagation.
     """
     status = raw.get("status")
     stored = status.get("decision") if isinstance(status, Mapping) else None
     known = stored if isinstance(stored, Mapping) else {}
-    told = propagation or str(known.get("propagation") or KARMADA)
-    if told not in (KARMADA, DIRECT):
-        raise ConfigError(f"--propagation={told}: expected {KARMADA} or {DIRECT}")
+    chosen = propagation or str(known.get("propagation") or KARMADA)
+    if chosen not in (KARMADA, DIRECT):
+        raise ConfigError(f"--propagation={chosen}: expected {KARMADA} or {DIRECT}")
     flags = [
-        f"--{PROPAGATION.name}={told}",
+        f"--{PROPAGATION.name}={chosen}",
         *([f"--{METRICS_VIA.name}={metrics_via}"] if metrics_via else []),
     ]
     settings = Settings.of(parse_flags(SECTIONS, flags, {}))
@@ -152,24 +155,26 @@ def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str
 
 
 @contextlib.asynccontextmanager
-async def outside(hub: ApiClient, settings: Settings, *, clock: Clock = SYSTEM) -> AsyncIterator[Outside]:
-    """Get to know the members with the rights of `hub`'s user. ConfigError for what these do not allow."""
-    await _check_rights(hub)
+async def one_shot_reader(
+    hub: ApiClient, settings: Settings, *, clock: Clock = SYSTEM
+) -> AsyncIterator[OneShotReader]:
+    """A reader with the permissions of `hub`'s user. Raises ConfigError if a permission is missing."""
+    await _check_permissions(hub)
     registry = MemberRegistry(hub, deadline=settings.member_deadline, clock=clock.monotonic, wall=clock.wall)
     async with SharedLists(clock=clock.monotonic) as lists:
         readers = Readers.of(lists, clock.monotonic)
         tasks = [asyncio.create_task(registry.run()), asyncio.create_task(readers.run())]
         try:
             await _until_synced(registry)
-            yield Outside(hub, registry, readers, settings, clock)
+            yield OneShotReader(hub, registry, readers, settings, clock)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _check_rights(hub: ApiClient) -> None:
-    """A cluster that we may not ask would look like one that is away: the decision would be another."""
+async def _check_permissions(hub: ApiClient) -> None:
+    """A cluster whose Secret must not be read would look unavailable, and change the decision."""
     try:
         clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=HUB_SECONDS)).items
         wanted = {
@@ -180,19 +185,19 @@ async def _check_rights(hub: ApiClient) -> None:
         for namespace, name in sorted(wanted):
             await hub.list(
                 resource_path("v1", "secrets", namespace),
-                _Named,
+                _AnyObject,
                 field_selector=f"metadata.name={name}",
                 idle=HUB_SECONDS,
             )
     except ApiError as error:
         raise ConfigError(
-            f"the members cannot be asked: {error}; needed are the rights to list and watch Clusters and the "
-            f"Secrets that they name"
+            f"the members cannot be read: {error}; the caller needs permission to list and watch "
+            f"Clusters and the Secrets that they name"
         ) from error
 
 
 async def _until_synced(registry: MemberRegistry) -> None:
-    with contextlib.suppress(TimeoutError):  # what is not known by then is missing, with its reason
+    with contextlib.suppress(TimeoutError):  # a member that is not known by then is missing, with its reason
         async with asyncio.timeout(SYNC_SECONDS):
-            while not registry.synced():  # noqa: ASYNC110  # being settled is a matter of time, too
+            while not registry.synced():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
                 await asyncio.sleep(0.05)

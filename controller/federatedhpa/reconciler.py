@@ -1,6 +1,6 @@
-"""One look at one FederatedHPA: observe, decide, apply.
+"""One reconcile of one FederatedHPA: build the snapshot, decide, write.
 
-Everything that is shown of the outcome (status, events, series, log) is read off the one `Decision`.
+Status, events, series and log are all derived from the one `Decision`.
 """
 
 from __future__ import annotations
@@ -13,129 +13,133 @@ from typing import Any
 import msgspec
 import structlog
 
-from controller.federatedhpa.ambiguity import Key
 from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import NotWritten, Superseded, write_assignment, write_scale
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, Observation, Observer
+from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, Observation, SnapshotBuilder
+from controller.federatedhpa.status import QUIET_SECONDS, worth_writing
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
-from controller.publish import QUIET_SECONDS, record_events, worth_writing, write_status
-from controller.telemetry import Series
+from controller.publish import FEDERATED_HPAS, record_events, write_status
+from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.decision.decide import decide
 from fedhpa.decision.model import Decision, Event
 from fedhpa.decision.snapshot import Snapshot
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder
+from fedhpa.kube.reflector import Key
 
 log = structlog.get_logger(__name__)
 
 
-class Reconciler:
-    """Looks at objects one by one; `reconcile` may run for different objects at once."""
+class FederatedHPAReconciler:
+    """Reconciles objects one by one; `reconcile` may run for different objects at once."""
 
     def __init__(
         self,
         hub: ApiClient,
-        observer: Observer,
+        snapshots: SnapshotBuilder,
         events: EventRecorder,
-        series: Series,
+        metrics: ControllerMetrics,
         settings: Settings,
         *,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hub = hub
-        self._observer = observer
+        self._snapshots = snapshots
         self._events = events
-        self._series = series
+        self._metrics = metrics
         self._settings = settings
         self._wall = wall
         self._clock = clock
         self._memories: dict[Key, ObjectMemory] = {}
-        self._contests = CompetingAutoscalers(hub, clock=clock)
-        self._hub_check = HubCheck(hub, clock=clock, shown=series.hub_finding)
-        self._contested: dict[Key, tuple[str, ...]] = {}
+        self._autoscalers = CompetingAutoscalers(clock=clock)
+        self._hub_check = HubCheck(hub, clock=clock, on_finding=metrics.set_hub_finding)
+        self._competitors: dict[Key, tuple[str, ...]] = {}
+
+    def period(self, raw: Mapping[str, Any]) -> float:
+        """Seconds between two reconciles of the object."""
+        return self._snapshots.period(raw)
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a deleted object."""
-        self._contested.pop(key, None)
+        """Drop the memory of a deleted object."""
+        self._competitors.pop(key, None)
         self._hub_check.forget(key)
         if self._memories.pop(key, None) is not None:
-            self._series.forget(*key)
+            self._metrics.forget(*key)
 
     async def reconcile(
         self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = (), *, late: float = 0.0
     ) -> bool:
-        """Look at the object read as `raw`, `late` seconds after it was due, and act. True if it should be
-        looked at again at once.
+        """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
 
-        `known` are all objects there are: as long as one of the same namespace was never looked at, its pods
-        may be this one's, and nothing is scaled. Raises ApiError only if the hub did not take the status; a
-        member's trouble is in the decision.
+        `known` are the keys of all objects. Nothing is scaled while an object of the same namespace was never
+        reconciled, because it may select the same pods. Raises ApiError only if the hub refuses the status;
+        errors of members are part of the decision.
         """
         began = self._clock()
         memory = self._memory(key, raw)
         try:
-            seen = await self._observer.observe(key, raw, self._memories, self._wall(), late=late)
+            observed = await self._snapshots.build(key, raw, self._memories, self._wall(), late=late)
         except InvalidObject as error:
-            self._series.failed(self._clock() - began)
-            self._complain(key, raw, memory, str(error))
+            self._metrics.record_failure(self._clock() - began)
+            self._report_invalid(key, raw, memory, str(error))
             return False
         finally:
             memory.looked = True
         if self._memories.get(key) is not memory:
-            return False  # deleted meanwhile
+            return False  # deleted in between
         memory.complaint = ""
         now = self._wall()
-        seen = replace(seen, snapshot=self._completed(key, raw, seen.snapshot, now))
-        outcome = await self._act(key, memory, seen, known, now)
+        observed = replace(observed, snapshot=self._with_conflicts(key, raw, observed.snapshot, now))
+        outcome = await self._decide_and_write(key, memory, observed, known, now)
         if outcome is None:
             return True
-        (decision, written), snapshot = outcome, seen.snapshot
-        if self._memories.get(key) is memory:  # or its series would stay for ever
-            self._series.decided(*key, decision, written=written, seconds=self._clock() - began)
-            self._series.settings(
-                *key, dry_run=snapshot.hpa.spec.dry_run, contested=len(snapshot.contested_by)
+        (decision, written), snapshot = outcome, observed.snapshot
+        if self._memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
+            self._metrics.record_decision(*key, decision, written=written, seconds=self._clock() - began)
+            self._metrics.set_conflicts(
+                *key, dry_run=snapshot.hpa.spec.dry_run, competitors=len(snapshot.contested_by)
             )
         self._log(key, memory, decision, written)
         if not self._settings.paused:
             blocked = snapshot.blocked
             contended = blocked is not None and blocked.reason == ANOTHER_CONTROLLER
             await self._publish(key, raw, memory, decision, contended=contended)
-        # Told of at the next look: nothing waits for it.
-        contested = await self._contests.look(raw, seen)
+        # The results are used by the next reconcile, so that no write waits for them.
+        competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
         if self._memories.get(key) is memory:
-            self._contested[key] = contested
-        await self._hub_check.look()
+            self._competitors[key] = competitors
+        await self._hub_check.refresh()
         return False
 
-    def _completed(self, key: Key, raw: Mapping[str, Any], snapshot: Snapshot, now: float) -> Snapshot:
-        """The snapshot with what is looked at less often: who else acts on the workload or the object."""
+    def _with_conflicts(self, key: Key, raw: Mapping[str, Any], snapshot: Snapshot, now: float) -> Snapshot:
+        """The snapshot with the other actors on the workload and the object, which are read less often."""
         return msgspec.structs.replace(
             snapshot,
-            contested_by=self._contested.get(key, ()),
+            contested_by=self._competitors.get(key, ()),
             hub_findings=self._hub_check.findings,
-            blocked=snapshot.blocked or self._hub_check.rival(key, raw, now),
+            blocked=snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )
 
-    async def _act(
-        self, key: Key, memory: ObjectMemory, seen: Observation, known: Iterable[Key], now: float
+    async def _decide_and_write(
+        self, key: Key, memory: ObjectMemory, observed: Observation, known: Iterable[Key], now: float
     ) -> tuple[Decision, bool] | None:
-        """Decide at `now` and write the scale: the decision and whether it was written.
+        """Decide at `now` and write the scale. Returns the decision and True if a scale was written.
 
-        None if it must be made anew: somebody else's write came first, or it is not known whose the pods are.
+        None asks for a new decision: someone else's write came first, or the owner of the pods is unknown.
         """
-        snapshot, rules = seen.snapshot, self._settings.decision
+        snapshot, rules = observed.snapshot, self._settings.decision
         memory.account(snapshot, now)
         decision = decide(snapshot, memory.history, now, rules)
         written = decision.writes
-        if written and self._has_strangers(key, known):
+        if written and self._has_unknown_neighbours(key, known):
             return None
         if written:
             try:
-                await self._write_scale(seen, decision)
+                await self._write_scale(observed, decision)
             except Superseded as error:
                 log.info("decision superseded", namespace=key[0], name=key[1], detail=str(error))
                 return None
@@ -145,26 +149,26 @@ class Reconciler:
                     memory.refused |= dict.fromkeys(error.clusters, now)
                 decision = decide(snapshot, memory.history, now, rules, write_error=str(error))
         memory.observe(snapshot, decision)
-        if written and seen.template is None:
+        if written and observed.template is None:
             memory.wrote(decision.assignment)
         memory.history = decision.history
         return decision, written
 
-    def _has_strangers(self, key: Key, known: Iterable[Key]) -> bool:
-        """Whether an object of the same namespace was never looked at."""
+    def _has_unknown_neighbours(self, key: Key, known: Iterable[Key]) -> bool:
+        """True if an object of the same namespace was never reconciled."""
         return any(
             other[0] == key[0] and (other not in self._memories or not self._memories[other].looked)
             for other in known
         )
 
-    def _complain(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, error: str) -> None:
-        """Say once that an object cannot be read; its status is part of what cannot be."""
+    def _report_invalid(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, error: str) -> None:
+        """Log and record once that an object cannot be read. Its status cannot be written either."""
         if memory.complaint == error:
             return
         memory.complaint = error
-        log.warning("object cannot be decided on", namespace=key[0], name=key[1], error=error)
+        log.warning("object cannot be read", namespace=key[0], name=key[1], error=error)
         if not self._settings.paused:
-            record_events(self._events, raw, [Event("Warning", "InvalidObject", error)])
+            record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "InvalidObject", error)])
 
     def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         memory = self._memories.get(key)
@@ -172,13 +176,12 @@ class Reconciler:
             memory = self._memories[key] = ObjectMemory.restore(raw, self._wall())
         return memory
 
-    async def _write_scale(self, seen: Observation, decision: Decision) -> None:
-        if seen.template is None:
-            await write_assignment(seen.members, decision.assignment, self._settings.member_deadline)
+    async def _write_scale(self, observed: Observation, decision: Decision) -> None:
+        template, replicas = observed.template, decision.desired_replicas
+        if template is None:
+            await write_assignment(observed.members, decision.assignment, self._settings.member_deadline)
         else:
-            await write_scale(
-                self._hub, seen.path, seen.template, decision.desired_replicas, HUB_DEADLINE_SECONDS
-            )
+            await write_scale(self._hub, observed.path, template, replicas, HUB_DEADLINE_SECONDS)
 
     async def _publish(
         self,
@@ -189,11 +192,11 @@ class Reconciler:
         *,
         contended: bool = False,
     ) -> None:
-        record_events(self._events, raw, decision.events)
-        # Two that write one status at each look would never end: where another does, once a minute must do.
+        record_events(self._events, FEDERATED_HPAS, raw, decision.events)
+        # The other controller also writes the status. At most one write a minute keeps the two from racing.
         due = not contended or abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
         if due and worth_writing(raw.get("status"), decision.status, memory.status_written_at, decision.now):
-            await write_status(self._hub, raw, decision.status, HUB_DEADLINE_SECONDS)
+            await write_status(self._hub, FEDERATED_HPAS, raw, decision.status, HUB_DEADLINE_SECONDS)
             memory.status_written_at = decision.now
             log.debug("status written", namespace=key[0], name=key[1])
 
@@ -203,7 +206,7 @@ class Reconciler:
         for cluster in sorted(set(missing) - memory.missing):
             bound.warning("cluster missing", cluster=cluster, reason=missing[cluster])
         for cluster in sorted(memory.missing.intersection(decision.coverage.answered) - set(missing)):
-            bound.info("cluster answers again", cluster=cluster)
+            bound.info("cluster available again", cluster=cluster)
         memory.missing = frozenset(missing)
         if written:
             bound.info(

@@ -1,8 +1,8 @@
-"""Writing the replicas that were decided: into the template on the hub, or into each member.
+"""Writes decided replicas to the scale of the template on the hub, or to the scale in each member.
 
-Every write carries the resourceVersion of the scale that the decision was based on. If only something else
-of the workload changed since, the write is repeated on the fresh version; if its replicas changed, somebody
-else scaled it, and the decision is not theirs: nothing is written, the object is looked at again.
+Every write carries the resourceVersion of the scale that the decision used. If the workload changed but its
+replicas did not, the write is repeated with the new version. If its replicas changed, someone else scaled it:
+nothing is written, and the object is reconciled again.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.writes import get_scale, put_scale
 
-# client-go's retry on conflict.
+# As client-go retries on conflict.
 TRIES: Final = 5
 FIRST_WAIT_SECONDS: Final = 0.02
-MOST_WAIT_SECONDS: Final = 0.5
+MAX_WAIT_SECONDS: Final = 0.5
 
 
 class Superseded(FedHPAError):
-    """Somebody else changed the replicas between the decision and its write."""
+    """Someone else changed the replicas between the decision and its write."""
 
 
 class NotWritten(FedHPAError):
-    """Some of `clusters` did not take their share."""
+    """The writes of shares to `clusters` failed."""
 
     def __init__(self, message: str, clusters: Sequence[str]) -> None:
         super().__init__(message)
         self.clusters = clusters
 
 
-def _nothing(_: Scale) -> None:
-    """Tell nobody."""
+def _ignore(_: Scale) -> None:
+    """A callback that does nothing."""
 
 
 @dataclass(frozen=True)
-class MemberWrite:
-    """The scale of one member's workload as it was read, and how to reach it.
+class MemberScale:
+    """The scale of one member's workload as it was read, with its client and path.
 
-    `seen` is told each newer state of it that the write brings to light.
+    `on_read` is called with each newer state that a write returns.
     """
 
     client: ApiClient
     path: str
     scale: Scale
-    seen: Callable[[Scale], None] = _nothing
+    on_read: Callable[[Scale], None] = _ignore
 
 
 async def write_scale(
@@ -60,25 +60,25 @@ async def write_scale(
     scale: Scale,
     replicas: int,
     deadline: float,
-    seen: Callable[[Scale], None] = _nothing,
+    on_read: Callable[[Scale], None] = _ignore,
 ) -> None:
     """Set the replicas of the object at `path`, whose scale was read as `scale`.
 
-    `seen` is told each newer state. Raises Superseded, Conflict after some tries, ApiError or
+    `on_read` is called with each newer state. Raises Superseded, Conflict after TRIES attempts, ApiError or
     MemberUnavailable.
     """
-    backoff = Backoff(FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS)
+    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
     decided_on = scale.spec.replicas
     for attempt in range(1, TRIES + 1):
         try:
-            seen(await put_scale(client, path, scale, replicas, deadline=deadline))
+            on_read(await put_scale(client, path, scale, replicas, deadline=deadline))
             return
         except Conflict:
             if attempt == TRIES:
                 raise
         await asyncio.sleep(backoff.next())
         scale = await get_scale(client, path, deadline=deadline)
-        seen(scale)
+        on_read(scale)
         if scale.spec.replicas == replicas:
             return
         if scale.spec.replicas != decided_on:
@@ -88,12 +88,12 @@ async def write_scale(
 
 
 async def write_assignment(
-    targets: Mapping[str, MemberWrite], assignment: Sequence[Assignment], deadline: float
+    targets: Mapping[str, MemberScale], assignment: Sequence[Assignment], deadline: float
 ) -> None:
-    """Write each cluster's share where it differs from what runs there, all clusters at once.
+    """Write each cluster's share where it differs from its current replicas, to all clusters at once.
 
-    A cluster without a target does not answer: its share is held. After every write was tried, raises
-    NotWritten with the first error; Superseded only if nothing else went wrong, for it asks for no help.
+    A cluster without a target does not answer, so its replicas stay. After all writes were tried, raises
+    NotWritten with the first error, or Superseded if no other error occurred.
     """
     changes = [
         (share, targets[share.cluster])
@@ -101,9 +101,11 @@ async def write_assignment(
         if share.cluster in targets and targets[share.cluster].scale.spec.replicas != share.replicas
     ]
 
-    async def write(share: Assignment, target: MemberWrite) -> FedHPAError | None:
+    async def write(share: Assignment, target: MemberScale) -> FedHPAError | None:
         try:
-            await write_scale(target.client, target.path, target.scale, share.replicas, deadline, target.seen)
+            await write_scale(
+                target.client, target.path, target.scale, share.replicas, deadline, target.on_read
+            )
         except FedHPAError as error:
             return error
         return None

@@ -1,4 +1,4 @@
-"""Observing one object's world: where its workload is, how big it is, and what each cluster says."""
+"""Builds the snapshot of one FederatedHPA: its workload, the scale, and the data of each cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.federatedhpa.ambiguity import Key, rivals
 from controller.federatedhpa.candidates import (
     Candidates,
     NoBinding,
@@ -18,15 +17,15 @@ from controller.federatedhpa.candidates import (
     by_affinity,
     by_binding,
 )
-from controller.federatedhpa.caps import most_replicas, offered
-from controller.federatedhpa.cluster_capacity import asked, available_replicas, is_needed
+from controller.federatedhpa.cluster_capacity import available_replicas, capped_replicas
+from controller.federatedhpa.competition import ON_HUB, ambiguous_with
 from controller.federatedhpa.gather import Readers, Reading, Wanted, Workload, read_clusters
 from controller.federatedhpa.hub_metrics import HubMetrics, Told, read_hub
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.scale_writes import MemberWrite
-from controller.federatedhpa.unsupported import unbuilt_field
+from controller.federatedhpa.scale_writes import MemberScale
+from controller.federatedhpa.unsupported import unsupported_field
 from controller.flags import DIRECT, HUB, Settings
-from controller.workqueue import usage_age
+from controller.workqueue import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.selectors import Selector
@@ -35,27 +34,33 @@ from fedhpa.decision.snapshot import Blocked, ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec.federatedhpa import ScalingObject, decode_object
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.reflector import Key
 from fedhpa.kube.writes import get_scale
 from fedhpa.members.member import Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
-# What admission allows an object to ask for; one that got past it must not become a storm of looks.
-LEAST_PERIOD_SECONDS: Final = 1.0
-MOST_PERIOD_SECONDS: Final = 300.0
+# Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
+MIN_PERIOD_SECONDS: Final = 1.0
+MAX_PERIOD_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A snapshot, and what writes must be based on: the template's scale and path, or each member's."""
+    """A snapshot, and the scales that writes must be based on: the template's, or each member's."""
 
     snapshot: Snapshot
     path: str = ""
     template: Scale | None = None
-    members: Mapping[str, MemberWrite] = field(default_factory=dict)
+    members: Mapping[str, MemberScale] = field(default_factory=dict)
+
+    def clients(self, hub: ApiClient) -> dict[str, ApiClient]:
+        """The API servers that have the workload, by cluster: members, and the hub if it has a template."""
+        clients = {name: member.client for name, member in self.members.items()}
+        return clients if self.template is None else {**clients, ON_HUB: hub}
 
 
-class Observer:
-    """Observes objects one by one; `observe` may run for different objects at once."""
+class SnapshotBuilder:
+    """Builds one object's snapshot at a time; `build` may run for different objects at once."""
 
     def __init__(
         self,
@@ -72,18 +77,18 @@ class Observer:
         self._members = members
         self._readers = readers
         self._settings = settings
-        # By namespace, how often somebody's selectors changed.
-        self._claims: dict[str, int] = {}
+        # By namespace, how often the selectors of any of its objects changed.
+        self._selector_versions: dict[str, int] = {}
 
     def period(self, raw: Mapping[str, Any]) -> float:
-        """How many seconds after one look the next is due."""
+        """Seconds between two reconciles of the object."""
         spec = raw.get("spec")
         own = spec.get("syncPeriodSeconds") if isinstance(spec, Mapping) else None
         if not own or isinstance(own, bool) or not isinstance(own, int | float):
             return self._settings.sync_period
-        return min(max(float(own), LEAST_PERIOD_SECONDS), MOST_PERIOD_SECONDS)
+        return min(max(float(own), MIN_PERIOD_SECONDS), MAX_PERIOD_SECONDS)
 
-    async def observe(
+    async def build(
         self,
         key: Key,
         raw: Mapping[str, Any],
@@ -92,18 +97,17 @@ class Observer:
         *,
         late: float = 0.0,
     ) -> Observation:
-        """The world of the object read as `raw` at `now`; `memories` holds its own and all others'.
+        """The snapshot of the object read as `raw` at `now`; `memories` are those of all objects.
 
-        Who looks `late` seconds after it was due takes usage that is so much older.
-        Trouble with the hub or the members is part of the snapshot. InvalidObject if the object cannot be
-        read at all.
+        A reconcile that is `late` seconds late accepts usage that is so much older. Errors of the hub or of
+        members are part of the snapshot. Raises InvalidObject if the object itself cannot be read.
         """
         memory = memories[key]
         hpa = self._decode(raw)
         spec = raw.get("spec") or {}
-        unbuilt = unbuilt_field(spec, direct=self._settings.propagation == DIRECT)
-        if unbuilt is not None:
-            return _blocked(hpa, Blocked("NotBuilt", unbuilt, condition="ScalingActive"))
+        unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
+        if unsupported is not None:
+            return _blocked(hpa, Blocked("NotBuilt", unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
             candidates = await self._candidates(spec, workload)
@@ -114,32 +118,33 @@ class Observer:
             return _blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
-        wanted = Wanted.of(hpa.spec.metrics, usage_age(self.period(raw), late))
-        told = await self._ask(workload, candidates, wanted)
+        wanted = Wanted.of(hpa.spec.metrics, max_usage_age(self.period(raw), late))
+        told = await self._read(workload, candidates, wanted)
         memory.aim_at(workload.path)
         memory.note_absences(told.readings)
-        # Where the workload was never sent, it is not missed; the template's clusters are Karmada's word.
+        # With propagation direct, a cluster without the workload is expected only if the object names it.
+        # With propagation karmada, the ResourceBinding decides.
         expected = {
             name: reading
             for name, reading in told.readings.items()
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
-        self._claim(key, memory, _selectors(expected))
+        self._note_selectors(key, memory, _selectors(expected))
         snapshot = Snapshot(
             hpa=hpa,
             clusters=await self._clusters(hpa, memory, expected, now, direct=template is None),
             target=None if template is None else Target(template.spec.replicas),
             hub_custom_metrics=told.custom,
             hub_external_metrics=told.external,
-            ambiguous_with=self._rivals(key, memory, expected, memories),
+            ambiguous_with=self._ambiguous_with(key, memory, expected, memories),
         )
-        return Observation(snapshot, workload.path, template, self._writes(expected))
+        return Observation(snapshot, workload.path, template, self._member_scales(expected))
 
-    async def _ask(self, workload: Workload, candidates: Candidates, wanted: Wanted) -> Told:
-        """What the members say, and of metrics the hub, where they are read through it."""
+    async def _read(self, workload: Workload, candidates: Candidates, wanted: Wanted) -> Told:
+        """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB
-        asked = replace(wanted, usage=False, questions={}) if through_hub else wanted
-        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, asked)
+        of_members = replace(wanted, usage=False, questions={}) if through_hub else wanted
+        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, of_members)
         if not through_hub:
             return Told(readings)
         return await read_hub(self._readers, self._hub_metrics, workload.namespace, readings, wanted)
@@ -153,10 +158,10 @@ class Observer:
         *,
         direct: bool,
     ) -> tuple[ClusterSnapshot, ...]:
-        """The clusters by name, with what is remembered of them; with `direct`, with their room, too."""
-        members = self._members()
-        rooms = await self._rooms(hpa, readings) if direct else {}
-        most = await self._most(hpa, readings) if direct else {}
+        """The clusters by name, with remembered values, and with their capacity if `direct`."""
+        members, nodes, assignment = self._members(), self._readers.nodes, hpa.spec.assignment
+        available = await available_replicas(nodes, members, assignment, readings) if direct else {}
+        capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
         held = _held(memory, readings, now) if direct else frozenset()
         return tuple(
             msgspec.structs.replace(
@@ -164,84 +169,52 @@ class Observer:
                 absence=memory.absences.get(name),
                 last_replicas=_last_known(memory, name, reading),
                 cluster=known_cluster(members[name].cluster) if name in members else None,
-                available_replicas=rooms.get(name),
-                most_replicas=most.get(name),
+                available_replicas=available.get(name),
+                most_replicas=capped.get(name),
                 held=name in held,
             )
             for name, reading in sorted(readings.items())
         )
 
-    def _claim(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
-        """Take over which pods are the object's; who shares its namespace must look at them anew."""
+    def _note_selectors(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
+        """Store the object's selectors. A change makes all objects of the namespace compare them again."""
         if selectors != memory.selectors:
-            self._claims[key[0]] = self._claims.get(key[0], 0) + 1
+            self._selector_versions[key[0]] = self._selector_versions.get(key[0], 0) + 1
             memory.selectors = selectors
 
-    def _rivals(
+    def _ambiguous_with(
         self,
         key: Key,
         memory: ObjectMemory,
         readings: Mapping[str, Reading],
         memories: Mapping[Key, ObjectMemory],
     ) -> tuple[str, ...]:
-        """Who else selects its pods: compared only when labels or anybody's selectors changed."""
+        """The objects that select the same pods; compared only if labels or selectors changed."""
         labels = {name: reading.label_sets for name, reading in readings.items() if reading.label_sets}
-        basis = (self._claims.get(key[0], 0), len(memories), labels)
+        basis = (self._selector_versions.get(key[0], 0), len(memories), labels)
         if memory.rivals_basis != basis:
             others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
-            memory.rivals, memory.rivals_basis = rivals(key, labels, others), basis
+            memory.rivals, memory.rivals_basis = ambiguous_with(key, labels, others), basis
         return memory.rivals
 
     def _decode(self, raw: Mapping[str, Any]) -> ScalingObject:
         hpa = decode_object(raw)
         if not self._settings.paused:
             return hpa
-        # Paused is dryRun for everybody: computed and shown, not written, and not remembered as done.
+        # --pause means dryRun for every object: computed and shown, never written nor remembered as written.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
-    async def _rooms(self, hpa: ScalingObject, readings: Mapping[str, Reading]) -> dict[str, int | None]:
-        """How many more replicas each cluster could run, where the decision will look at it."""
-        pods = [pod for reading in readings.values() for pod in reading.snapshot.pods]
-        if not is_needed(hpa.spec.assignment, pods):
-            return {}
-        wanted, members = asked(pods), self._members()
-        here = {name: members[name] for name in readings if name in members}
-        rooms = {name: available_replicas(member.cluster, wanted) for name, member in here.items()}
-        untold = {name: here[name] for name, room in rooms.items() if room is None and here[name].state.ready}
-        if untold:
-            listed = await self._readers.rooms.look(untold)
-            rooms.update((name, free.fits(wanted)) for name, free in listed.items())
-        return rooms
-
-    async def _most(self, hpa: ScalingObject, readings: Mapping[str, Reading]) -> dict[str, int | None]:
-        """How many replicas the clusters of clusterHPAPreference may have."""
-        members, caps = self._members(), hpa.spec.assignment.caps
-        shares = {name: share for name, share in caps.items() if name in readings and name in members}
-        if not shares:
-            return {}
-        offers = {name: offered(members[name].cluster) for name in shares}
-        untold = {name: members[name] for name, offer in offers.items() if offer is None}
-        if untold:
-            listed = await self._readers.rooms.look(untold)
-            offers.update((name, free.offered) for name, free in listed.items())
-        wanted = asked(pod for reading in readings.values() for pod in reading.snapshot.pods)
-        present = {name: found.scale.spec.replicas for name, found in readings.items() if found.scale}
-        return {
-            name: most_replicas(share, offers[name], wanted, present.get(name, 0))
-            for name, share in shares.items()
-        }
-
-    def _writes(self, readings: Mapping[str, Reading]) -> dict[str, MemberWrite]:
+    def _member_scales(self, readings: Mapping[str, Reading]) -> dict[str, MemberScale]:
         members, note = self._members(), self._readers.scales.note
         return {
-            name: MemberWrite(
+            name: MemberScale(
                 members[name].client,
                 reading.path,
                 reading.scale,
                 functools.partial(note, members[name], reading.path),
             )
             for name, reading in readings.items()
-            # Without a selector it does not answer: its share is held, whatever its scale says.
+            # A cluster without a selector counts as not answering, so its replicas stay.
             if reading.scale is not None and reading.selector is not None and name in members
         }
 
@@ -275,13 +248,13 @@ def _blocked(hpa: ScalingObject, blocked: Blocked) -> Observation:
 
 
 def _last_known(memory: ObjectMemory, name: str, reading: Reading) -> int | None:
-    # A cluster whose scale was read and nothing else (no selector, no pods) does not answer, but its size is
-    # known for sure, also right after a start.
+    # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
+    # known all the same, also right after a start.
     return memory.last_replicas.get(name) if reading.scale is None else reading.scale.spec.replicas
 
 
 def _held(memory: ObjectMemory, readings: Mapping[str, Reading], now: float) -> frozenset[str]:
-    """The clusters that did not take their share a short while ago, as long as there are others to ask."""
+    """The clusters that refused their share recently; none if every answering cluster did."""
     answering = {name for name, reading in readings.items() if reading.selector is not None}
     refusing = {name for name in answering if memory.refuses(name, now)}
     return frozenset(refusing if refusing < answering else ())

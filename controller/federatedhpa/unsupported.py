@@ -1,4 +1,7 @@
-"""What is admitted but not built in this version: the object is held, and a condition names the field."""
+"""Fields that admission accepts but this version cannot act on.
+
+Nothing is scaled while one is set, and a condition names the field.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,23 @@ from typing import Any, Final
 PROPAGATED: Final = "with --propagation=karmada the workload's PropagationPolicy places the replicas"
 
 
-def unbuilt_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
-    """Why this version cannot act on the spec, naming the field; None if it can.
+def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
+    """A message that names the first unsupported field of the spec; None if there is none.
 
-    `direct` says that the replicas are placed by this controller (--propagation=direct).
+    `direct` is true if this controller places the replicas (--propagation=direct).
     """
     if spec.get("mode") == "Distributed":
         return "spec.mode: Distributed is not built in this version of the controller: use Centralized"
+    if direct:
+        return None
     assignment = (spec.get("federatedHPAAssignment") or {}).get("federatedHPAAssignmentType")
-    if assignment is not None and not direct:
-        return (
-            f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {assignment} is not built in this "
-            f"version of the controller: leave it out, {PROPAGATED}"
-        )
-    if spec.get("clusterHPAPreference") and not direct:
-        return (
-            "spec.clusterHPAPreference is not built in this version of the controller: leave it out, "
-            f"{PROPAGATED}"
-        )
-    if spec.get("autoscaleMultiClusterDelay") and not direct:
-        return (
-            "spec.autoscaleMultiClusterDelay is not built in this version of the controller: leave it out, "
-            f"{PROPAGATED}"
-        )
+    if assignment is not None:
+        return _not_built(f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {assignment}")
+    for field in ("clusterHPAPreference", "autoscaleMultiClusterDelay"):
+        if spec.get(field):
+            return _not_built(f"spec.{field}")
     return None
+
+
+def _not_built(what: str) -> str:
+    return f"{what} is not built in this version of the controller: leave it out, {PROPAGATED}"

@@ -162,7 +162,7 @@ async def preview_of(
     **clock: Any,
 ) -> Preview:
     """The preview of one object; `namespace` is its own where it names none. `clock` is for tests."""
-    from controller.federatedhpa.one_shot import outside, settings_for
+    from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 
     kind, metadata = str(changed["kind"]), changed["metadata"]
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or namespace)
@@ -175,10 +175,11 @@ async def preview_of(
         return found._replace(note=NOT_BUILT)
     stored = await find_object(hub, namespace, name)
     after = _applied(changed, stored)
-    async with outside(hub, settings_for(stored or after, propagation, metrics_via), **clock) as world:
+    settings = settings_for(stored or after, propagation, metrics_via)
+    async with one_shot_reader(hub, settings, **clock) as reader:
         try:
-            now = None if stored is None else await world.look(stored)
-            then = await world.look(after)
+            now = None if stored is None else await reader.read(stored)
+            then = await reader.read(after)
         except InvalidObject as error:
             return found._replace(refusal=str(error))
     note = "" if stored is not None else "it does not exist yet: this is its first decision"

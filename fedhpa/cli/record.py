@@ -72,9 +72,9 @@ def _text(scenario: dict[str, Any], output: Output) -> str:
 async def _gather(
     name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> dict[str, Any]:
-    from controller.federatedhpa.one_shot import outside, settings_for
+    from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 
     async with hub_client(kubeconfig, context) as (hub, usual):
         raw = await read_object(hub, namespace or usual, name, named=bool(namespace))
-        async with outside(hub, settings_for(raw, *flags)) as world:
-            return (await world.look(raw)).scenario()
+        async with one_shot_reader(hub, settings_for(raw, *flags)) as reader:
+            return (await reader.read(raw)).scenario()

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from controller.telemetry import Series
+from controller.telemetry import ControllerMetrics
 from fedhpa.serving.fairness import Limits
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from metrics_adapter.server.callers import Callers
@@ -35,7 +35,7 @@ def _registries() -> dict[str, CollectorRegistry]:
     Callers(Limits(0, 0, 0.0, 1), adapter)
     StoreTelemetry(adapter)
     controller = CollectorRegistry()
-    Series(controller)
+    ControllerMetrics(controller)
     return {
         "fedhpa-webhook": WebhookTelemetry().registry,
         "fedhpa-metrics-adapter": adapter,

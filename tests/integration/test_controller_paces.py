@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.reconciler import Reconciler
+from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from fedhpa.api.errors import FedHPAError
 from tests.support.controller_world import world
 
@@ -49,7 +49,9 @@ class Looks:
 async def test_no_more_looks_at_once_than_asked_for(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """--concurrent-syncs is the number of looks at the same moment, and it is used."""
     looks = Looks(1.0)
-    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more))
+    monkeypatch.setattr(
+        FederatedHPAReconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more)
+    )
     async with world(m1=1) as w:
         for number in range(9):
             w.scale(f"web-{number}")
@@ -63,7 +65,9 @@ async def test_no_more_looks_at_once_than_asked_for(workers: int, monkeypatch: p
 async def test_who_looks_late_is_told_how_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine objects that are due at once and take a second each are up to eight seconds late."""
     looks = Looks(1.0)
-    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more))
+    monkeypatch.setattr(
+        FederatedHPAReconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more)
+    )
     async with world(m1=1) as w:
         for number in range(9):
             w.scale(f"web-{number}")
@@ -79,7 +83,9 @@ async def test_each_object_keeps_its_period(
 ) -> None:
     """After the first look every one follows a period after the one before, also when each fails."""
     looks = Looks(0.1, error)
-    monkeypatch.setattr(Reconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more))
+    monkeypatch.setattr(
+        FederatedHPAReconciler, "reconcile", lambda _, *arguments, **more: looks(*arguments, **more)
+    )
     async with world(m1=1) as w:
         w.scale("usual")
         w.scale("often", syncPeriodSeconds=4)

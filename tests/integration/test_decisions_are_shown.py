@@ -13,8 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from controller.decisions import MAX_ONE, PATH, DecisionRing, decisions_route
-from controller.telemetry import Series
+from controller.decisions import MAX_DECISION_BYTES, PATH, DecisionLog, decisions_route
+from controller.telemetry import ControllerMetrics
 from fedhpa.decision.model import Decision
 from fedhpa.kube.client import ApiClient
 from tests.support.fakeapi import PATIENCE, FakeApi, Object
@@ -56,8 +56,8 @@ def decision() -> Decision:
     return decided(scenario([cluster("m1", [80, 80])]))
 
 
-def filled(*names: str) -> DecisionRing:
-    ring = DecisionRing()
+def filled(*names: str) -> DecisionLog:
+    ring = DecisionLog()
     for name in names:
         namespace, _, rest = name.partition("/")
         ring.add(namespace, rest, decision(), written=False)
@@ -65,7 +65,7 @@ def filled(*names: str) -> DecisionRing:
 
 
 @asynccontextmanager
-async def shown(ring: DecisionRing) -> AsyncIterator[tuple[TestClient[Any, Any], Reviewing]]:
+async def shown(ring: DecisionLog) -> AsyncIterator[tuple[TestClient[Any, Any], Reviewing]]:
     """The route, served, and the hub that it asks."""
     hub = Reviewing()
     await hub.start()
@@ -155,7 +155,7 @@ async def test_a_limit_gives_the_newest() -> None:
 
 def test_the_ring_is_bounded_in_number() -> None:
     """The oldest go first."""
-    ring = DecisionRing(max_count=3)
+    ring = DecisionLog(max_count=3)
     for name in "abcde":
         ring.add("shop", name, decision(), written=False)
 
@@ -164,9 +164,9 @@ def test_the_ring_is_bounded_in_number() -> None:
 
 def test_the_ring_is_bounded_in_bytes() -> None:
     """However large decisions are."""
-    one = DecisionRing()
+    one = DecisionLog()
     one.add("shop", "web", decision(), written=False)
-    ring = DecisionRing(max_bytes=3 * one.size + 1)
+    ring = DecisionLog(max_bytes=3 * one.size + 1)
     for _ in range(10):
         ring.add("shop", "web", decision(), written=False)
 
@@ -177,18 +177,18 @@ def test_the_ring_is_bounded_in_bytes() -> None:
 def test_a_huge_decision_is_kept_short() -> None:
     """One over a thousand clusters must not push all others out."""
     clusters = [cluster(f"cluster-{index:04}", [80]) for index in range(1000)]
-    ring = DecisionRing()
+    ring = DecisionLog()
     ring.add("shop", "web", decided(scenario(clusters)), written=False)
 
     (body,) = ring.newest()
-    assert len(body) < MAX_ONE
+    assert len(body) < MAX_DECISION_BYTES
     assert msgspec.json.decode(body)["decision"]["currentReplicas"] == 1000
 
 
 def test_what_is_counted_is_kept() -> None:
     """Whoever counts a reconciliation keeps its decision, and whether it was written."""
-    series = Series(CollectorRegistry())
-    series.decided("shop", "web", decision(), written=True, seconds=0.1)
+    metrics = ControllerMetrics(CollectorRegistry())
+    metrics.record_decision("shop", "web", decision(), written=True, seconds=0.1)
 
-    (body,) = series.decisions.newest("shop", "web")
+    (body,) = metrics.decisions.newest("shop", "web")
     assert json.loads(body)["written"] is True

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.hub_check import CRD_PATH, lacking_fields
+from controller.hub_check import CRD_PATH, pruned_fields
 from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
 from fedhpa.api.times import format_time
 from tests.support.controller_world import HPAS, NAMESPACE, Controller, World, world
@@ -54,7 +54,7 @@ def test_our_own_crd_keeps_all_fields() -> None:
     """What we generate is never complained about."""
     definition: Any = custom_resource_definition(FEDERATED_HPA)
 
-    assert lacking_fields(definition) == []
+    assert pruned_fields(definition) == []
 
 
 async def test_a_schema_that_drops_our_fields_is_told() -> None:

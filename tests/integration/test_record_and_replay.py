@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.one_shot import outside, settings_for
+from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 from controller.flags import DIRECT, HUB, KARMADA
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.replay import answer
@@ -32,13 +32,13 @@ SAME = ("currentReplicas", "desiredReplicas", "rescale", "reason", "error", "met
 
 
 async def recorded(w: World, name: str = "web", metrics_via: str = "") -> Object:
-    """The scenario of an autoscaler, gathered from outside."""
+    """The scenario of an autoscaler, read by a one-shot reader."""
     raw = w.hub.find(HPAS, name, NAMESPACE)
     assert raw is not None
     settings = settings_for(raw, metrics_via=metrics_via)
-    async with ApiClient(w.hub.config()) as hub, outside(hub, settings, clock=w.clock) as there:
-        look = await there.look(raw)
-        return look.scenario()
+    async with ApiClient(w.hub.config()) as hub, one_shot_reader(hub, settings, clock=w.clock) as reader:
+        found = await reader.read(raw)
+        return found.scenario()
 
 
 def replayed(scenario: Object) -> Object:
@@ -169,7 +169,7 @@ async def test_a_right_that_lacks_is_named(path: str) -> None:
     async with world(m1=2) as w:
         w.scale()
         w.hub.refused["GET", path] = 403
-        with pytest.raises(ConfigError, match="needed are the rights"):
+        with pytest.raises(ConfigError, match="the caller needs permission"):
             await recorded(w)
 
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.flags import DIRECT, Settings
 from controller.process import lead
-from controller.telemetry import Series
+from controller.telemetry import ControllerMetrics
 from fedhpa.decision.snapshot import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
@@ -293,7 +293,7 @@ class World:
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
             made = controller_settings(**{"member_deadline": self._deadline, **settings})
-            work = lead(made, client, members, Series(registry), clock=self.clock)
+            work = lead(made, client, members, ControllerMetrics(registry), clock=self.clock)
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
 

@@ -24,8 +24,8 @@ from prometheus_client import CollectorRegistry
 
 from controller.flags import DIRECT, Settings
 from controller.process import lead
-from controller.shards import Shard, ShardCampaign, lease_name
-from controller.telemetry import Series
+from controller.shards import Shard, ShardElection, lease_name
+from controller.telemetry import ControllerMetrics
 from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.decision.snapshot import ControllerSettings
@@ -411,18 +411,20 @@ class Controller:
             clock=clock.monotonic,
             wall=clock.wall,
         )
-        self._counted = series = Counted(self.series)
+        self._counted = metrics = CountedMetrics(self.series)
         counts = dict[Shard, int]()
         self.working: set[Shard] = set()
 
         async def work(shard: Shard) -> None:
             self.working.add(shard)
             try:
-                await lead(settings, self._hub, self.members, series, shard=shard, counts=counts, clock=clock)
+                await lead(
+                    settings, self._hub, self.members, metrics, shard=shard, counts=counts, clock=clock
+                )
             finally:
                 self.working.discard(shard)
 
-        self.campaign = ShardCampaign(
+        self.election = ShardElection(
             self._hub,
             "kube-system",
             identity,
@@ -431,10 +433,10 @@ class Controller:
             clock=clock,
             rng=random.Random(identity),
         )
-        self.elector = self.campaign.electors[0]
+        self.elector = self.election.electors[0]
         self._tasks = [
             asyncio.create_task(self.members.run(), name=f"{identity} members"),
-            asyncio.create_task(self.campaign.run(work), name=f"{identity} campaign"),
+            asyncio.create_task(self.election.run(work), name=f"{identity} election"),
         ]
 
     @property
@@ -444,7 +446,7 @@ class Controller:
     @property
     def held(self) -> list[int]:
         """The shards whose Lease it has."""
-        return self.campaign.held
+        return self.election.held
 
     @property
     def looks(self) -> int:
@@ -473,17 +475,17 @@ class Controller:
         await self.stop()
 
 
-class Counted(Series):
+class CountedMetrics(ControllerMetrics):
     """The series, and in a plain number what is asked for every tenth of a second."""
 
     looks = 0
 
-    def decided(self, *args: Any, **kwargs: Any) -> None:
-        super().decided(*args, **kwargs)
+    def record_decision(self, *args: Any, **kwargs: Any) -> None:
+        super().record_decision(*args, **kwargs)
         self.looks += 1
 
-    def failed(self, seconds: float) -> None:
-        super().failed(seconds)
+    def record_failure(self, seconds: float) -> None:
+        super().record_failure(seconds)
         self.looks += 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.caps import most_replicas, offered
+from controller.federatedhpa.cluster_capacity import allocatable, replicas_within
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import decode_object
 from fedhpa.members.cluster import Cluster
@@ -48,7 +48,7 @@ def test_how_many_a_cap_allows(
     share: str, offer: Mapping[str, int] | None, asked: Mapping[str, int], expected: int | None
 ) -> None:
     """Of a cluster that has three now; where it cannot be reckoned it keeps these at most."""
-    assert most_replicas(Fraction(share), offer, asked, 3) == expected
+    assert replicas_within(Fraction(share), offer, asked, 3) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_what_the_hub_says_a_cluster_offers(
     """All that is allocatable, taken or not."""
     cluster = msgspec.convert({"status": {"resourceSummary": summary}}, Cluster)
 
-    assert offered(cluster) == expected
+    assert allocatable(cluster) == expected

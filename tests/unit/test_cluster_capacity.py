@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.cluster_capacity import asked, available_replicas
+from controller.federatedhpa.cluster_capacity import fits_by_summary, requests_of_replica
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.wire import Pod
 from fedhpa.members.cluster import Cluster
@@ -45,19 +45,21 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "pods": "20"}
 )
 def test_what_fits(summary: dict[str, Any], expected: int | None) -> None:
     """Allocatable less what is taken, by the scarcest resource; a summary without one says nothing."""
-    one_more = asked([pod({"cpu": "300m", "memory": "64Mi"}, {"cpu": "200m"})])
+    one_more = requests_of_replica([pod({"cpu": "300m", "memory": "64Mi"}, {"cpu": "200m"})])
 
-    assert available_replicas(cluster(**summary), one_more) == expected
+    assert fits_by_summary(cluster(**summary), one_more) == expected
 
 
 def test_without_a_summary_nothing_is_known() -> None:
     """A plain hub has none."""
-    assert available_replicas(Cluster(), asked([pod({"cpu": "1"})])) is None
+    assert fits_by_summary(Cluster(), requests_of_replica([pod({"cpu": "1"})])) is None
 
 
 def test_one_more_replica_asks_for_the_most_that_a_pod_asks_for() -> None:
     """While a new template rolls out, pods differ."""
-    found = asked([pod({"cpu": "100m"}), pod({"cpu": "50m", "memory": "1Ki"}), pod({"cpu": "100m"})])
+    found = requests_of_replica(
+        [pod({"cpu": "100m"}), pod({"cpu": "50m", "memory": "1Ki"}), pod({"cpu": "100m"})]
+    )
 
     assert found == {"pods": 1000, "cpu": 100, "memory": 1_024_000}
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from controller.federatedhpa.ambiguity import Key, rivals
+from controller.federatedhpa.competition import ambiguous_with
 from fedhpa.api.selectors import Selector, parse_selector
+from fedhpa.kube.reflector import Key
 
 WEB: Key = ("shop", "web")
 Selectors = Mapping[Key, Mapping[str, Selector]]
@@ -39,18 +40,18 @@ def test_who_selects_the_pods_is_named(others: dict[str, tuple[str, str]], expec
     """Rivals are those whose selector matches in the same cluster; they are named with this one, sorted."""
     everybody = selectors(web=("m1", "app=web"), **others)
 
-    assert rivals(WEB, pods("m1", "web", "web"), everybody) == expected
+    assert ambiguous_with(WEB, pods("m1", "web", "web"), everybody) == expected
 
 
 def test_other_namespaces_are_other_pods() -> None:
     """An autoscaler of another namespace is no rival, whatever it selects."""
     everybody = {WEB: {"m1": parse_selector("app=web")}, ("bank", "web"): {"m1": parse_selector("app=web")}}
 
-    assert rivals(WEB, pods("m1", "web"), everybody) == ()
+    assert ambiguous_with(WEB, pods("m1", "web"), everybody) == ()
 
 
 def test_without_pods_nobody_fights() -> None:
     """Equal selectors that match no pod are no ambiguity yet, as in Kubernetes."""
     everybody = selectors(web=("m1", "app=web"), twin=("m1", "app=web"))
 
-    assert rivals(WEB, {"m1": []}, everybody) == ()
+    assert ambiguous_with(WEB, {"m1": []}, everybody) == ()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.federatedhpa.scale_writes import TRIES, MemberWrite, Superseded, write_assignment, write_scale
+from controller.federatedhpa.scale_writes import TRIES, MemberScale, Superseded, write_assignment, write_scale
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.wire import Scale
 from fedhpa.decision.model import Assignment
@@ -114,7 +114,7 @@ async def test_refusal_is_not_repeated() -> None:
 
 
 async def write_to(apis: dict[str, Api], **shares: int) -> None:
-    targets = {name: MemberWrite(api, PATH, await api.read()) for name, api in apis.items()}
+    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
     await write_assignment(targets, [Assignment(name, count) for name, count in shares.items()], 1.0)
 
 
@@ -129,7 +129,7 @@ async def test_only_what_changes_is_written() -> None:
 async def test_one_failure_stops_no_other_write() -> None:
     """All are tried; the error names the cluster that did not take its share."""
     apis = {"m1": Api(3), "m2": Api(3)}
-    targets = {name: MemberWrite(api, PATH, await api.read()) for name, api in apis.items()}
+    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
     apis["m1"].fail = 403
 
     with pytest.raises(FedHPAError, match="cluster 'm1': refused"):
@@ -141,7 +141,7 @@ async def test_one_failure_stops_no_other_write() -> None:
 async def test_failure_goes_before_superseded() -> None:
     """Who must mend something is told, though somebody else scaled another cluster at the same time."""
     apis = {"m1": Api(3), "m2": Api(3)}
-    targets = {name: MemberWrite(api, PATH, await api.read()) for name, api in apis.items()}
+    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
     apis["m1"].scale_to(9)
     apis["m2"].fail = 403
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from controller.workqueue import DueQueue, until_turn, usage_age
+from controller.workqueue import WorkQueue, max_usage_age, until_slot
 
 A, B = ("shop", "a"), ("shop", "b")
 
@@ -20,9 +20,9 @@ class Clock:
         return self.now
 
 
-async def taken(queue: DueQueue) -> tuple[str, str] | None:
+async def taken(queue: WorkQueue) -> tuple[str, str] | None:
     """What is due now; None if nothing is."""
-    task = asyncio.ensure_future(queue.take())
+    task = asyncio.ensure_future(queue.get())
     for _ in range(3):
         await asyncio.sleep(0)
     if task.done():
@@ -36,7 +36,7 @@ async def taken(queue: DueQueue) -> tuple[str, str] | None:
 async def test_earliest_first() -> None:
     """Keys come in the order of their times, not of their arrival."""
     clock = Clock()
-    queue = DueQueue(clock)
+    queue = WorkQueue(clock)
     await queue.add(A, 10)
     await queue.add(B, 5)
     clock.now = 10.0
@@ -46,7 +46,7 @@ async def test_earliest_first() -> None:
 
 async def test_not_before_due() -> None:
     """A key that is not due is not given out."""
-    queue = DueQueue(Clock())
+    queue = WorkQueue(Clock())
     await queue.add(A, 5)
 
     assert await taken(queue) is None
@@ -55,7 +55,7 @@ async def test_not_before_due() -> None:
 async def test_earlier_wish_wins() -> None:
     """Adding a key again brings it forward and never puts it off, and it is given out once."""
     clock = Clock()
-    queue = DueQueue(clock)
+    queue = WorkQueue(clock)
     await queue.add(A, 5)
     await queue.add(A, 1)
     await queue.add(A, 9)
@@ -67,21 +67,21 @@ async def test_earlier_wish_wins() -> None:
 async def test_one_worker_a_key() -> None:
     """A key that is held is not given out again before it was given back, and is then due as wished."""
     clock = Clock()
-    queue = DueQueue(clock)
+    queue = WorkQueue(clock)
     await queue.add(A)
     assert await taken(queue) == A
 
     await queue.add(A)
 
     assert await taken(queue) is None
-    await queue.give_back(A)
+    await queue.done(A)
     assert await taken(queue) == A
 
 
 async def test_discarded_key_is_gone() -> None:
     """A deleted object is not looked at, and not put back by the worker that held it."""
     clock = Clock()
-    queue = DueQueue(clock)
+    queue = WorkQueue(clock)
     await queue.add(A)
     await queue.add(B)
     await queue.discard(A)
@@ -91,8 +91,8 @@ async def test_discarded_key_is_gone() -> None:
 
 async def test_waiter_wakes_for_new_key() -> None:
     """A worker that waits for nothing takes a key as soon as one is added."""
-    queue = DueQueue(Clock())
-    waiting = asyncio.ensure_future(queue.take())
+    queue = WorkQueue(Clock())
+    waiting = asyncio.ensure_future(queue.get())
     await asyncio.sleep(0)
 
     await queue.add(A)
@@ -104,7 +104,7 @@ async def test_waiter_wakes_for_new_key() -> None:
 def test_turns_are_spread_over_the_period() -> None:
     """A thousand objects of many namespaces never have more than a few turns in the same half second."""
     now, period = 1234.5, 15.0
-    turns = [until_turn((f"team-{n % 100}", f"web-{n}"), period, now) for n in range(1000)]
+    turns = [until_slot((f"team-{n % 100}", f"web-{n}"), period, now) for n in range(1000)]
     crowds = Counter(int(turn * 2) for turn in turns)
 
     assert 0 < min(turns) <= max(turns) <= period
@@ -114,11 +114,11 @@ def test_turns_are_spread_over_the_period() -> None:
 @pytest.mark.parametrize("period", [1.0, 15.0, 300.0])
 def test_a_namespace_shares_its_lists(period: float) -> None:
     """Objects of one namespace have their turns while one list of usage is young enough for all."""
-    turns = [until_turn(("shop", f"web-{n}"), period, 0.0) for n in range(200)]
-    first = until_turn(("shop", ""), period, 0.0)
+    turns = [until_slot(("shop", f"web-{n}"), period, 0.0) for n in range(200)]
+    first = until_slot(("shop", ""), period, 0.0)
     after = [(turn - first) % period for turn in turns]
 
-    assert max(after) - min(after) < usage_age(period)
+    assert max(after) - min(after) < max_usage_age(period)
     assert len({round(turn, 3) for turn in turns}) > 100
 
 
@@ -126,8 +126,8 @@ def test_a_namespace_shares_its_lists(period: float) -> None:
 @pytest.mark.parametrize("late", [0.0, 0.2, 14.9])
 def test_a_turn_stays_the_same(key: tuple[str, str], late: float) -> None:
     """However late a turn is taken, the next one is where it was: never later than a period after."""
-    turn = until_turn(key, 15.0, 100.0) + 100.0
-    following = turn + late + until_turn(key, 15.0, turn + late)
+    turn = until_slot(key, 15.0, 100.0) + 100.0
+    following = turn + late + until_slot(key, 15.0, turn + late)
 
     assert following == pytest.approx(turn + 15.0)
 
@@ -135,29 +135,29 @@ def test_a_turn_stays_the_same(key: tuple[str, str], late: float) -> None:
 async def test_a_key_is_as_late_as_it_was_taken() -> None:
     """A held key says how long it was due; one that is not held was never late."""
     clock = Clock()
-    queue = DueQueue(clock)
+    queue = WorkQueue(clock)
     await queue.add(A, 1.0)
     clock.now = 4.0
     await taken(queue)
     clock.now = 9.0
-    held = queue.late(A)
-    await queue.give_back(A)
+    held = queue.lateness(A)
+    await queue.done(A)
 
-    assert (held, queue.late(A), queue.late(B)) == (3.0, 0.0, 0.0)
+    assert (held, queue.lateness(A), queue.lateness(B)) == (3.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("late", "age"), [(0.0, 7.5), (3.0, 10.5), (1e6, 22.5)])
 def test_what_is_late_may_use_what_was_listed_when_it_was_due(late: float, age: float) -> None:
     """Falling behind makes nothing be listed anew, within bounds."""
-    assert usage_age(15.0, late) == age
+    assert max_usage_age(15.0, late) == age
 
 
 async def test_a_turn_is_waited_for() -> None:
     """A key that was given its turn is due then, and not before."""
     clock = Clock()
-    queue = DueQueue(clock)
-    await queue.add_turn(A, 10.0)
-    turn = until_turn(A, 10.0, 0.0)
+    queue = WorkQueue(clock)
+    await queue.add_periodic(A, 10.0)
+    turn = until_slot(A, 10.0, 0.0)
     clock.now = turn - 0.01
     early = await taken(queue)
     clock.now = turn

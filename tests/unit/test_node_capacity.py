@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.node_capacity import Node, PlacedPod, free
+from controller.federatedhpa.node_capacity import Node, PlacedPod, free_capacity
 from fedhpa.api.errors import InvalidObject
 
 ONE = {"cpu": 500, "pods": 1000}
@@ -65,7 +65,7 @@ def pod(on: str, cpu: str, phase: str = "Running", **spec: Any) -> PlacedPod:
 )
 def test_what_fits(nodes: list[Node], pods: list[PlacedPod], expected: int) -> None:
     """500m CPU each, on whole nodes."""
-    found = free(nodes, pods)
+    found = free_capacity(nodes, pods)
 
     assert found is not None
     assert [found.fits(ONE), found.fits(ONE)] == [expected] * 2
@@ -73,7 +73,7 @@ def test_what_fits(nodes: list[Node], pods: list[PlacedPod], expected: int) -> N
 
 def test_another_size_is_another_answer() -> None:
     """The answers kept are by what is asked for; a resource that no node offers fits nowhere."""
-    found = free([node("a", "2")], [])
+    found = free_capacity([node("a", "2")], [])
 
     assert found is not None
     assert [found.fits({"cpu": 500}), found.fits({"cpu": 1000}), found.fits({"gpu": 1000})] == [4, 2, 0]
@@ -81,10 +81,10 @@ def test_another_size_is_another_answer() -> None:
 
 def test_without_nodes_nothing_is_known() -> None:
     """A list without any is no word on room, for pods run somewhere."""
-    assert free([], [pod("a", "1")]) is None
+    assert free_capacity([], [pod("a", "1")]) is None
 
 
 def test_what_is_no_quantity_is_an_error() -> None:
     """It is not taken for nothing."""
     with pytest.raises(InvalidObject, match="cpu"):
-        free([node("a", "many")], [])
+        free_capacity([node("a", "many")], [])
