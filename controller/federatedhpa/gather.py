@@ -33,9 +33,9 @@ from fedhpa.kube.responses import NOT_FOUND, decoder
 from fedhpa.kube.writes import get_scale
 from fedhpa.members.lists import SharedLists, pod_metrics, pod_metrics_path
 from fedhpa.members.member import Member
-from fedhpa.members.pods import PodCache
 from fedhpa.members.scales import API_VERSION as WATCHED_VERSION
 from fedhpa.members.scales import ScaleCache
+from fedhpa.members.watches import PodCache
 from fedhpa.scaling.records import PodRecord, UsageRecord, pod_record, usage_record
 
 NOT_REGISTERED = "no Cluster of this name is registered"
@@ -200,10 +200,10 @@ def _read_now(
     if wanted.questions or not workload.is_core:
         return None
     try:
-        scale = readers.scales.known(member, workload.resource.plural, workload.namespace, workload.name)
+        scale = readers.scales.cached(member, workload.resource.plural, workload.namespace, workload.name)
     except ApiError as error:
         return _without_scale(name, error)
-    pods = readers.pods.present(member, workload.namespace)
+    pods = readers.pods.up_to_date(member, workload.namespace)
     usage: Usage | None = _NO_USAGE
     if wanted.usage:
         decode = readers.usage_decoder(name)

@@ -25,7 +25,7 @@ from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import decoder
-from fedhpa.members.breaker import Breaker
+from fedhpa.members.breaker import CircuitBreaker
 from fedhpa.members.lists import pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
 from fedhpa.scaling.selection import SelectedPods, select_usage
@@ -53,7 +53,7 @@ class HubMetrics:
         self.client = client
         self.mapper = mapper
         self.deadline = deadline
-        self._breaker = Breaker(threshold=1, cooldown=AGAIN_SECONDS, clock=clock)
+        self._breaker = CircuitBreaker(threshold=1, cooldown=AGAIN_SECONDS, clock=clock)
 
     def check(self) -> None:
         """MetricsUnavailable while it is left alone."""

@@ -19,7 +19,7 @@ from fedhpa.decision.spec.federatedhpa import MetricSpec
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import MAX_MESSAGE
 from fedhpa.members import metrics as apis
-from fedhpa.members.lists import Asked, SharedLists
+from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling.records import CustomSample, ExternalSample
 
 # So many questions of one object are put to a cluster at once; admission allows 64 metrics.
@@ -37,7 +37,7 @@ class Asking:
     """
 
     lists: SharedLists
-    member: Asked
+    member: Upstream
     mapper: ResourceMapper
     namespace: str
     selector: Selector

@@ -26,22 +26,3 @@ class Backoff:
     def reset(self) -> None:
         """Begin again with the first delay, after a success."""
         self._next = self._first
-
-
-class RateLimit:
-    """A token bucket: `qps` a second on average, `burst` at once. qps 0 switches it off."""
-
-    def __init__(self, qps: float, burst: int) -> None:
-        self._interval = 1.0 / qps if qps > 0 else 0.0
-        self._slack = self._interval * max(burst - 1, 0)
-        self._due = float("-inf")
-
-    def wait_seconds(self, now: float) -> float:
-        """Take the next place in the queue; how long to wait for it, in seconds.
-
-        The place stays taken when the caller gives up: a little too slow rather than a burst.
-        """
-        if not self._interval:
-            return 0.0
-        self._due = max(self._due + self._interval, now - self._slack)
-        return max(self._due - now, 0.0)

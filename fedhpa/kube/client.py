@@ -17,7 +17,6 @@ import msgspec
 
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import ObjectList
-from fedhpa.kube.backoff import RateLimit
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import (
     GONE,
@@ -31,9 +30,9 @@ from fedhpa.kube.responses import (
 from fedhpa.kube.transport import (
     MAX_BODY,
     TIMEOUT,
+    ConnectionPool,
     Params,
-    Pool,
-    Reading,
+    ReadLimits,
     read_body,
     read_lines,
 )
@@ -56,6 +55,25 @@ JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
+class RateLimit:
+    """A token bucket: `qps` a second on average, `burst` at once. qps 0 switches it off."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._interval = 1.0 / qps if qps > 0 else 0.0
+        self._slack = self._interval * max(burst - 1, 0)
+        self._due = float("-inf")
+
+    def wait_seconds(self, now: float) -> float:
+        """Take the next place in the queue; how long to wait for it, in seconds.
+
+        The place stays taken when the caller gives up: a little too slow rather than a burst.
+        """
+        if not self._interval:
+            return 0.0
+        self._due = max(self._due + self._interval, now - self._slack)
+        return max(self._due - now, 0.0)
+
+
 class ApiClient:
     """Requests to one API server over one pool of connections.
 
@@ -66,7 +84,7 @@ class ApiClient:
 
     def __init__(self, config: ApiConfig, *, deadline: float = DEFAULT_DEADLINE) -> None:
         self._config = config
-        self._pool: Pool | None = None
+        self._pool: ConnectionPool | None = None
         self._limit = RateLimit(config.qps, config.burst)
         self._deadline = deadline
         self._generation = 0
@@ -143,10 +161,10 @@ class ApiClient:
     ) -> Response:
         try:
             async with asyncio.timeout(seconds) as timer:
-                reading = Reading(limit, timer, seconds if idle else None)
+                reading = ReadLimits(limit, timer, seconds if idle else None)
                 return await self._attempts(method, path, params, body, headers, reading)
         except TimeoutError as error:
-            raise self._silent(method, path, seconds) from error
+            raise self._timed_out(method, path, seconds) from error
 
     async def watch(
         self, path: str, *, params: Params = None, deadline: float | None = None, idle: float
@@ -162,14 +180,14 @@ class ApiClient:
                     async with asyncio.timeout(seconds):
                         response = await self._open_watch(stack, path, params)
                 except TimeoutError as error:
-                    raise self._silent("GET", path, seconds) from error
+                    raise self._timed_out("GET", path, seconds) from error
             yield b""
             lines = await stack.enter_async_context(aclosing(read_lines(response, idle)))
             try:
                 async for line in lines:
                     yield line
             except TimeoutError as error:
-                raise self._silent("GET", path, idle) from error
+                raise self._timed_out("GET", path, idle) from error
 
     async def get(
         self, path: str, kind: type[T], *, params: Params = None, deadline: float | None = None
@@ -246,15 +264,15 @@ class ApiClient:
                 return Listing(items, page.metadata.resourceVersion)
             params["continue"] = page.metadata.continue_
 
-    def _current(self) -> Pool:
+    def _connections(self) -> ConnectionPool:
         if self._pool is None:
-            self._pool = Pool(self._config)
+            self._pool = ConnectionPool(self._config)
         return self._pool
 
     async def _open_watch(self, stack: AsyncExitStack, path: str, params: Params) -> aiohttp.ClientResponse:
         headers = await self._authorized({})
         response = await stack.enter_async_context(
-            self._current().exchange("GET", path, params=params, headers=headers, stream=True)
+            self._connections().exchange("GET", path, params=params, headers=headers, stream=True)
         )
         if response.status >= MULTIPLE_CHOICES:
             body = await read_body(response, MAX_BODY)
@@ -270,13 +288,13 @@ class ApiClient:
         params: Params,
         body: bytes | None,
         headers: dict[str, str],
-        reading: Reading,
+        reading: ReadLimits,
     ) -> Response:
         renewed = False
         for attempt in range(MAX_RETRIES + 1):
             await self._wait_turn()
             sent = await self._authorized(headers)
-            async with self._current().exchange(
+            async with self._connections().exchange(
                 method, path, params=params, body=body, headers=sent
             ) as answer:
                 content = await read_body(answer, reading.limit, reading.progress)
@@ -300,7 +318,7 @@ class ApiClient:
         if delay:
             await asyncio.sleep(delay)
 
-    def _silent(self, method: str, path: str, seconds: float) -> ApiError:
+    def _timed_out(self, method: str, path: str, seconds: float) -> ApiError:
         return ApiError(
             f"{self._config.name}: {method} {path}: no answer within {seconds:g} s", status=0, reason=TIMEOUT
         )

@@ -36,7 +36,7 @@ COMBINED = "(combined from similar events): "
 # client-go tries twelve times, ten seconds apart; an event that cannot be written for a minute is stale.
 TRIES = 5
 FIRST_WAIT_SECONDS = 1.0
-MOST_WAIT_SECONDS = 15.0
+MAX_WAIT_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Occurrence:
 
 
 @dataclass
-class _Written:
+class _WrittenEvent:
     """An event object of ours on the server."""
 
     name: str
@@ -74,7 +74,7 @@ class _Written:
 
 
 @dataclass
-class _Group:
+class _SimilarEvents:
     """Events that differ in their message alone."""
 
     last: float
@@ -82,7 +82,7 @@ class _Group:
 
 
 @dataclass
-class _Bucket:
+class _TokenBucket:
     """The flood bound of one object and reason: each event takes a token.
 
     client-go has one for each object; there, a metric that fails at every look would drown the news that the
@@ -103,7 +103,7 @@ class EventRecorder:
         *,
         instance: str = "",
         wall: Callable[[], float] = time.time,
-        backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS),
+        backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS),
     ) -> None:
         self._client = client
         self._component = component
@@ -111,9 +111,9 @@ class EventRecorder:
         self._wall = wall
         self._backoff = backoff
         self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(QUEUE_SIZE)
-        self._written: OrderedDict[_EventKey, _Written] = OrderedDict()
-        self._groups: OrderedDict[tuple[_Identity, str, str], _Group] = OrderedDict()
-        self._buckets: OrderedDict[tuple[_Identity, str], _Bucket] = OrderedDict()
+        self._written: OrderedDict[_EventKey, _WrittenEvent] = OrderedDict()
+        self._groups: OrderedDict[tuple[_Identity, str, str], _SimilarEvents] = OrderedDict()
+        self._buckets: OrderedDict[tuple[_Identity, str], _TokenBucket] = OrderedDict()
         self._stamp = 0
         self._dropped = 0
 
@@ -173,7 +173,7 @@ class EventRecorder:
         From the tenth different message of a reason within ten minutes on it is one event for them all.
         """
         similar = (_identity(occurrence.about), occurrence.type, occurrence.reason)
-        group = _touch(self._groups, similar, lambda: _Group(occurrence.at))
+        group = _touch(self._groups, similar, lambda: _SimilarEvents(occurrence.at))
         if occurrence.at - group.last > SIMILAR_SECONDS:
             group.messages.clear()
         group.last = occurrence.at
@@ -187,7 +187,7 @@ class EventRecorder:
         bucket = _touch(
             self._buckets,
             (_identity(occurrence.about), occurrence.reason),
-            lambda: _Bucket(SPAM_BURST, occurrence.at),
+            lambda: _TokenBucket(SPAM_BURST, occurrence.at),
         )
         gained = max(occurrence.at - bucket.at, 0.0) / SPAM_REFILL_SECONDS
         bucket.tokens = min(bucket.tokens + gained, SPAM_BURST)
@@ -216,9 +216,9 @@ class EventRecorder:
         except Conflict:
             log.debug("event exists already", namespace=occurrence.about.namespace, name=name)
         self._written.pop(key, None)
-        _touch(self._written, key, lambda: _Written(name, 1))
+        _touch(self._written, key, lambda: _WrittenEvent(name, 1))
 
-    async def _count(self, occurrence: _Occurrence, known: _Written, message: str) -> None:
+    async def _count(self, occurrence: _Occurrence, known: _WrittenEvent, message: str) -> None:
         patch = {"count": known.count + 1, "lastTimestamp": _time(occurrence.at), "message": message}
         await self._client.patch(_events_path(occurrence.about, known.name), patch)
         known.count += 1

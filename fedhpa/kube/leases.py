@@ -53,8 +53,9 @@ class LeaseTiming:
 class LeaderElector:
     """One candidate for one Lease; `identity` must be unique among the candidates.
 
-    `may_take` is asked before a free lease is taken, and `may_lead` once it is, before leading: who refuses
-    then gives it back. `gives_up` is asked with the identity of who wants the lease while leading.
+    `may_acquire` is awaited before a free lease is acquired, and `may_lead` after that, before leading; if it
+    returns False the lease is released. While leading, `yields_to` is called with the identity that asks for
+    the lease in the annotation `fedhpa.io/wanted-by`; if it returns True the lease is released.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class LeaderElector:
         *,
         timing: LeaseTiming | None = None,
         on_change: Callable[[bool], None] | None = None,
-        may_take: Callable[[], Awaitable[bool]] | None = None,
+        may_acquire: Callable[[], Awaitable[bool]] | None = None,
         may_lead: Callable[[], Awaitable[bool]] | None = None,
-        gives_up: Callable[[str], bool] = lambda _: False,
+        yields_to: Callable[[str], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
@@ -81,10 +82,10 @@ class LeaderElector:
         self._identity = identity
         self._timing = timing or LeaseTiming()
         self._on_change = on_change
-        self._may_take = may_take
+        self._may_take = may_acquire
         self._may_lead = may_lead
-        self._gives_up = gives_up
-        self._gave_up = False
+        self._gives_up = yields_to
+        self._yielded = False
         self._clock = clock
         self._wall = wall
         self._rng = rng or random.Random()
@@ -95,8 +96,8 @@ class LeaderElector:
         self._leading = False
         self._renewed_at = float("-inf")
         self._lease: dict[str, Any] | None = None
-        self._seen: dict[str, Any] = {}
-        self._seen_at = float("-inf")
+        self._observed: dict[str, Any] = {}
+        self._observed_at = float("-inf")
 
     @property
     def is_leader(self) -> bool:
@@ -106,7 +107,7 @@ class LeaderElector:
     @property
     def holder(self) -> str:
         """Who held the lease when it was last seen; "" for nobody."""
-        return str(self._seen.get("holderIdentity") or "")
+        return str(self._observed.get("holderIdentity") or "")
 
     @property
     def wanted_by(self) -> str:
@@ -115,7 +116,7 @@ class LeaderElector:
         found = str(annotations.get(WANTED_BY) or "")
         return "" if found == self._identity else found
 
-    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Campaign, run `lead` while leading, cancel it when the lease is lost, and campaign again.
 
         `lead` has the seconds between renew_deadline and lease_duration to clean up before another can
@@ -123,31 +124,31 @@ class LeaderElector:
         the lease is released in each case.
         """
         while True:
-            await self._campaign()
+            await self._acquire()
             try:
-                ended = await self._reign(lead)
+                ended = await self._lead(work)
             finally:
                 self._step_down()
                 await self._release()
             if ended:
                 return
-            if self._gave_up:  # whoever wanted it looks this often
-                self._gave_up = False
+            if self._yielded:  # whoever wanted it looks this often
+                self._yielded = False
                 await asyncio.sleep(self._timing.retry_period * (1 + JITTER) * 2)
 
-    async def _campaign(self) -> None:
-        while not await self._take():  # noqa: ASYNC110  # polls a server, not a variable
+    async def _acquire(self) -> None:
+        while not await self._try_acquire():  # noqa: ASYNC110  # polls a server, not a variable
             await asyncio.sleep(self._timing.retry_period * (1 + JITTER * self._rng.random()))
         self._leading = True
         self._log.info("leading")
         if self._on_change is not None:
             self._on_change(True)
 
-    async def _take(self) -> bool:
+    async def _try_acquire(self) -> bool:
         """Take the lease if it is free and may be taken; give it back if it may not be led with."""
         if self._may_take is not None and not await self._may_take():
             return False
-        if not await self._try():
+        if not await self._acquire_or_renew():
             return False
         try:
             allowed = self._may_lead is None or await self._may_lead()
@@ -167,17 +168,17 @@ class LeaderElector:
         if self._on_change is not None:
             self._on_change(False)
 
-    async def _reign(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    async def _lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """True if `lead` returned, False if the lease was lost and `lead` was cancelled."""
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(lead())
+            leading = group.create_task(work())
             renewal = group.create_task(self._renew())
-            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((leading, renewal), return_when=asyncio.FIRST_COMPLETED)
             renewal.cancel()
-            if not work.done():
+            if not leading.done():
                 self._step_down()
-                work.cancel()
-        return not work.cancelled()
+                leading.cancel()
+        return not leading.cancelled()
 
     async def _renew(self) -> None:
         """Returns when the lease is another's, or could not be renewed for renew_deadline."""
@@ -186,7 +187,7 @@ class LeaderElector:
             left = self._renewed_at + self._timing.renew_deadline - self._clock()
             try:
                 async with asyncio.timeout(max(left, 0.0)):
-                    while not await self._try():
+                    while not await self._acquire_or_renew():
                         if self.holder != self._identity:
                             return
                         await asyncio.sleep(self._timing.retry_period)
@@ -195,10 +196,10 @@ class LeaderElector:
                 return
             if self.wanted_by and self._gives_up(self.wanted_by):
                 self._log.info("lease given up for another", wanted_by=self.wanted_by)
-                self._gave_up = True
+                self._yielded = True
                 return
 
-    async def _try(self) -> bool:
+    async def _acquire_or_renew(self) -> bool:
         """Take or renew the lease; False if it is another's or the server did not do it."""
         began = self._clock()
         try:
@@ -209,7 +210,7 @@ class LeaderElector:
             lease = await self._read()
             if lease is not None:
                 self._observe(lease.get("spec") or {})
-                if self._is_anothers():
+                if self._is_held_by_another():
                     return False
             return await self._write(lease, began)
         except Conflict:
@@ -220,15 +221,15 @@ class LeaderElector:
             return False
 
     def _observe(self, spec: dict[str, Any]) -> None:
-        if spec != self._seen:
-            self._seen = spec
-            self._seen_at = self._clock()
+        if spec != self._observed:
+            self._observed = spec
+            self._observed_at = self._clock()
 
-    def _is_anothers(self) -> bool:
+    def _is_held_by_another(self) -> bool:
         if self.holder in ("", self._identity):
             return False
-        duration = self._seen.get("leaseDurationSeconds") or self._timing.lease_duration
-        return self._clock() < self._seen_at + duration
+        duration = self._observed.get("leaseDurationSeconds") or self._timing.lease_duration
+        return self._clock() < self._observed_at + duration
 
     async def _read(self) -> dict[str, Any] | None:
         try:
@@ -281,17 +282,17 @@ class LeaderElector:
             async with asyncio.timeout(RELEASE_DEADLINE_SECONDS):
                 try:
                     # Its resourceVersion is our own last write's: a Conflict if another leads already.
-                    await self._free(self._lease)
+                    await self._write_released(self._lease)
                 except Conflict:
                     # Or a renewal of ours was cut short and taken by the server all the same.
                     lease = await self._read()
                     if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._identity:
-                        await self._free(lease)
+                        await self._write_released(lease)
         except (FedHPAError, TimeoutError) as error:
             self._log.debug("lease not released", error=str(error))
         self._lease = None
 
-    async def _free(self, lease: dict[str, Any]) -> None:
+    async def _write_released(self, lease: dict[str, Any]) -> None:
         now = _micro_time(self._wall())
         freed = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
         spec = {**(lease.get("spec") or {}), **freed}

@@ -38,11 +38,11 @@ WATCH_SECONDS = (300, 600)
 # A watch that ends sooner than this counts as a failure, or a server that closes at once is hammered.
 SHORT_WATCH_SECONDS = 1.0
 FIRST_BACKOFF_SECONDS = 0.5
-MOST_BACKOFF_SECONDS = 30.0
+MAX_BACKOFF_SECONDS = 30.0
 NOT_LISTED = "not listed yet"
 
 
-class _Event(msgspec.Struct, frozen=True):
+class _WatchEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
@@ -51,7 +51,7 @@ class _Meta(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _WatchError(msgspec.Struct, frozen=True):
     code: int = 0
     reason: str | None = None
     message: str | None = None
@@ -96,7 +96,7 @@ class Reflector(Generic[T]):
         self._page_size = page_size
         self._list_idle = list_idle
         self._watch_idle = watch_idle
-        self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MOST_BACKOFF_SECONDS)
+        self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         self._on_problem = on_problem
         self._clock = clock
         self._log = log.bind(api=client.config.name, collection=name or path)
@@ -176,9 +176,9 @@ class Reflector(Generic[T]):
         while True:
             started = self._clock()
             try:
-                if not self._is_placed():
+                if not self._can_watch():
                     await self._list()
-                if self._is_placed():
+                if self._can_watch():
                     await self._watch()
             except _Expired as error:
                 self._version = ""
@@ -190,7 +190,7 @@ class Reflector(Generic[T]):
                 continue
             await asyncio.sleep(self._backoff.next())
 
-    def _is_placed(self) -> bool:
+    def _can_watch(self) -> bool:
         """Whether there is a version to watch from, and it is the present server's."""
         return bool(self._version) and self._generation == self._client.generation
 
@@ -210,7 +210,7 @@ class Reflector(Generic[T]):
         self._lists += 1
         self._unwatched_since = self._clock()
         self._doubtful = False
-        self._works()
+        self._succeeded()
         self.synced.set()
 
     async def _fetch_leniently(self) -> Listing[Any]:
@@ -246,13 +246,13 @@ class Reflector(Generic[T]):
                 self._client.watch(self._path, params=params, idle=self._watch_idle)
             ) as lines:
                 async for line in lines:
-                    if not self._is_placed():
+                    if not self._can_watch():
                         return  # opened with another server than the one that was listed
                     if not self._watching:
                         self._watching, self._opened_at = True, self._clock()
-                    self._works()
+                    self._succeeded()
                     if line:
-                        self._take(line)
+                        self._apply(line)
                         self._proven, self._doubtful = True, False
         except ApiError as error:
             if error.status == GONE:
@@ -274,11 +274,11 @@ class Reflector(Generic[T]):
             return self._watching
         return not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
 
-    def _take(self, line: bytes) -> None:
+    def _apply(self, line: bytes) -> None:
         try:
-            event = decoder(_Event).decode(line)
+            event = decoder(_WatchEvent).decode(line)
             if event.type == "ERROR":
-                self._refused(decoder(_Status).decode(event.object))
+                self._raise_watch_error(decoder(_WatchError).decode(event.object))
             meta = decoder(_Meta).decode(event.object).metadata
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             # What this line was about is lost: only a new list says what is there.
@@ -295,7 +295,7 @@ class Reflector(Generic[T]):
             self._store.put(key, self._decode(key, event.object))
         self._version = meta.resourceVersion or self._version
 
-    def _refused(self, status: _Status) -> None:
+    def _raise_watch_error(self, status: _WatchError) -> None:
         if status.code == GONE:
             raise _Expired(status.message or "")
         # From this version the server would say the same again: list anew, as client-go does.
@@ -338,7 +338,7 @@ class Reflector(Generic[T]):
             self._log.warning("object without readable metadata left out", error=str(error))
             return ("", "")
 
-    def _works(self) -> None:
+    def _succeeded(self) -> None:
         if self._problem is not None:
             self._log.info("list and watch work", objects=len(self._store.view))
             self._problem = None

@@ -67,7 +67,7 @@ class Response:
         return self.decode(dict[str, Any])
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _StatusBody(msgspec.Struct, frozen=True):
     kind: str = ""
     reason: str | None = None
     message: str | None = None
@@ -87,9 +87,9 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 def status_error(method: str, path: str, status: int, body: bytes) -> ApiError:
     """The error of an answer from 300 on: reason and message of its Status body, if it is one."""
     try:
-        told = decoder(_Status).decode(body)
+        told = decoder(_StatusBody).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = _Status()
+        told = _StatusBody()
     message = (told.message or "")[:MAX_MESSAGE] if told.kind == "Status" else ""
     reason = ((told.reason or "") if told.kind == "Status" else "")[:MAX_MESSAGE]
     if not message:

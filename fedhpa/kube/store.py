@@ -53,15 +53,15 @@ class Store(Generic[T]):
             if old is None:
                 return
             del self._records[key]
-            self._tell(Change("DELETED", key, old, None))
+            self._notify(Change("DELETED", key, old, None))
         elif old is None:
             self._records[key] = new
-            self._tell(Change("ADDED", key, None, new))
+            self._notify(Change("ADDED", key, None, new))
         elif old != new:
             self._records[key] = new
-            self._tell(Change("MODIFIED", key, old, new))
+            self._notify(Change("MODIFIED", key, old, new))
 
-    def _tell(self, change: Change[T]) -> None:
+    def _notify(self, change: Change[T]) -> None:
         for listener in tuple(self._listeners):
             try:
                 listener(change)

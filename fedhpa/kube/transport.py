@@ -52,7 +52,7 @@ LIST_TOTAL_SECONDS = 300.0
 Params = Mapping[str, str | int | bool] | None
 
 
-class Pool:
+class ConnectionPool:
     """The connections made under one ApiConfig. Retired whole when another takes its place."""
 
     def __init__(self, config: ApiConfig) -> None:
@@ -168,7 +168,7 @@ def _text(value: str | int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class Reading:
+class ReadLimits:
     """How long and how much of an answer is read.
 
     Without `idle` the timer stands; with it each byte moves it `idle` seconds on, within a total.

@@ -15,7 +15,7 @@ from fedhpa.kube.responses import CONFLICT
 # client-go's DefaultRetry: 5 tries from 10 ms. Conflicts mean a living writer, so the waits are short.
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.02
-MOST_WAIT_SECONDS = 1.0
+MAX_WAIT_SECONDS = 1.0
 
 Object = dict[str, Any]
 
@@ -35,7 +35,7 @@ async def update_with_retry(
     `subresource` ("status") is what is written; the object itself is what is read. Gives the object as
     written (or as read). The deadline is for each call. Conflict after the last try; ApiError otherwise.
     """
-    backoff = Backoff(FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS)
+    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
     target = f"{path}/{subresource}" if subresource else path
     for attempt in range(1, tries + 1):
         current = await client.get_json(path, deadline=deadline)

@@ -7,7 +7,7 @@ hangs costs its deadline once and nobody else anything.
 from fedhpa.cache import Fetched
 from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member, MemberState
-from fedhpa.members.pods import PodCache
 from fedhpa.members.registry import MemberRegistry
+from fedhpa.members.watches import PodCache
 
 __all__ = ["Fetched", "Member", "MemberRegistry", "MemberState", "PodCache", "SharedLists", "pod_metrics"]

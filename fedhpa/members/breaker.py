@@ -9,11 +9,11 @@ from typing import Literal
 State = Literal["closed", "open", "half-open"]
 
 
-class Breaker:
+class CircuitBreaker:
     """Closed: calls pass. Open: calls are refused with the reason of the failure that opened it.
 
     It opens after `threshold` failures in a row, or at once if told so. With a `cooldown` (seconds) one
-    call in each such span is let through as a trial; without, only `probing` and `success` of whoever
+    call in each such span is let through as a trial; without, only `half_open` and `success` of whoever
     probes lead back.
     """
 
@@ -60,7 +60,7 @@ class Breaker:
         self._trial, self._next_trial = True, now + self._cooldown
         return None
 
-    def probing(self) -> None:
+    def half_open(self) -> None:
         """Somebody tries whether it answers again."""
         self._trial = True
 

@@ -18,7 +18,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import UNAUTHORIZED, Response
 from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
-from fedhpa.members.breaker import Breaker
+from fedhpa.members.breaker import CircuitBreaker
 
 MEMBER_DEADLINE_SECONDS = 3.0
 # Refusals cost nothing, so a few in a row may happen before the member counts as gone; a time-out costs
@@ -47,8 +47,8 @@ class MemberClient(ApiClient):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(config, deadline=deadline)
-        self.breaker = Breaker(threshold=FAILURE_THRESHOLD, clock=clock)
-        self._groups: dict[str, Breaker] = {}
+        self.breaker = CircuitBreaker(threshold=FAILURE_THRESHOLD, clock=clock)
+        self._groups: dict[str, CircuitBreaker] = {}
         self._refusal = refusal
         self._suspect = suspect
         self._clock = clock
@@ -123,7 +123,7 @@ class MemberClient(ApiClient):
             return describe(error.__cause__ or error)
         return None
 
-    def _count(self, error: ApiError, group: Breaker, began: float, seconds: float) -> str | None:
+    def _count(self, error: ApiError, group: CircuitBreaker, began: float, seconds: float) -> str | None:
         reason = self.explain(error, seconds)
         if reason is None:
             self._answered(group)
@@ -143,17 +143,17 @@ class MemberClient(ApiClient):
         """Take our token out of what a member says: it is for nobody else to read."""
         error.args = (redacted(str(error), await self.config.credentials.authorization() or ""),)
 
-    def _answered(self, group: Breaker) -> None:
+    def _answered(self, group: CircuitBreaker) -> None:
         self._answered_at = self._clock()
         group.success()
         if self.breaker.reason is None:  # once open, only the probe closes it
             self.breaker.success()
 
-    def _group(self, path: str) -> Breaker:
+    def _group(self, path: str) -> CircuitBreaker:
         parts = path.split("/", 3)
         name = parts[2] if len(parts) > 2 and parts[1] == "apis" else ""
         breaker = self._groups.get(name)
         if breaker is None:
-            breaker = Breaker(threshold=1, cooldown=GROUP_COOLDOWN_SECONDS, clock=self._clock)
+            breaker = CircuitBreaker(threshold=1, cooldown=GROUP_COOLDOWN_SECONDS, clock=self._clock)
             self._groups[name] = breaker
         return breaker

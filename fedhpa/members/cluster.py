@@ -121,7 +121,7 @@ def secret_data(secret: Secret) -> SecretData:
     return SecretData(_text(data.get("token")), _text(data.get("caBundle")))
 
 
-def access(cluster: Cluster, secret: SecretData | None) -> Access:
+def read_access(cluster: Cluster, secret: SecretData | None) -> Access:
     """How to reach the cluster. `secret` is None if it does not exist. InvalidObject says what is wrong.
 
     Rules of Karmada v1.19: endpoint, secretRef and token are required, caBundle unless verification is
@@ -153,7 +153,7 @@ def access(cluster: Cluster, secret: SecretData | None) -> Access:
 
 def api_config(
     name: str,
-    way: Access,
+    access: Access,
     credentials: Credentials,
     limits: ClientLimits,
     connector: ConnectorFactory | None = None,
@@ -165,17 +165,17 @@ def api_config(
     CPU, 0.33 s plain).
     """
     context: ssl.SSLContext | None = None
-    if way.endpoint.startswith("https:"):
+    if access.endpoint.startswith("https:"):
         try:
-            context = tls_context(ca_data=way.ca_bundle, verify=way.ca_bundle is not None)
+            context = tls_context(ca_data=access.ca_bundle, verify=access.ca_bundle is not None)
         except (ssl.SSLError, ValueError) as error:
             raise InvalidObject("caBundle holds no usable PEM certificate") from error
     return ApiConfig(
-        server=way.endpoint,
+        server=access.endpoint,
         ssl=context,
         credentials=credentials,
-        proxy=way.proxy,
-        proxy_headers=way.proxy_headers,
+        proxy=access.proxy,
+        proxy_headers=access.proxy_headers,
         name=name,
         compression=True,
         qps=limits.qps,

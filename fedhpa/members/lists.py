@@ -32,26 +32,26 @@ FAILURE_SECONDS = 2.0
 WANTED_SECONDS = 30.0
 # A thousand selections at once would be a thousand connections to each member, and end at their deadline: the
 # others wait for their turn, which comes when one ends, by its deadline.
-AT_ONCE = 32
-TURN_SECONDS = 30.0
+MAX_CONCURRENT = 32
+QUEUE_SECONDS = 30.0
 # A list of some hundred pods is decoded in a millisecond; one of 10,000 takes some 30. Of a hundred of these
 # at once the last would be read after its deadline, and all would be in memory as they were sent.
 LARGE_BYTES = 256 * 1024
-LARGE_AT_ONCE = 8
+MAX_CONCURRENT_LARGE = 8
 # An answer that nobody asked for again is dropped after this long.
 KEEP_SECONDS = 120.0
 # All that is remembered, as it was sent: whole lists of a hundred members with 10,000 pods each, and then the
 # selections and names that callers may think of without end. Beyond either bound the oldest go.
-MOST_BYTES = 512 * 2**20
-MOST_ENTRIES = 20_000
+MAX_BYTES = 512 * 2**20
+MAX_ENTRIES = 20_000
 # What an entry costs beside the answer: its key, and an error.
 ENTRY_BYTES = 2048
 
 # Called before a member is asked on a caller's behalf; it raises where that caller has asked enough.
-CHARGE: ContextVar[Callable[[], None] | None] = ContextVar("charge", default=None)
+CALLER_QUOTA: ContextVar[Callable[[], None] | None] = ContextVar("charge", default=None)
 
 
-class Asked(Protocol):
+class Upstream(Protocol):
     """Who is asked: a member, or the hub in its place."""
 
     @property
@@ -75,7 +75,7 @@ class _Retry:
     task: asyncio.Task[None] | None = None
 
 
-_Key = tuple[Asked, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
+_Key = tuple[Upstream, int, str, tuple[tuple[str, str], ...], Callable[[bytes], Any]]
 
 
 class SharedLists:
@@ -85,8 +85,8 @@ class SharedLists:
         self._clock = clock
         self._cache: Cache[_Key, Any] = Cache(
             clock=clock,
-            max_entries=MOST_ENTRIES,
-            max_weight=MOST_BYTES,
+            max_entries=MAX_ENTRIES,
+            max_weight=MAX_BYTES,
             key_weight=_key_bytes,
             expendable=_selects,
             failure_seconds=FAILURE_SECONDS,
@@ -95,8 +95,8 @@ class SharedLists:
         self._retries: dict[_Key, _Retry] = {}
         self._group: asyncio.TaskGroup | None = None
         self._fetches = 0
-        self._turns: WeakKeyDictionary[Asked, asyncio.Semaphore] = WeakKeyDictionary()
-        self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
+        self._large_slots = asyncio.Semaphore(MAX_CONCURRENT_LARGE)
         self._decoding = asyncio.Lock()
 
     @property
@@ -125,7 +125,7 @@ class SharedLists:
 
     def fresh(
         self,
-        member: Asked,
+        member: Upstream,
         path: str,
         params: Mapping[str, str] | None,
         decode: Callable[[bytes], T],
@@ -137,7 +137,7 @@ class SharedLists:
 
     async def get(
         self,
-        member: Asked,
+        member: Upstream,
         path: str,
         params: Mapping[str, str] | None,
         decode: Callable[[bytes], T],
@@ -188,7 +188,7 @@ class SharedLists:
             while self._clock() - retry.wanted_at <= WANTED_SECONDS:
                 await asyncio.sleep(FAILURE_SECONDS)
                 try:
-                    # Small: a member that hung must not take the places of large answers from others.
+                    # Small: a member that hung must not take the slots of large answers from others.
                     request = partial(self._request, key, deadline, small=True)
                     await self._cache.refresh(key, request, group=group)
                 except MemberUnavailable as error:
@@ -203,7 +203,7 @@ class SharedLists:
     async def _request(self, key: _Key, deadline: float | None, *, small: bool) -> Fetched[Any]:
         member, _, path, params, decode = key
         try:
-            async with self._turn(member), self._large_turn(key, small):
+            async with self._slot(member), self._large_slot(key, small):
                 began = self._clock()
                 self._fetches += 1
                 response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
@@ -216,25 +216,25 @@ class SharedLists:
         return Fetched(value, began, weight=len(response.body))
 
     @asynccontextmanager
-    async def _turn(self, member: Asked) -> AsyncIterator[None]:
+    async def _slot(self, member: Upstream) -> AsyncIterator[None]:
         """A place among the requests to a member; MemberUnavailable if none is given up in time."""
-        turns = self._turns.get(member)
-        if turns is None:
-            turns = self._turns[member] = asyncio.Semaphore(AT_ONCE)
-        reason = f"{AT_ONCE} requests to it are under way, and none ended in {TURN_SECONDS:g} s"
-        async with _place(turns, member, reason):
+        slots = self._slots.get(member)
+        if slots is None:
+            slots = self._slots[member] = asyncio.Semaphore(MAX_CONCURRENT)
+        reason = f"{MAX_CONCURRENT} requests to it are under way, and none ended in {QUEUE_SECONDS:g} s"
+        async with _acquired(slots, member, reason):
             yield
 
     @asynccontextmanager
-    async def _large_turn(self, key: _Key, small: bool) -> AsyncIterator[None]:
+    async def _large_slot(self, key: _Key, small: bool) -> AsyncIterator[None]:
         """A place among the large answers, unless the answer is known to be small."""
         latest = self._cache.latest(key)
         if small or (latest is not None and latest.weight < LARGE_BYTES):
             yield
             return
         member = key[0]
-        reason = f"{LARGE_AT_ONCE} large answers are awaited, and none ended in {TURN_SECONDS:g} s"
-        async with _place(self._large_turns, member, reason):
+        reason = f"{MAX_CONCURRENT_LARGE} large answers are awaited, and none ended in {QUEUE_SECONDS:g} s"
+        async with _acquired(self._large_slots, member, reason):
             yield
 
     async def _decoded(self, body: bytes, decode: Callable[[bytes], T]) -> T:
@@ -248,22 +248,24 @@ class SharedLists:
 
 
 @asynccontextmanager
-async def _place(places: asyncio.Semaphore, member: Asked, reason: str) -> AsyncIterator[None]:
-    if places.locked():
+async def _acquired(slots: asyncio.Semaphore, member: Upstream, reason: str) -> AsyncIterator[None]:
+    if slots.locked():
         try:
-            async with asyncio.timeout(TURN_SECONDS):
-                await places.acquire()
+            async with asyncio.timeout(QUEUE_SECONDS):
+                await slots.acquire()
         except TimeoutError:
             raise MemberUnavailable(member.name, reason) from None
     else:
-        await places.acquire()
+        await slots.acquire()
     try:
         yield
     finally:
-        places.release()
+        slots.release()
 
 
-def _key(member: Asked, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]) -> _Key:
+def _key(
+    member: Upstream, path: str, params: Mapping[str, str] | None, decode: Callable[[bytes], Any]
+) -> _Key:
     return (member, member.client.generation, path, tuple(sorted(params.items())) if params else (), decode)
 
 
@@ -277,10 +279,10 @@ def _selects(key: _Key) -> bool:
     return bool(key[3])
 
 
-def _admit(member: Asked) -> None:
+def _admit(member: Upstream) -> None:
     """Raises MemberUnavailable if the member cannot be asked now, or the error of a caller over its limit."""
     member.check()
-    charge = CHARGE.get()
+    charge = CALLER_QUOTA.get()
     if charge is not None:
         charge()
 
@@ -292,7 +294,7 @@ def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
 
 async def pod_metrics(
     lists: SharedLists,
-    member: Asked,
+    member: Upstream,
     namespace: str,
     *,
     max_age: float,

@@ -142,7 +142,7 @@ class Member:
     @property
     def state(self) -> MemberState:
         """Whether the member can be relied on, and why not."""
-        ready, reason, message = self._judge()
+        ready, reason, message = self._evaluate()
         answered = self.client.answered_at
         seen = None if answered == float("-inf") else self._wall() - (self._clock() - answered)
         return MemberState(ready, reason, message, self._since, seen)
@@ -164,14 +164,14 @@ class Member:
         if reason is not None:
             raise MemberUnavailable(self.name, reason)
 
-    async def observe(self, cluster: Cluster, way: Access | str, *, pending: bool = False) -> None:
+    async def observe(self, cluster: Cluster, access: Access | str, *, pending: bool = False) -> None:
         """Take over what the hub says now: an access, or why there is none (`pending`: not yet)."""
         self._cluster = cluster
         self._pending = pending
-        if isinstance(way, str):
-            await self._give_up(way)
-        elif way != self._access:
-            await self._use(way)
+        if isinstance(access, str):
+            await self._lose_access(access)
+        elif access != self._access:
+            await self._use(access)
         self._refresh()
 
     async def run(self) -> None:
@@ -190,7 +190,7 @@ class Member:
             self.closed = True
             await self.client.close()
 
-    async def _give_up(self, problem: str) -> None:
+    async def _lose_access(self, problem: str) -> None:
         self._problem = problem
         if self._access is not None:
             self._access = None
@@ -207,7 +207,7 @@ class Member:
         try:
             config = api_config(self.name, access, token, self._limits, self._connector)
         except InvalidObject as error:
-            await self._give_up(str(error))
+            await self._lose_access(str(error))
             return
         changed = self._access is not None
         self._token = token
@@ -219,7 +219,7 @@ class Member:
 
     async def _probe(self) -> None:
         generation = self.client.generation
-        self.client.breaker.probing()
+        self.client.breaker.half_open()
         reason: str | None = None
         try:
             await self.client.probe()
@@ -257,12 +257,12 @@ class Member:
             return "it is no longer registered"
         if self._problem is not None:
             return self._problem
-        foreign = self._foreign()
+        foreign = self._foreign_condition()
         if foreign is not None and not foreign[0]:
             return foreign[2]
         return None
 
-    def _foreign(self) -> tuple[bool, str, str] | None:
+    def _foreign_condition(self) -> tuple[bool, str, str] | None:
         condition = self._cluster.condition(READY)
         if condition is None or condition.reason in OWN_REASONS:
             return None
@@ -270,10 +270,10 @@ class Member:
         text = condition.message or condition.reason or "no reason given"
         return ready, condition.reason, "" if ready else f"its Ready condition is {condition.status}: {text}"
 
-    def _judge(self) -> tuple[bool, str, str]:
+    def _evaluate(self) -> tuple[bool, str, str]:
         if self._problem is not None:
             return False, ACCESS_INVALID, self._problem
-        foreign = self._foreign()
+        foreign = self._foreign_condition()
         if foreign is not None:
             return foreign
         reason = self.client.breaker.reason
@@ -285,7 +285,7 @@ class Member:
 
     def _refresh(self) -> None:
         """Notice, log and tell a change of readiness."""
-        before, now = self._readiness, self._judge()
+        before, now = self._readiness, self._evaluate()
         if before == now:
             return
         self._readiness = now

@@ -15,7 +15,7 @@ from fedhpa.api import wire
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.kube.paths import group_path, segment
 from fedhpa.kube.responses import NOT_FOUND, decoder
-from fedhpa.members.lists import Asked, SharedLists
+from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling.records import CustomSample, ExternalSample, custom_sample, external_sample
 
 T = TypeVar("T", wire.MetricValue, wire.ExternalMetricValue)
@@ -51,12 +51,12 @@ class _ExternalList(msgspec.Struct, frozen=True):
     items: list[_External] | None
 
 
-class _Version(msgspec.Struct, frozen=True):
+class _ApiVersion(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class _Group(msgspec.Struct, frozen=True):
-    versions: list[_Version] | None = None
+class _ApiGroup(msgspec.Struct, frozen=True):
+    versions: list[_ApiVersion] | None = None
 
 
 def pods_path(api_version: str, namespace: str, metric: str) -> str:
@@ -83,7 +83,7 @@ def external_path(namespace: str, metric: str) -> str:
     return f"{group_path(EXTERNAL_VERSION)}/namespaces/{segment(namespace)}/{segment(metric)}"
 
 
-async def custom_version(lists: SharedLists, member: Asked) -> str:
+async def custom_version(lists: SharedLists, member: Upstream) -> str:
     """The apiVersion in which a member serves custom metrics, by its discovery, kept for a while.
 
     NotServed if it serves none that is known; MetricsUnavailable and MemberUnavailable as for any call.
@@ -101,34 +101,34 @@ async def custom_version(lists: SharedLists, member: Asked) -> str:
 
 
 def _versions(body: bytes) -> frozenset[str]:
-    return frozenset(entry.version for entry in decoder(_Group).decode(body).versions or ())
+    return frozenset(entry.version for entry in decoder(_ApiGroup).decode(body).versions or ())
 
 
 def custom_samples(body: bytes) -> tuple[CustomSample, ...]:
     """The items of a MetricValueList, of either version; ValueError or InvalidObject if one is unusable."""
-    return _believable(decoder(_CustomList).decode(body).items or (), custom_sample)
+    return _plausible(decoder(_CustomList).decode(body).items or (), custom_sample)
 
 
 def external_samples(body: bytes) -> tuple[ExternalSample, ...]:
     """The items of an ExternalMetricValueList; ValueError or InvalidObject if one is unusable."""
-    return _believable(decoder(_ExternalList).decode(body).items or (), external_sample)
+    return _plausible(decoder(_ExternalList).decode(body).items or (), external_sample)
 
 
 def custom_values(body: bytes) -> tuple[wire.MetricValue, ...]:
     """As `custom_samples`, but the items as they came, for who passes them on."""
     items = decoder(_CustomList).decode(body).items or ()
-    _believable(items, custom_sample)
+    _plausible(items, custom_sample)
     return tuple(items)
 
 
 def external_values(body: bytes) -> tuple[wire.ExternalMetricValue, ...]:
     """As `external_samples`, but the items as they came, for who passes them on."""
     items = decoder(_ExternalList).decode(body).items or ()
-    _believable(items, external_sample)
+    _plausible(items, external_sample)
     return tuple(items)
 
 
-def _believable(items: Sequence[T], read: Callable[[T], R]) -> tuple[R, ...]:
+def _plausible(items: Sequence[T], read: Callable[[T], R]) -> tuple[R, ...]:
     found: list[R] = []
     for index, item in enumerate(items):
         try:

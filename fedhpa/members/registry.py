@@ -28,7 +28,7 @@ from fedhpa.members.cluster import (
     Cluster,
     Secret,
     SecretData,
-    access,
+    read_access,
     secret_data,
 )
 from fedhpa.members.member import PROBE_SECONDS, Member
@@ -133,7 +133,7 @@ class MemberRegistry:
         self._dirty.add(name)
         self._changed.set()
 
-    def _tell(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
         for listener in tuple(self._listeners):
             listener(name)
 
@@ -146,9 +146,9 @@ class MemberRegistry:
         if member is None:
             member = self._add(cluster, group)
         watch = self._watch_secret(cluster, group)
-        way, pending = _way(cluster, watch)
-        await member.observe(cluster, way, pending=pending)
-        self._tell(name)
+        access, pending = _access_of(cluster, watch)
+        await member.observe(cluster, access, pending=pending)
+        self._notify(name)
 
     def _add(self, cluster: Cluster, group: asyncio.TaskGroup) -> Member:
         name = cluster.metadata.name
@@ -157,7 +157,7 @@ class MemberRegistry:
             deadline=self._deadline,
             probe_period=self._probe_period,
             reread=lambda: self._reread(name),
-            on_change=lambda: self._tell(name),
+            on_change=lambda: self._notify(name),
             limits=self._limits,
             connector=self._hub.config.connector,  # members are reached the way the hub is
             clock=self._clock,
@@ -176,7 +176,7 @@ class MemberRegistry:
         self._tasks.pop(name).cancel()
         self._release_secrets(name, keep=None)
         log.info("member deregistered", cluster=name)
-        self._tell(name)
+        self._notify(name)
 
     def _watch_secret(self, cluster: Cluster, group: asyncio.TaskGroup) -> _SecretWatch | None:
         name, reference = cluster.metadata.name, cluster.spec.secretRef
@@ -247,15 +247,15 @@ class MemberRegistry:
             # Under the lock: who met the 401, too, must not go on before the new token is there.
             async with self._applying:
                 if not member.closed:
-                    way, pending = _way(member.cluster, watch)
-                    await member.observe(member.cluster, way, pending=pending)
+                    access, pending = _access_of(member.cluster, watch)
+                    await member.observe(member.cluster, access, pending=pending)
 
 
 def _registered(cluster: Cluster) -> Cluster | None:
     return None if cluster.metadata.deletionTimestamp else cluster
 
 
-def _way(cluster: Cluster, watch: _SecretWatch | None) -> tuple[Access | str, bool]:
+def _access_of(cluster: Cluster, watch: _SecretWatch | None) -> tuple[Access | str, bool]:
     """How to reach a cluster, or why that is not known; and whether it may yet become known."""
     secret: SecretData | None = None
     if watch is not None:
@@ -264,6 +264,6 @@ def _way(cluster: Cluster, watch: _SecretWatch | None) -> tuple[Access | str, bo
             problem = watch.reflector.problem
             return f"its secret cannot be read: {problem}", watch.reflector.failures == 0
     try:
-        return access(cluster, secret), False
+        return read_access(cluster, secret), False
     except InvalidObject as error:
         return str(error), False

@@ -24,7 +24,7 @@ from fedhpa.kube.paths import resource_path
 from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.kube.writes import get_scale
 from fedhpa.members.member import Member
-from fedhpa.members.watched import WatchedCollections
+from fedhpa.members.watches import WatchCache
 
 log = structlog.get_logger(__name__)
 
@@ -34,12 +34,12 @@ WATCHED: Final = ("deployments", "statefulsets", "replicasets")
 Place = tuple[Member, int, str]
 
 
-class _Spec(msgspec.Struct, frozen=True, gc=False):
+class _WorkloadSpec(msgspec.Struct, frozen=True, gc=False):
     replicas: int | None = None
     selector: dict[str, Any] | None = None
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
+class _WorkloadStatus(msgspec.Struct, frozen=True, gc=False):
     replicas: int = 0
 
 
@@ -47,8 +47,8 @@ class _Workload(msgspec.Struct, frozen=True, gc=False):
     """What the three kinds have in common."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    spec: _WorkloadSpec = _WorkloadSpec()
+    status: _WorkloadStatus = _WorkloadStatus()
 
 
 class ScaleCache:
@@ -56,11 +56,10 @@ class ScaleCache:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._collections = {
-            plural: WatchedCollections(API_VERSION, plural, _Workload, _scale, clock=clock)
-            for plural in WATCHED
+            plural: WatchCache(API_VERSION, plural, _Workload, _scale, clock=clock) for plural in WATCHED
         }
         self._newest: dict[Place, str] = {}
-        self._one_by_one: set[tuple[Member, str, str]] = set()
+        self._unwatchable: set[tuple[Member, str, str]] = set()
 
     @property
     def watched(self) -> list[tuple[str, str, str]]:
@@ -73,13 +72,13 @@ class ScaleCache:
             for collection in self._collections.values():
                 group.create_task(collection.run())
 
-    def known(self, member: Member, plural: str, namespace: str, name: str) -> Scale | None:
+    def cached(self, member: Member, plural: str, namespace: str, name: str) -> Scale | None:
         """The scale of an apps/v1 workload as the watch tells it; None if it must be asked for.
 
         ApiError with status 404, in the API server's words, if there is no such workload.
         """
         collection = self._collections.get(plural)
-        reflector = None if collection is None else collection.present(member, namespace)
+        reflector = None if collection is None else collection.up_to_date(member, namespace)
         if reflector is None:
             return None
         scale = reflector.store.get((namespace, name))
@@ -87,7 +86,11 @@ class ScaleCache:
         if self._newest:
             place = (member, member.client.generation, resource_path(API_VERSION, plural, namespace, name))
             newest = self._newest.get(place)
-            if newest is not None and scale is not None and reaches(scale.metadata.resourceVersion, newest):
+            if (
+                newest is not None
+                and scale is not None
+                and is_at_least(scale.metadata.resourceVersion, newest)
+            ):
                 del self._newest[place]
                 newest = None
         if newest is not None:
@@ -101,7 +104,7 @@ class ScaleCache:
         collection = self._collections.get(plural)
         if collection is not None:
             await self._follow(collection, member, plural, namespace)
-            scale = self.known(member, plural, namespace, name)
+            scale = self.cached(member, plural, namespace, name)
             if scale is not None:
                 return scale
         path = resource_path(API_VERSION, plural, namespace, name)
@@ -120,7 +123,7 @@ class ScaleCache:
             self._newest[member, member.client.generation, path] = scale.metadata.resourceVersion
 
     async def _follow(
-        self, collection: WatchedCollections[Scale], member: Member, plural: str, namespace: str
+        self, collection: WatchCache[Scale], member: Member, plural: str, namespace: str
     ) -> None:
         """Have the namespace watched; say once if it cannot be."""
         place = (member, plural, namespace)
@@ -128,8 +131,8 @@ class ScaleCache:
             reflector = await collection.reflector(member, namespace)
         except MemberUnavailable as error:
             member.check()
-            if place not in self._one_by_one:
-                self._one_by_one.add(place)
+            if place not in self._unwatchable:
+                self._unwatchable.add(place)
                 log.warning(
                     "scales are asked for one by one: let the member's token list and watch them",
                     cluster=member.name,
@@ -139,10 +142,10 @@ class ScaleCache:
                 )
         else:
             if reflector.problem is None:
-                self._one_by_one.discard(place)
+                self._unwatchable.discard(place)
 
 
-def reaches(version: str, wanted: str) -> bool:
+def is_at_least(version: str, wanted: str) -> bool:
     """Whether one resourceVersion is not older than another (numbers, since Kubernetes 1.35 officially)."""
     if version == wanted:
         return True

@@ -20,8 +20,8 @@ import structlog
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
-from fedhpa.members.breaker import Breaker
-from fedhpa.members.lists import CHARGE
+from fedhpa.members.breaker import CircuitBreaker
+from fedhpa.members.lists import CALLER_QUOTA
 from metrics_adapter.prometheus.access import StoreAccess, StoreSilent
 from metrics_adapter.prometheus.answer import Answer
 from metrics_adapter.prometheus.client import StoreCall
@@ -71,7 +71,7 @@ class Store:
         self._max_age = max_age
         self._telemetry = telemetry or StoreTelemetry()
         self._clock = clock
-        self._breaker = Breaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
+        self._breaker = CircuitBreaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
         self._answers: Cache[Query, Answer] = Cache(
             clock=clock,
             max_weight=MOST_SERIES,
@@ -118,7 +118,7 @@ class Store:
         """Raises MetricsUnavailable, or the error of a caller over its limit, if no query may be sent now."""
         if self._answers.in_flight >= MOST_WAITING:
             raise StoreBusy(f"{MOST_WAITING} queries wait for it already")
-        charge = CHARGE.get()
+        charge = CALLER_QUOTA.get()
         if charge is not None:
             charge()
         # The breaker comes last: a trial that it lets through must be made, or the store stays refused.

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter
 
-from fedhpa.members.lists import CHARGE
+from fedhpa.members.lists import CALLER_QUOTA
 from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
 from fedhpa.serving.fairness import QUESTIONS, TOTAL, USER, Fairness, Limits
@@ -63,11 +63,11 @@ class Callers:
         user = request.get(USER_KEY)
         if user is None:
             return await handler(request)
-        token = CHARGE.set(_Once(self.fairness, user))
+        token = CALLER_QUOTA.set(_Once(self.fairness, user))
         try:
             return await handler(request)
         finally:
-            CHARGE.reset(token)
+            CALLER_QUOTA.reset(token)
 
 
 class _Once:

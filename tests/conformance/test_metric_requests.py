@@ -20,7 +20,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.transport import target
-from fedhpa.members.lists import Asked, SharedLists
+from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling.records import PodRecord
 from fedhpa.scaling.requests import PodRequests
 from tests.conformance.tables import table
@@ -84,7 +84,7 @@ class Recorder(SharedLists):
 
     async def get(
         self,
-        member: Asked,
+        member: Upstream,
         path: str,
         params: Mapping[str, str] | None,
         decode: Callable[[bytes], T],

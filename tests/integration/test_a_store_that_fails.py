@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
 from fedhpa.api.errors import MetricsUnavailable
-from fedhpa.members.lists import CHARGE
+from fedhpa.members.lists import CALLER_QUOTA
 from metrics_adapter.prometheus import client as store_client
 from metrics_adapter.prometheus import store as module
 from metrics_adapter.prometheus.access import StoreAccess, StoreSilent
@@ -155,10 +155,10 @@ async def test_who_may_not_ask_does_not_keep_others_from_trying() -> None:
                     await store.ask(Query(f"q{number}"))
             clock[0] += COOLDOWN_SECONDS + 0.1
             fake.answer = lambda _: WELL
-            token = CHARGE.set(enough)
+            token = CALLER_QUOTA.set(enough)
             with pytest.raises(PermissionError):
                 await store.ask(UP)
-            CHARGE.reset(token)
+            CALLER_QUOTA.reset(token)
 
             assert len((await store.ask(UP)).series) == 1
 
@@ -419,11 +419,11 @@ async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.Monk
         kept = set(store._answers._entries)
         assert Query("up49") in kept
 
-        token = CHARGE.set(enough)
+        token = CALLER_QUOTA.set(enough)
         try:
             with pytest.raises(PermissionError):
                 await store.ask(Query("another"))
         finally:
-            CHARGE.reset(token)
+            CALLER_QUOTA.reset(token)
 
         assert set(store._answers._entries) == kept

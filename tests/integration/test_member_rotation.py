@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from controller.cluster_status import write_cluster_status
 from fedhpa.api.errors import MemberUnavailable
 from fedhpa.kube.client import ApiClient
 from fedhpa.members.member import ACCESS_INVALID, PROBE_FAILED, PROBE_SUCCEEDED
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.members.status import write_cluster_status
 from tests.support.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, join, secret
 from tests.support.membership import World, federation, federation_on_sockets, running
 

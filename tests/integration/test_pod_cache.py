@@ -10,7 +10,7 @@ import pytest
 
 from fedhpa.api.errors import MemberUnavailable
 from fedhpa.api.wire import Pod
-from fedhpa.members.pods import PodCache
+from fedhpa.members.watches import PodCache
 from tests.support.fakeapi import PODS, eventually, fake_api, join, pod
 from tests.support.membership import federation, loop_time
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.writes import get_scale, put_scale
-from fedhpa.members.scales import ScaleCache, reaches
+from fedhpa.members.scales import ScaleCache, is_at_least
 from tests.support.fakeapi import FakeApi, Object, eventually
 from tests.support.membership import federation, loop_time
 
@@ -68,7 +68,7 @@ async def test_many_looks_cost_one_list_and_one_watch() -> None:
         await eventually(lambda: api.watching == 1)
         api.put(DEPLOYMENTS, deployment(7, "web-1"))
         await asyncio.sleep(0.1)
-        changed = cache.known(member, "deployments", "shop", "web-1")
+        changed = cache.cached(member, "deployments", "shop", "web-1")
 
         assert read == list(range(100))
         assert changed is not None
@@ -112,12 +112,12 @@ async def test_own_write_is_seen_before_the_watch_tells_it() -> None:
         publish, late = api._publish, []
         api._publish = lambda *event: late.append(event)  # type: ignore[method-assign]  # a watch that is behind
         cache.note(member, PATH, await put_scale(member.client, PATH, scale, 5))
-        behind = cache.known(member, "deployments", "shop", "web")
+        behind = cache.cached(member, "deployments", "shop", "web")
         asked = await cache.read(member, "deployments", "shop", "web")
         for event in late:
             publish(*event)
         await asyncio.sleep(0.1)
-        told = cache.known(member, "deployments", "shop", "web")
+        told = cache.cached(member, "deployments", "shop", "web")
 
         assert behind is None
         assert asked.spec.replicas == 5
@@ -173,4 +173,4 @@ async def test_what_cannot_be_told_is_asked_for() -> None:
 )
 def test_versions_are_compared_as_numbers(version: str, wanted: str, expected: bool) -> None:
     """What is no number is only ever equal."""
-    assert reaches(version, wanted) == expected
+    assert is_at_least(version, wanted) == expected

@@ -198,7 +198,7 @@ async def test_leaving_ends_what_is_under_way() -> None:
 
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the oldest go, selections before whole lists; what stays is not asked for again."""
-    monkeypatch.setattr(module, "MOST_ENTRIES", 8)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 8)
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         member = world["member1"]
         await pod_metrics(lists, member, "shop", max_age=60, decode=decode_pod_metrics)
@@ -218,7 +218,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large answers, long names and errors count; forgetting all of them counts down to nothing."""
-    monkeypatch.setattr(module, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(module, "MAX_BYTES", 100_000)
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         member = world["member1"]
         world.members["member1"].faults.body[PATH] = b'{"items":[]}' + b" " * 10_000
@@ -260,12 +260,12 @@ async def test_a_member_is_asked_so_many_questions_at_once() -> None:
         assert answered == 100
         assert {type(result) for result in results} == {MemberUnavailable}
         assert loop_time() - began == pytest.approx(3, abs=0.1)
-        assert len(api.queries(PATH)) - answered == module.AT_ONCE
+        assert len(api.queries(PATH)) - answered == module.MAX_CONCURRENT
 
 
 async def test_large_answers_are_awaited_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may be large waits for its turn, also across members; what selects, or was small, does not."""
-    monkeypatch.setattr(module, "LARGE_AT_ONCE", 2)
+    monkeypatch.setattr(module, "MAX_CONCURRENT_LARGE", 2)
     async with federation("member1", "member2", deadline=20) as world, SharedLists(clock=loop_time) as lists:
         one, two = world["member1"], world["member2"]
         await names(lists, two, max_age=0)
@@ -295,8 +295,8 @@ async def test_large_answers_are_awaited_some_at_a_time(monkeypatch: pytest.Monk
 
 async def test_nobody_waits_for_a_turn_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who gets no turn is told how many are before it."""
-    monkeypatch.setattr(module, "AT_ONCE", 2)
-    monkeypatch.setattr(module, "TURN_SECONDS", 5.0)
+    monkeypatch.setattr(module, "MAX_CONCURRENT", 2)
+    monkeypatch.setattr(module, "QUEUE_SECONDS", 5.0)
     async with federation("member1", deadline=60) as world, SharedLists(clock=loop_time) as lists:
         world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
         waits = [
@@ -324,12 +324,12 @@ async def test_who_has_asked_enough_asks_nobody() -> None:
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         member = world["member1"]
         await names(lists, member)
-        token = module.CHARGE.set(enough)
+        token = module.CALLER_QUOTA.set(enough)
         try:
             await names(lists, member)
             with pytest.raises(PermissionError):
                 await lists.get(member, PATH, {"labelSelector": "a=b"}, decode_pod_metrics, max_age=60)
         finally:
-            module.CHARGE.reset(token)
+            module.CALLER_QUOTA.reset(token)
 
         assert (lists.fetches, len(lists._cache._entries)) == (1, 1)

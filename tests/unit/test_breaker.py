@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 
-from fedhpa.kube.backoff import Backoff, RateLimit
-from fedhpa.members.breaker import Breaker
+from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.client import RateLimit
+from fedhpa.members.breaker import CircuitBreaker
 
 
 def test_it_opens_after_failures_in_a_row() -> None:
     """Two failures, a success and two failures leave it closed; the third in a row opens it."""
-    breaker = Breaker(threshold=3)
+    breaker = CircuitBreaker(threshold=3)
     for answered in (False, False, True, False, False):
         if answered:
             breaker.success()
@@ -25,7 +26,7 @@ def test_it_opens_after_failures_in_a_row() -> None:
 
 def test_it_can_open_at_once() -> None:
     """A time-out has cost enough already."""
-    breaker = Breaker(threshold=3)
+    breaker = CircuitBreaker(threshold=3)
     breaker.failure("no answer", at_once=True)
 
     assert breaker.refusal() == "no answer"
@@ -34,11 +35,11 @@ def test_it_can_open_at_once() -> None:
 def test_only_a_probe_leads_back_without_a_cooldown() -> None:
     """However long it waits, calls are refused until the probe succeeds; half-open is while it tries."""
     now = 0.0
-    breaker = Breaker(threshold=1, clock=lambda: now)
+    breaker = CircuitBreaker(threshold=1, clock=lambda: now)
     breaker.failure("gone")
     now = 1e6
     refused = breaker.refusal()
-    breaker.probing()
+    breaker.half_open()
     states = [breaker.state]
     breaker.failure("still gone")
     states.append(breaker.state)
@@ -52,7 +53,7 @@ def test_only_a_probe_leads_back_without_a_cooldown() -> None:
 def test_with_a_cooldown_one_call_in_each_span_is_a_trial() -> None:
     """After ten seconds one call passes and the next does not; a failed trial starts another span."""
     now = 0.0
-    breaker = Breaker(threshold=1, cooldown=10, clock=lambda: now)
+    breaker = CircuitBreaker(threshold=1, cooldown=10, clock=lambda: now)
     breaker.failure("hangs")
     seen = []
     for now in (9.9, 10.0, 10.1, 20.0):  # noqa: B007  # the clock reads it
@@ -66,7 +67,7 @@ def test_with_a_cooldown_one_call_in_each_span_is_a_trial() -> None:
 def test_a_trial_that_is_never_reported_does_not_block() -> None:
     """A cancelled trial is followed by another in the next span."""
     now = 0.0
-    breaker = Breaker(threshold=1, cooldown=10, clock=lambda: now)
+    breaker = CircuitBreaker(threshold=1, cooldown=10, clock=lambda: now)
     breaker.failure("hangs")
     now = 10.0
     first = breaker.refusal()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import structlog
 
 from fedhpa.api.errors import MemberUnavailable
+from fedhpa.api.wire import Pod
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Reflector
+from fedhpa.kube.reflector import Key, Reflector
 from fedhpa.members.member import Member
 
 log = structlog.get_logger(__name__)
@@ -24,7 +25,7 @@ T = TypeVar("T")
 # A namespace that nobody asked about for this long is watched no more.
 KEEP_SECONDS = 600.0
 SWEEP_SECONDS = 30.0
-# A watch that broke is usually back within a second; for longer than this what it gave is not the present.
+# A watch that broke is usually back within a second; for longer than this what it gave is not the up_to_date.
 STALE_SECONDS = 5.0
 # A watch that ended is opened again in less than this; nobody is asked meanwhile.
 UNWATCHED_SECONDS = 2.0
@@ -33,7 +34,7 @@ BACKOFF_SECONDS = (0.2, 3.0)
 
 
 @dataclass
-class _Watched(Generic[T]):
+class _NamespaceWatch(Generic[T]):
     """One namespace of one member. `patience_ends` is until when who asks waits for the first list."""
 
     reflector: Reflector[T]
@@ -44,7 +45,7 @@ class _Watched(Generic[T]):
     attempted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class WatchedCollections(Generic[T]):
+class WatchCache(Generic[T]):
     """Records of one resource by member and namespace, while `run` runs.
 
     `make` turns a cluster's name and an object, decoded as `item`, into the record that is kept; None leaves
@@ -69,7 +70,7 @@ class WatchedCollections(Generic[T]):
         self._keep = keep
         self._stale_after = stale_after
         self._clock = clock
-        self._watched: dict[tuple[Member, str], _Watched[T]] = {}
+        self._watched: dict[tuple[Member, str], _NamespaceWatch[T]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -89,7 +90,7 @@ class WatchedCollections(Generic[T]):
             self._group = None
             self._watched.clear()
 
-    def present(self, member: Member, namespace: str) -> Reflector[T] | None:
+    def up_to_date(self, member: Member, namespace: str) -> Reflector[T] | None:
         """The namespace's reflector if it is known to be up to date now; None: `reflector` says why not."""
         watched = self._watched.get((member, namespace))
         if watched is None or watched.reflector.problem is not None or not watched.reflector.current:
@@ -107,7 +108,7 @@ class WatchedCollections(Generic[T]):
         The first request starts the watch; it and those after it wait until the first list is there, at most
         `wait` seconds from that start (default: the member's deadline). MemberUnavailable if the member
         cannot be asked, has not listed the objects yet, or its watch has been broken for longer than a few
-        seconds: old objects are never given as present ones.
+        seconds: old objects are never given as up_to_date ones.
         """
         member.check()
         watched = self._need(member, namespace, member.client.deadline if wait is None else wait)
@@ -126,7 +127,7 @@ class WatchedCollections(Generic[T]):
         if problem is not None and watched.reflector.problem_seconds > self._stale_after:
             raise MemberUnavailable(member.name, f"its {self._plural} are out of date: {problem}")
         if watched.reflector.listing_seconds > self._stale_after:
-            # Nothing has failed, but while a list drips in for an hour the last one is not the present.
+            # Nothing has failed, but while a list drips in for an hour the last one is not the up_to_date.
             raise MemberUnavailable(
                 member.name, f"its {self._plural} are out of date: a new list takes too long"
             )
@@ -144,7 +145,7 @@ class WatchedCollections(Generic[T]):
                     "no longer watched", cluster=member.name, namespace=namespace, collection=self._plural
                 )
 
-    def _need(self, member: Member, namespace: str, patience: float) -> _Watched[T]:
+    def _need(self, member: Member, namespace: str, patience: float) -> _NamespaceWatch[T]:
         watched = self._watched.get((member, namespace))
         if watched is None:
             watched = self._watch(member, namespace, patience)
@@ -152,7 +153,7 @@ class WatchedCollections(Generic[T]):
         watched.needed_at = self._clock()
         return watched
 
-    def _watch(self, member: Member, namespace: str, patience: float) -> _Watched[T]:
+    def _watch(self, member: Member, namespace: str, patience: float) -> _NamespaceWatch[T]:
         if self._group is None:
             raise RuntimeError(f"{type(self).__name__} is used while its `run` does not run")
         attempted = asyncio.Event()
@@ -168,4 +169,30 @@ class WatchedCollections(Generic[T]):
         )
         task = self._group.create_task(reflector.run())
         now = self._clock()
-        return _Watched(reflector, task, now, now + patience, attempted)
+        return _NamespaceWatch(reflector, task, now, now + patience, attempted)
+
+
+class PodCache(WatchCache[T]):
+    """Records of pods by member and namespace, while `run` runs.
+
+    `make` turns a cluster's name and a pod into the record that is kept; None leaves the pod out.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str, Pod], T | None],
+        *,
+        keep: float = KEEP_SECONDS,
+        stale_after: float = STALE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__("v1", "pods", Pod, make, keep=keep, stale_after=stale_after, clock=clock)
+
+    async def pods(
+        self, member: Member, namespace: str = "", *, wait: float | None = None
+    ) -> Mapping[Key, T]:
+        """The pods of a namespace ("" for all) of a member, by (namespace, name); a live view.
+
+        MemberUnavailable as of `reflector`.
+        """
+        return (await self.reflector(member, namespace, wait=wait)).store
