@@ -1,4 +1,4 @@
-"""The controller's flags. Names are Karmada v1.19's where it has the flag (docs/reference/flags.md)."""
+"""The controller's flags. Where Karmada v1.19 has a flag, its name is used (docs/reference/flags.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from typing import Any, Final
 
 from fedhpa.api import default_values
 from fedhpa.decision.snapshot import ControllerSettings
-from fedhpa.serving.flags import Flag, NotBuilt, Values, boolean, choice, common, duration, integer, number
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.types import (
+    Flag,
+    FlagType,
+    NotBuilt,
+    Values,
+    boolean,
+    choice,
+    duration,
+    integer,
+    number,
+    split_list,
+)
 
 FEDERATED_HPA: Final = "federatedhpa"
 CRON_FEDERATED_HPA: Final = "cronfederatedhpa"
@@ -18,7 +30,7 @@ HUB: Final = "hub"
 
 
 def _controllers(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    names = split_list(text)
     if not names or set(names) - {FEDERATED_HPA, CRON_FEDERATED_HPA}:
         raise ValueError(text)
     if CRON_FEDERATED_HPA in names:
@@ -30,71 +42,72 @@ CONTROLLERS: Flag[tuple[str, ...]] = Flag(
     "controllers",
     (FEDERATED_HPA,),
     "Controllers to run.",
-    _controllers,
-    f"{FEDERATED_HPA} ({CRON_FEDERATED_HPA} is planned)",
-    "strings",
-    ",".join,
+    FlagType("strings", f"{FEDERATED_HPA} ({CRON_FEDERATED_HPA} is planned)", _controllers, ",".join),
 )
 PROPAGATION = choice(
     "propagation",
     KARMADA,
-    "How replicas reach the members: karmada writes the scale of the workload's template on the hub, direct "
-    "writes the workload's scale in each member.",
+    "How replicas reach the member clusters: karmada writes the scale of the workload's template on the hub; "
+    "direct writes the scale of the workload in each member.",
     choices=(KARMADA, DIRECT),
 )
 METRICS_VIA = choice(
     "metrics-via",
     MEMBERS,
-    "Source of usage: the members themselves, or the hub's metrics APIs.",
+    "Where metrics are read: from each member cluster, or from the metrics APIs of the hub.",
     choices=(MEMBERS, HUB),
 )
 SHARDS = integer(
     "shards",
     1,
-    "Number of shards, each with a Lease. A namespace belongs to one shard, and a process may hold several "
-    "shards. Processes with different numbers never work at the same time.",
+    "Number of shards. Each namespace belongs to one shard, and each shard has a Lease; a process can hold "
+    "several. Processes with different numbers of shards never work at the same time.",
     minimum=1,
 )
 CONCURRENT_SYNCS = integer(
-    "concurrent-syncs", 5, "FederatedHPAs that are reconciled at the same time.", minimum=1
+    "concurrent-syncs", 5, "Number of FederatedHPAs that are reconciled concurrently.", minimum=1
 )
 CLUSTER_LOST_TIMEOUT = duration(
     "cluster-lost-timeout",
     default_values.CLUSTER_LOST_TIMEOUT_SECONDS,
-    "How long a cluster may be unavailable before it counts as lost, where the object does not set it.",
+    "Time without an answer after which a cluster is no longer expected; an object can override it.",
 )
-PAUSE = boolean("pause", False, "Compute and show decisions, but write neither scales nor statuses.")
+PAUSE = boolean("pause", False, "Compute and report decisions, but write nothing except the event Paused.")
 
 SYNC_PERIOD = duration(
     "horizontal-pod-autoscaler-sync-period",
     default_values.SYNC_PERIOD_SECONDS,
-    "Time between two reconciles of a FederatedHPA, where the object does not set it.",
+    "Time between two reconciles of a FederatedHPA; an object can override it.",
     minimum=1.0,
 )
 TOLERANCE = number(
     "horizontal-pod-autoscaler-tolerance",
     default_values.TOLERANCE,
-    "How far the ratio of usage to target may differ from 1.0 before the controller scales.",
+    "Deviation of the usage-to-target ratio from 1.0 that is tolerated; an object can override it.",
     minimum=0,
 )
 DOWNSCALE_STABILIZATION = duration(
     "horizontal-pod-autoscaler-downscale-stabilization",
     default_values.DOWNSCALE_STABILIZATION_SECONDS,
-    "How long the highest recommendation delays a scale-down, where the object does not set it.",
+    "Time that the highest recommendation delays a scale-down; an object can override it.",
 )
 CPU_INITIALIZATION_PERIOD = duration(
     "horizontal-pod-autoscaler-cpu-initialization-period",
     default_values.CPU_INITIALIZATION_PERIOD_SECONDS,
-    "How long after a pod's start its CPU usage may be ignored.",
+    "Time after a pod's start in which its CPU usage may be skipped.",
 )
 INITIAL_READINESS_DELAY = duration(
     "horizontal-pod-autoscaler-initial-readiness-delay",
     default_values.INITIAL_READINESS_DELAY_SECONDS,
     "A pod that became not ready within this time after its start counts as never ready.",
 )
-# Karmada parses these flags and ignores them. Its manifests may contain them.
-UPSCALE_DELAY = duration("horizontal-pod-autoscaler-upscale-delay", 180.0, "Accepted without effect.")
-DOWNSCALE_DELAY = duration("horizontal-pod-autoscaler-downscale-delay", 300.0, "Accepted without effect.")
+# Karmada parses these two flags and never uses them. Its manifests may set them.
+UPSCALE_DELAY = duration(
+    "horizontal-pod-autoscaler-upscale-delay", 180.0, "Without effect; accepted because Karmada has it."
+)
+DOWNSCALE_DELAY = duration(
+    "horizontal-pod-autoscaler-downscale-delay", 300.0, "Without effect; accepted because Karmada has it."
+)
 
 SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
     "Autoscaling": (
@@ -118,7 +131,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
     "Leader election": common.LEADER_ELECTION,
     "Observing": (
         common.METRICS_BIND_ADDRESS,
-        # The health port of Karmada's controller manager.
+        # The default of Karmada's controller manager.
         common.HEALTH_PROBE_BIND_ADDRESS.with_default(":10357"),
     ),
     "Logging": common.LOGGING,
@@ -128,7 +141,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of the flags; durations in seconds."""
+    """The settings of the controller; durations in seconds."""
 
     propagation: str
     concurrent_syncs: int
@@ -140,7 +153,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: Values) -> Settings:
-        """The settings of parsed flags."""
+        """Returns the settings that the flags describe."""
         return cls(
             propagation=values[PROPAGATION],
             concurrent_syncs=values[CONCURRENT_SYNCS],

@@ -33,7 +33,9 @@ from fedhpa.kube.leases import LeaseTiming
 from fedhpa.kube.rotation import follow_config
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.parsing import exit_usage, parse_or_exit
+from fedhpa.serving.flags.types import Values
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.process import Signals, run_process
 from fedhpa.serving.server import http_listeners

@@ -19,7 +19,9 @@ from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
 from fedhpa.serving.authorization import Authorizer, Guard
-from fedhpa.serving.flags import Values, common, parse_or_exit
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.parsing import parse_or_exit
+from fedhpa.serving.flags.types import Values
 from fedhpa.serving.health import Health
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from fedhpa.serving.server import TlsServer, http_listeners

@@ -1,4 +1,4 @@
-"""The flags of the metrics adapter: Karmada v1.19's names, Kubernetes' for an aggregated API server."""
+"""The flags of the metrics adapter, named as in Karmada v1.19 and in Kubernetes' aggregated API servers."""
 
 from __future__ import annotations
 
@@ -6,41 +6,44 @@ import ssl
 from typing import Any
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.serving.flags import Flag, Sections, Values, boolean, choice, common, duration, integer
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.types import Flag, Sections, Values, boolean, choice, duration, integer
 from metrics_adapter.prometheus import settings as store_settings
 from metrics_adapter.server import callers
 
 PROGRAM = "fedhpa-metrics-adapter"
 ABOUT = (
     "Serves metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io for all member clusters as if"
-    " they were one, saying who did not answer."
-    " Register it on the hub with the output of `fedhpa apiservice`."
+    " they were one cluster. Answers name the clusters that did not respond."
+    " Register the adapter on the hub with the output of `fedhpa apiservice`."
 )
 
 MEMBERS, PROMETHEUS = "members", "prometheus"
 METRICS_SOURCE = choice(
     "metrics-source",
     MEMBERS,
-    "Where metrics come from: the members' own metrics APIs, or for what --metrics-rules name a metrics store"
-    " and the members for the rest.",
+    "Where metrics come from: with members, the metrics APIs of the member clusters; with prometheus, a"
+    " metrics store for the metrics in --metrics-rules and the member clusters for all others.",
     choices=(MEMBERS, PROMETHEUS),
 )
 METRICS_MAX_AGE = duration(
     "metrics-max-age",
     10.0,
-    "An answer may be served from a member's list, or a store's answer, at most this old.",
+    "Maximum age of cached metrics from a member cluster or the metrics store.",
 )
 
-# Who serves an aggregated API is found by Service name on the default HTTPS port.
+# The hub reaches an aggregated API server through its Service, on the default HTTPS port.
 SECURE_PORT = common.SECURE_PORT.with_default(443)
 TLS_MIN_VERSION = common.TLS_MIN_VERSION.with_default(ssl.TLSVersion.TLSv1_2)
-# The secure port has the health paths, and Karmada's adapter has no other; give an address to add one.
+# The secure port serves the health paths. Karmada's adapter has no other health listener either.
 HEALTH_PROBE_BIND_ADDRESS = common.HEALTH_PROBE_BIND_ADDRESS.with_default("0")
 
-# Kubernetes' aggregated servers have them, so a Deployment may.
-PROFILING = boolean("profiling", False, "Unused, as profiles are not served.")
-DISABLE_HTTP2 = boolean("disable-http2-serving", True, "Unused: HTTP/1.1 alone is served.")
-HTTP2_STREAMS = integer("http2-max-streams-per-connection", 0, "Unused, as HTTP/2 is not served.", minimum=0)
+# Flags of Kubernetes' aggregated API servers that a Deployment may set.
+PROFILING = boolean("profiling", False, "Without effect, because profiles are not served.")
+DISABLE_HTTP2 = boolean("disable-http2-serving", True, "Without effect, because only HTTP/1.1 is served.")
+HTTP2_STREAMS = integer(
+    "http2-max-streams-per-connection", 0, "Without effect, because HTTP/2 is not served.", minimum=0
+)
 
 _CHANGED: dict[str, Flag[Any]] = {
     SECURE_PORT.name: SECURE_PORT,
@@ -62,7 +65,7 @@ FLAGS: Sections = {
 
 
 def check(values: Values) -> None:
-    """What flags demand of one another. Raises ConfigError."""
+    """Raises ConfigError if a flag that --metrics-source=prometheus requires is missing."""
     if values[METRICS_SOURCE] == PROMETHEUS:
         for flag in (store_settings.URL, store_settings.RULES):
             if not values[flag]:
@@ -70,7 +73,7 @@ def check(values: Values) -> None:
 
 
 def without_effect(values: Values) -> list[str]:
-    """Flags that somebody gave and that the source of metrics does not look at."""
+    """Returns the metrics store flags that are set although --metrics-source does not use the store."""
     if values[METRICS_SOURCE] == PROMETHEUS:
         return []
     return [f"--{flag.name}" for flag in store_settings.FLAGS if values.given(flag)]

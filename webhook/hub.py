@@ -23,7 +23,8 @@ from fedhpa.kube.config import ApiConfig, load_config
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.kube.rotation import follow_config
-from fedhpa.serving.flags import Values, common
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.types import Values
 from webhook.clusters import KnownClusters
 from webhook.owners import (
     HPA_KIND,

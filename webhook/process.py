@@ -6,7 +6,9 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fedhpa.serving.flags import Values, common, parse_or_exit
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.parsing import parse_or_exit
+from fedhpa.serving.flags.types import Values
 from fedhpa.serving.health import Health
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from fedhpa.serving.server import TlsServer, http_listeners

@@ -1,16 +1,17 @@
-"""The webhook's flags. Where Karmada v1.19 has a flag, name and default are Karmada's."""
+"""The webhook's flags. Where Karmada v1.19 has a flag, its name and default are used."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
-from fedhpa.serving.flags import Sections, boolean, choice, common
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.types import Sections, boolean, choice
 
 PROGRAM: Final = "fedhpa-webhook"
 ABOUT: Final = (
-    "Validates and defaults FederatedHPA and CronFederatedHPA objects for the API server's admission. "
-    "It needs no access to any API; with a kubeconfig it warns about other objects on the hub, too."
+    "Admission webhook that validates and defaults FederatedHPA and CronFederatedHPA objects. "
+    "It needs no access to any API. With a kubeconfig it also warns about conflicts with other objects."
 )
 
 KARMADA: Final = "karmada"
@@ -20,25 +21,25 @@ AUTO, ON, OFF = "auto", "on", "off"
 ALLOW_NO_EXECUTE_TAINT_POLICY: Final = boolean(
     "allow-no-execute-taint-policy",
     False,
-    "Of no effect: it concerns kinds that are not served here; accepted because manifests carry it.",
+    "Without effect, because it concerns Karmada kinds that this webhook does not serve.",
 )
 PROPAGATION: Final = choice(
     "propagation",
     KARMADA,
-    "The controller's flag: with karmada targets are templates on the hub, and one that is missing there is "
-    "warned about; with direct they are in the members, which are not asked.",
+    "The value of the controller's --propagation. With karmada, the webhook warns if a target is missing on "
+    "the hub; with direct, targets exist only in the member clusters and are not checked.",
     choices=(KARMADA, DIRECT),
 )
 CROSS_OBJECT_WARNINGS: Final = choice(
     "cross-object-warnings",
     AUTO,
-    "Whether to read the hub for warnings about other objects: auto does if --kubeconfig is given, on also "
-    "takes the pod's own service account.",
+    "Read the hub to warn about other objects: auto reads it if --kubeconfig is set; on also uses the pod's "
+    "service account; off never reads it.",
     choices=(AUTO, ON, OFF),
 )
 KUBECONFIG: Final = replace(
     common.KUBECONFIG,
-    help="The hub's kubeconfig, for warnings about other objects; not needed for verdicts.",
+    help="Kubeconfig of the hub, for warnings about other objects; not needed to validate or default.",
 )
 HUB: Final = tuple(KUBECONFIG if flag.name == KUBECONFIG.name else flag for flag in common.HUB)
 

@@ -37,7 +37,7 @@ from fedhpa.kube.reflector import Key
 from fedhpa.members.cluster import CLUSTERS_PATH, Cluster
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 
 # Enough to list the clusters and to wait for each member's deadline.
 SYNC_SECONDS: Final = 20.0

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 
 import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
-from fedhpa.serving.flags import Values, common
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.parsing import EXIT_USAGE, print_error
+from fedhpa.serving.flags.types import Values
 from fedhpa.serving.logs import configure_logs
 
 logger = structlog.get_logger(__name__)
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_DONE, EXIT_FAILED = 0, 1
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:
@@ -65,15 +66,15 @@ def run_process(
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_run(main))
-    except ConfigError as error:
-        return _failed(program, error, EXIT_USAGE)
     except FedHPAError as error:
-        return _failed(program, error, EXIT_FAILED)
+        failure = error
     except BaseExceptionGroup as group:
         reported = _first_reported(group)
         if reported is None:
             raise
-        return _failed(program, reported, EXIT_USAGE if isinstance(reported, ConfigError) else EXIT_FAILED)
+        failure = reported
+    print_error(program, failure)
+    return EXIT_USAGE if isinstance(failure, ConfigError) else EXIT_FAILED
 
 
 async def _run(main: Callable[[Signals], Awaitable[None]]) -> int:
@@ -113,8 +114,3 @@ def _first_reported(group: BaseExceptionGroup[BaseException]) -> FedHPAError | N
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error if isinstance(error, FedHPAError) else None
-
-
-def _failed(program: str, error: FedHPAError, code: int) -> int:
-    sys.stderr.write(f"{program}: {' '.join(str(error).split())}\n")
-    return code

@@ -14,7 +14,8 @@ from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from fedhpa.serving.connections import Site
-from fedhpa.serving.flags import Values, common, split_address
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.types import Values, split_address
 from fedhpa.serving.health import Health
 from fedhpa.serving.tls import ServingTls
 

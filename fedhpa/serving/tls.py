@@ -17,7 +17,8 @@ from pathlib import Path
 import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
-from fedhpa.serving.flags import Values, common
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.types import Values
 
 logger = structlog.get_logger(__name__)
 

@@ -20,7 +20,8 @@ from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust
-from fedhpa.serving.flags import Values, common
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.types import Values
 from fedhpa.serving.tls import ServingTls
 
 logger = structlog.get_logger(__name__)

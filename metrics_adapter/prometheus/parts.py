@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from fedhpa.serving.flags import Values
+from fedhpa.serving.flags.types import Values
 from metrics_adapter.members.gather import MembersSource
 from metrics_adapter.prometheus import settings as flags
 from metrics_adapter.prometheus.access import StoreAccess

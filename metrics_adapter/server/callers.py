@@ -12,7 +12,7 @@ from fedhpa.members.lists import CALLER_QUOTA
 from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
 from fedhpa.serving.fairness import QUESTIONS, TOTAL, USER, Fairness, Limits
-from fedhpa.serving.flags import Flag, Values, integer, number
+from fedhpa.serving.flags.types import Flag, Values, integer, number
 
 MAX_REQUESTS = integer(
     "max-requests-inflight",

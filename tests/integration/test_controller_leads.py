@@ -13,7 +13,7 @@ import pytest
 from controller.flags import SECTIONS
 from controller.process import run
 from fedhpa.kube import leases
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support import fakeapi

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from fedhpa.admission import crd
 from fedhpa.serving.authentication import peer_certificate
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS

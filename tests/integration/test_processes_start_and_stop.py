@@ -17,7 +17,8 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from fedhpa.api.errors import ConfigError, FedHPAError
-from fedhpa.serving.flags import common, parse_flags
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.health import Health
 from fedhpa.serving.logs import configure_logs
 from fedhpa.serving.process import Signals, run_process

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from certs import CertificateAuthority
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.registration import NAME, Placement, hub_rights, member_rights

@@ -16,7 +16,7 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from certs import CertificateAuthority
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS

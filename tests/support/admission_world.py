@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from certs import CertificateAuthority
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from tests.support.fakeapi import PATIENCE
 from webhook.process import Webhook, serve

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from metrics_adapter.process import serve
 from metrics_adapter.settings import FLAGS, PROGRAM

@@ -11,7 +11,8 @@ import pytest
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from fedhpa.serving.flags import common, parse_flags
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.kinds import KINDS, PODS
 from metrics_adapter.members.items import MemberItems, decode_list, decode_one, merge
 from metrics_adapter.server import openapi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.settings import FLAGS, without_effect
 
 

@@ -9,7 +9,7 @@ import pytest
 from controller import process
 from controller.flags import CONTROLLERS, SECTIONS, Settings
 from controller.shards import lease_name
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 
 WRONG = {
     "--controllers=everything": '--controllers="everything": invalid value: expected federatedhpa',

@@ -9,23 +9,14 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.serving.flags import (
-    Flag,
-    address,
-    choice,
-    common,
-    duration,
-    number,
-    parse_flags,
-    parse_or_exit,
-    split_address,
-    strings,
-)
+from fedhpa.serving.flags import common
+from fedhpa.serving.flags.parsing import parse_flags, parse_or_exit
+from fedhpa.serving.flags.types import Flag, address, choice, duration, number, split_address, strings
 
 MODE = choice("mode", "members", "The source.", choices=("members", "hub"), not_built=("prometheus",))
 RATE = number("rate", 1.5, "A rate.", minimum=0)
 NAMES = strings("names", ("a", "b"), "Names.")
-SIDE = address("side", ":9", "A side door.")
+SIDE = address("side", ":9", "A listener.")
 PERIOD = duration("period", 15.0, "A period.", minimum=1)
 SECTIONS = {
     "Own": (MODE, RATE, NAMES, SIDE, PERIOD),
@@ -94,6 +85,20 @@ def test_foreign_variables_are_ignored() -> None:
     values = parse_flags(SECTIONS, [], {"FEDHPA_WEBHOOK_SERVICE_HOST": "10.0.0.1", "SECURE_PORT": "x"})
 
     assert values[common.SECURE_PORT] == 8443
+
+
+def test_an_empty_variable_is_a_value() -> None:
+    """An empty list in the environment overrides the default list, and an empty number is refused."""
+    assert parse_flags(SECTIONS, [], {"FEDHPA_NAMES": ""})[NAMES] == ()
+    with pytest.raises(ConfigError, match=r'--rate="" \(from FEDHPA_RATE\): invalid value'):
+        parse_flags(SECTIONS, [], {"FEDHPA_RATE": ""})
+
+
+def test_a_boolean_takes_no_separate_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """As with pflag: `--leader-elect false` would mean true, so the second word is refused."""
+    line = exits_with(["--leader-elect", "false"], capsys)
+
+    assert line == 'unexpected argument "false": expected flags only'
 
 
 PORT = "a valid port between 0 and 65535 inclusive"

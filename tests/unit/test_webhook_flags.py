@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedhpa.serving.flags import parse_flags
+from fedhpa.serving.flags.parsing import parse_flags
 from webhook.hub import wants_hub
 from webhook.settings import FLAGS
 

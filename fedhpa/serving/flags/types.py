@@ -1,63 +1,83 @@
-"""What a flag is: a name, a meaning, and how a text becomes a typed value."""
+"""Flags: each has a name, a default, a help text, and a click type that turns a text into a value."""
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Any, Generic, TypeVar, cast
 
-from fedhpa.api.errors import ConfigError, InvalidObject
+import click
+from click.core import ParameterSource
+
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_duration, parse_duration
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
-ENVIRONMENT_PREFIX = "FEDHPA_"
 TRUE_WORDS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 FALSE_WORDS = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
+class NotBuilt(ValueError):
+    """The value is known, but this version does not support it yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlagType(click.ParamType[T, object]):
+    """How a text becomes a value.
+
+    `parse` raises ValueError or InvalidObject for an unusable text; the message then names what is
+    `expected`. `name` stands for the value in --help, and `show` renders a default there.
+    """
+
+    name: str
+    expected: str
+    parse: Callable[[str], T]
+    show: Callable[[T], str] = str
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """Returns the parsed value, or fails with a line that names flag, value, source and expectation.
+
+        A value from a --config file may be a number or a boolean of YAML.
+        """
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            return self.parse(text)
+        except (ValueError, InvalidObject) as error:
+            assert param is not None, "flags are parsed for an option"
+            assert ctx is not None, "flags are parsed for a command"
+            detail = f": {error}" if isinstance(error, NotBuilt) else ""
+            given = f"{param.opts[0]}={quoted(text)}{_origin(param, ctx)}"
+            self.fail(f"{given}: invalid value{detail}: expected {self.expected}")
+
+
 @dataclass(frozen=True)
 class Flag(Generic[T]):
-    """One flag: its name, what it means, and how a text becomes its value.
-
-    `parse` raises ValueError (or InvalidObject) for a text that is not `expected`. `kind` is the word that
-    stands for the value in --help; a flag of kind "" is boolean and may be given without a value.
-    """
+    """One flag. The occurrences of a repeatable flag, whose values are tuples, are joined."""
 
     name: str
     default: T
     help: str
-    parse: Callable[[str], T]
-    expected: str
-    kind: str = "string"
-    show: Callable[[T], str] = str
+    type: FlagType[T]
     repeatable: bool = False
     shorthand: str = ""
 
     @property
+    def key(self) -> str:
+        """The name as a Python identifier, as click stores the value."""
+        return self.name.replace("-", "_")
+
+    @property
     def variable(self) -> str:
         """The environment variable that sets this flag."""
-        return ENVIRONMENT_PREFIX + self.name.upper().replace("-", "_")
+        return "FEDHPA_" + self.key.upper()
 
     def with_default(self, default: T) -> Flag[T]:
-        """The same flag of a process whose default differs."""
+        """Returns the same flag with another default."""
         return replace(self, default=default)
-
-    def read(self, text: str, source: str = "") -> T:
-        """The value of `text`; raises ConfigError naming flag, value and what is expected."""
-        try:
-            return self.parse(text)
-        except (ValueError, InvalidObject) as error:
-            origin = f" (from {source})" if source else ""
-            detail = f": {error}" if isinstance(error, NotBuilt) else ""
-            message = f"--{self.name}={quoted(text)}{origin}: invalid value{detail}: expected {self.expected}"
-            raise ConfigError(message) from error
-
-
-class NotBuilt(ValueError):
-    """The value is known but this version does not do it yet."""
 
 
 class Values:
@@ -71,24 +91,28 @@ class Values:
         return cast("T", self._values[flag.name])
 
     def given(self, flag: Flag[Any]) -> bool:
-        """Whether somebody set the flag, be it to its default."""
+        """True if any source sets the flag, even to its default."""
         return flag.name in self._given
-
-    def shown(self) -> dict[str, str]:
-        """Every value as text, for one log line at start; flags never hold secrets, only files that do."""
-        return {name: str(value) for name, value in sorted(self._values.items())}
 
 
 Sections = Mapping[str, Sequence[Flag[Any]]]
 
 
-def string(name: str, default: str, text: str, *, kind: str = "string") -> Flag[str]:
-    """Any text."""
-    return Flag(name, default, text, str, "a text", kind)
+def string(
+    name: str,
+    default: str,
+    text: str,
+    *,
+    kind: str = "string",
+    parse: Callable[[str], str] = str,
+    expected: str = "a text",
+) -> Flag[str]:
+    """Any text, unless `parse` refuses it."""
+    return Flag(name, default, text, FlagType(kind, expected, parse))
 
 
 def path(name: str, default: str, text: str) -> Flag[str]:
-    """The path of a file or folder; read when it is used, not when it is parsed."""
+    """The path of a file or folder. The file is read when it is used, not when the flag is parsed."""
     return string(name, default, text, kind="path")
 
 
@@ -96,65 +120,52 @@ def integer(
     name: str, default: int, text: str, *, minimum: int | None = None, maximum: int | None = None
 ) -> Flag[int]:
     """A whole number within bounds."""
-
-    def parse(value: str) -> int:
-        number = int(_plain(value))
-        if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
-            raise ValueError(value)
-        return number
-
-    return Flag(name, default, text, parse, "a whole number" + _bounds(minimum, maximum), "int")
+    expected = "a whole number" + _bounds(minimum, maximum)
+    parse = FlagType("int", expected, lambda value: _within(int(_plain(value)), minimum, maximum))
+    return Flag(name, default, text, parse)
 
 
 def number(name: str, default: float, text: str, *, minimum: float | None = None) -> Flag[float]:
     """A finite number, not below `minimum`."""
-
-    def parse(value: str) -> float:
-        result = float(_plain(value))
-        if not math.isfinite(result) or (minimum is not None and result < minimum):
-            raise ValueError(value)
-        return result
-
-    return Flag(name, default, text, parse, "a number" + _bounds(minimum, None), "float", "{:g}".format)
-
-
-def boolean(name: str, default: bool, text: str) -> Flag[bool]:
-    """True or false; the bare flag means true."""
-
-    def parse(value: str) -> bool:
-        if value not in TRUE_WORDS and value not in FALSE_WORDS:
-            raise ValueError(value)
-        return value in TRUE_WORDS
-
-    return Flag(name, default, text, parse, "true or false", "", lambda value: str(value).lower())
+    expected = "a number" + _bounds(minimum, None)
+    parse = FlagType("float", expected, lambda value: _within(float(_plain(value)), minimum), "{:g}".format)
+    return Flag(name, default, text, parse)
 
 
 def duration(name: str, default: float, text: str, *, minimum: float = 0.0) -> Flag[float]:
-    """A Go duration ("1m30s"); the value is in seconds. As in Go, a number without unit is none."""
-
-    def parse(value: str) -> float:
-        seconds = parse_duration(value)
-        if not math.isfinite(seconds) or seconds < minimum:
-            raise ValueError(value)
-        return seconds
-
+    """A Go duration, for example "1m30s". The value is in seconds. As in Go, the unit is required."""
     expected = 'a duration such as "15s" or "5m"' + _bounds(minimum, None, "s")
-    return Flag(name, default, text, parse, expected, "duration", format_duration)
+    parse = FlagType(
+        "duration", expected, lambda value: _within(parse_duration(value), minimum), format_duration
+    )
+    return Flag(name, default, text, parse)
+
+
+def boolean(name: str, default: bool, text: str, *, not_built: bool = False) -> Flag[bool]:
+    """True or false; the bare flag means true. With `not_built`, true is refused."""
+
+    def parse(value: str) -> bool:
+        if value not in TRUE_WORDS | FALSE_WORDS:
+            raise ValueError(value)
+        if not_built and value in TRUE_WORDS:
+            raise NotBuilt("not built in this version")
+        return value in TRUE_WORDS
+
+    expected = "false" if not_built else "true or false"
+    return Flag(name, default, text, FlagType("", expected, parse, lambda value: str(value).lower()))
 
 
 def ip(name: str, default: str, text: str) -> Flag[str]:
     """An IPv4 or IPv6 address."""
-
-    def parse(value: str) -> str:
-        return str(ipaddress.ip_address(value))
-
-    return Flag(name, default, text, parse, "an IP address such as 0.0.0.0 or ::", "ip")
+    expected = "an IP address such as 0.0.0.0 or ::"
+    return Flag(name, default, text, FlagType("ip", expected, lambda value: str(ip_address(value))))
 
 
 def port(name: str, default: int, text: str) -> Flag[int]:
     """A TCP port; 0 lets the system choose one."""
-    flag = integer(name, default, text, minimum=0, maximum=65535)
-    return replace(flag, expected="a valid port between 0 and 65535 inclusive", kind="port")
+    expected = "a valid port between 0 and 65535 inclusive"
+    parse = FlagType("port", expected, lambda value: _within(int(_plain(value)), 0, 65535))
+    return Flag(name, default, text, parse)
 
 
 def address(name: str, default: str, text: str) -> Flag[str]:
@@ -164,31 +175,20 @@ def address(name: str, default: str, text: str) -> Flag[str]:
         split_address(value)
         return value
 
-    return Flag(name, default, text, parse, 'an address such as ":8080" or "127.0.0.1:8080", or 0', "address")
+    expected = 'an address such as ":8080" or "127.0.0.1:8080", or 0'
+    return Flag(name, default, text, FlagType("address", expected, parse))
 
 
 def strings(name: str, default: Sequence[str], text: str) -> Flag[tuple[str, ...]]:
     """Comma-separated texts; the flag may be repeated."""
-
-    def parse(value: str) -> tuple[str, ...]:
-        return tuple(item.strip() for item in value.split(",") if item.strip())
-
-    return Flag(
-        name,
-        tuple(default),
-        text,
-        parse,
-        "comma-separated texts",
-        "strings",
-        lambda items: "[" + ",".join(items) + "]",
-        repeatable=True,
-    )
+    kind = FlagType("strings", "comma-separated texts", split_list, lambda items: "[" + ",".join(items) + "]")
+    return Flag(name, tuple(default), text, kind, repeatable=True)
 
 
 def choice(
     name: str, default: str, text: str, *, choices: Sequence[str], not_built: Sequence[str] = ()
 ) -> Flag[str]:
-    """One of `choices`; a value of `not_built` is refused with a message of its own."""
+    """One of `choices`. The values in `not_built` are refused with a message of their own."""
 
     def parse(value: str) -> str:
         if value in not_built:
@@ -198,11 +198,19 @@ def choice(
         return value
 
     expected = "one of " + ", ".join(choices) if len(choices) > 1 else choices[0]
-    return Flag(name, default, text, parse, expected, "|".join((*choices, *not_built)))
+    return Flag(name, default, text, FlagType("|".join((*choices, *not_built)), expected, parse))
+
+
+def split_list(value: str) -> tuple[str, ...]:
+    """Returns the items of a comma-separated list, without surrounding blanks and without empty ones."""
+    return tuple(item.strip() for item in value.split(",") if item.strip())
 
 
 def split_address(value: str) -> tuple[str, int] | None:
-    """(host, port) of a listen address; None for "0" (off), host "" for all; raises ValueError."""
+    """Returns (host, port) of a listen address: host "" for all interfaces, None for "0" (off).
+
+    Raises ValueError for anything else.
+    """
     if value == "0":
         return None
     host, separator, tail = value.rpartition(":")
@@ -216,8 +224,7 @@ def split_address(value: str) -> tuple[str, int] | None:
 
 
 def quoted(text: str) -> str:
-    """`text` for a message: one line, of bounded length."""
-    # One line whatever was given; a value of megabytes would be no help to anyone.
+    """Returns `text` in quotes for a message: on one line and of bounded length."""
     shown = text if len(text) <= 120 else text[:117] + "..."
     printable = "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
@@ -226,9 +233,24 @@ def quoted(text: str) -> str:
     return f'"{printable}"'
 
 
+def _origin(param: click.Parameter, ctx: click.Context) -> str:
+    source = ctx.get_parameter_source(param.name)
+    if source is ParameterSource.ENVIRONMENT:
+        return f" (from {param.envvar})"
+    return f" (from {ctx.params['config']})" if source is ParameterSource.DEFAULT_MAP else ""
+
+
 def _plain(value: str) -> str:
-    # Python reads digits of all scripts, underscores and blanks; nobody means those in a flag.
+    # Python also reads digits of other scripts, underscores and blanks. In a flag they are mistakes.
     if not value.isascii() or "_" in value or value != value.strip():
+        raise ValueError(value)
+    return value
+
+
+def _within(value: N, minimum: float | None, maximum: float | None = None) -> N:
+    if not math.isfinite(value):
+        raise ValueError(value)
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
         raise ValueError(value)
     return value
 
