@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller.flags import SECTIONS as CONTROLLER
-from fedhpa.serving.flags import Flag, Sections
-from fedhpa.serving.flags.parsing import CONFIG, HELP, VERSION
+from fedhpa.serving.flags.parsing import CONFIG
+from fedhpa.serving.flags.types import Flag, Sections
 from metrics_adapter.settings import FLAGS as METRICS_ADAPTER
 from testbed.reference.markdown import code, table
 from webhook.settings import FLAGS as WEBHOOK
@@ -16,14 +16,18 @@ _PROCESSES: Final[dict[str, Sections]] = {
     "fedhpa-metrics-adapter": METRICS_ADAPTER,
     "fedhpa-controller": CONTROLLER,
 }
-_GENERAL: Final[Sections] = {"General": (CONFIG, HELP, VERSION)}
-# Read from the command line only.
-_LINE_ONLY: Final = (HELP, VERSION)
+_HEADER: Final = ("flag", "environment", "default", "expected", "meaning")
+# click adds these two to every command. They are read from the command line only.
+_CLICK_ROWS: Final = (
+    (f"{code('-h')}, {code('--help')}", "", "", "", "Print the flags and exit."),
+    (code("--version"), "", "", "", "Print the version and exit."),
+)
 
 
 def flag_tables() -> list[str]:
     """A chapter for each process, in it a table for each group of flags."""
-    lines = ["## Every process", "", *_groups(_GENERAL)]
+    lines = ["## Every process", "", "### General", ""]
+    lines += [*table(_HEADER, [_row(CONFIG), *_CLICK_ROWS]), ""]
     for program, sections in _PROCESSES.items():
         lines += [f"## {program}", "", *_groups(sections)]
     return lines
@@ -33,18 +37,17 @@ def _groups(sections: Sections) -> list[str]:
     lines: list[str] = []
     for title, flags in sections.items():
         lines += [f"### {title}", ""]
-        lines += table(("flag", "environment", "default", "expected", "meaning"), map(_row, flags))
+        lines += table(_HEADER, map(_row, flags))
         lines.append("")
     return lines
 
 
 def _row(flag: Flag[Any]) -> tuple[str, ...]:
     short = f"{code('-' + flag.shorthand)}, " if flag.shorthand else ""
-    environment = "" if flag in _LINE_ONLY else code(flag.variable)
     return (
         short + code(f"--{flag.name}"),
-        environment,
-        code(flag.show(flag.default)),
-        flag.expected,
+        code(flag.variable),
+        code(flag.type.show(flag.default)),
+        flag.type.expected,
         flag.help,
     )
