@@ -16,18 +16,18 @@ _HEAD = """# Which layer refuses what
 
 `{command}` writes this page and asks a real API server ({server}). A test keeps page and code together.
 
-An object passes three layers. First the CRD checks it (schema and CEL rules, also on a hub without the webhook). Then
-the validating webhook checks it. If an admitted object asks for something that is not built, a condition of the
-controller says so.
+An object passes three layers. First the CRD checks it (schema and CEL rules, also on a hub without the
+webhook). Then the validating webhook checks it. If an admitted object asks for something that is not built,
+a condition of the controller says so.
 
-The CRD speaks first, so its words appear where both refuse. It refuses nothing that the webhook admits, except for
-lengths and sizes (docs/reference/federatedhpa.md) and the bounds of Karmada's own CRD. A stored object that is older
-than a rule stays valid: the API server checks only what changes (Kubernetes 1.30 and later), so it can be deleted, and
-mended piece by piece.
+The CRD speaks first, so its words appear where both refuse. It refuses nothing that the webhook admits,
+except for lengths and sizes (docs/reference/federatedhpa.md) and the bounds of Karmada's own CRD. A stored
+object that is older than a rule stays valid: the API server checks only what changes (Kubernetes 1.30 and
+later), so it can be deleted, and mended piece by piece.
 
 The webhook's refusals begin `admission webhook "federatedhpa.karmada.io" denied the request: ` (or
-`"cronfederatedhpa.karmada.io"`), the CRD's `The FederatedHPA "web" is invalid: `. If there are several errors, the
-table shows the first. Objects that both admit are tested but not shown.
+`"cronfederatedhpa.karmada.io"`), the CRD's `The FederatedHPA "web" is invalid: `. If there are several
+errors, the table shows the first. Objects that both admit are tested but not shown.
 """
 
 
