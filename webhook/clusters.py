@@ -8,7 +8,7 @@ from typing import Final
 from fedhpa.admission import warn_unknown_clusters
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.federatedhpa import FederatedHPASpec
-from fedhpa.api.known_cluster import StoredCluster, known_cluster
+from fedhpa.api.known_cluster import RawCluster, known_cluster
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Reflector
@@ -22,7 +22,7 @@ class KnownClusters:
 
     def __init__(self, client: ApiClient) -> None:
         path = resource_path(API_VERSION, "clusters")
-        self._reflector = Reflector(client, path, StoredCluster, known_cluster, name="clusters")
+        self._reflector = Reflector(client, path, RawCluster, known_cluster, name="clusters")
 
     async def run(self) -> None:
         """List and watch until cancelled."""

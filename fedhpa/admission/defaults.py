@@ -1,7 +1,7 @@
-"""The static defaults of a FederatedHPA, as admission writes them: a JSON patch that holds nothing else.
+"""The defaults that /mutate writes into a FederatedHPA, as a JSON patch.
 
-An object may have been stored while no webhook ran, so the schema has them too (`fedhpa.admission.crd`), and
-decisions read an object as if it had them (`fedhpa.decision.spec.federatedhpa`).
+An object may be stored while no webhook runs. So the CRD has the same defaults (`fedhpa.admission.crd`), and
+a decision applies them to objects without them (`fedhpa.decision.spec.federatedhpa`).
 Source: Karmada v1.19, FederatedHPA mutation (it follows the defaults of Kubernetes autoscaling/v2).
 """
 
@@ -18,13 +18,13 @@ _ALIASES = ("federatedMinReplicas", "federatedMaxReplicas")
 
 
 def default_metrics() -> list[dict[str, Any]]:
-    """What empty or missing metrics become, as on the wire."""
+    """Returns the JSON list that replaces empty or missing metrics."""
     target = {"type": "Utilization", "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION}
     return [{"type": "Resource", "resource": {"name": default_values.METRIC_RESOURCE_NAME, "target": target}}]
 
 
 def default_scaling_rules() -> dict[str, dict[str, Any]]:
-    """What each direction of a present behavior has where the user gave nothing, as on the wire."""
+    """Returns, for each direction, the JSON defaults of the fields that a given `behavior` leaves out."""
     return {
         "scaleUp": {
             "stabilizationWindowSeconds": default_values.SCALE_UP_STABILIZATION_SECONDS,
@@ -46,14 +46,14 @@ def _policies(policies: tuple[default_values.ScalingPolicyDefault, ...]) -> list
 
 
 def default_patch(raw: Mapping[str, Any]) -> Patch:
-    """The JSON patch (RFC 6902) that writes the defaults into a raw FederatedHPA whose JSON types fit.
+    """Returns the JSON patch (RFC 6902) that adds the defaults to a raw FederatedHPA with valid JSON types.
 
-    Empty when nothing is missing, so applying it twice changes nothing. Null counts as absent. Fields nobody
-    here knows are not touched, nor are the defaults of fields of ours written.
+    The patch is empty if nothing is missing, so applying it twice changes nothing. Null counts as absent.
+    Only Karmada's fields have defaults; all other fields stay unchanged.
     """
     spec = raw.get("spec")
     if spec is None:
-        # Karmada's types have no absent spec: it is an empty one.
+        # Karmada decodes an absent spec as an empty one.
         value = {"minReplicas": default_values.MIN_REPLICAS, "metrics": default_metrics()}
         return [{"op": "add", "path": "/spec", "value": value}]
     patch: Patch = []

@@ -1,1 +1,1 @@
-"""The API: quantities, times, the models of the objects, their defaults, validation and CRDs."""
+"""The API: models of the objects, metric types, quantities, times, selectors and field errors."""

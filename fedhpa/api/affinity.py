@@ -1,4 +1,4 @@
-"""Which clusters a ClusterAffinity selects. Source: Karmada v1.19; all of its parts must hold."""
+"""The clusters that a ClusterAffinity selects. All of its parts must hold. Source: Karmada v1.19."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedhpa.api.selectors import EQUALS, IN, selector_of
 
 
 class Selection:
-    """An affinity, read once. Raises InvalidObject if its label selector cannot be read."""
+    """A parsed affinity. Raises InvalidObject if its label selector is invalid."""
 
     def __init__(self, affinity: ClusterAffinity) -> None:
         self._named = frozenset(affinity.cluster_names)
@@ -20,19 +20,19 @@ class Selection:
 
     @property
     def named(self) -> frozenset[str]:
-        """The clusters that it names: no other is selected. Empty if it names none."""
+        """The clusters in clusterNames; no other cluster is selected. Empty if the affinity names none."""
         return self._named
 
     @property
     def labelled(self) -> tuple[str, tuple[str, ...]] | None:
-        """A label, and the values of which each selected cluster has one; None if no label says so."""
+        """A label key, and values: each selected cluster has one of them. None without such a requirement."""
         for requirement in self._labels.requirements if self._labels is not None else ():
             if requirement.operator in (EQUALS, IN):
                 return requirement.key, requirement.values
         return None
 
     def selects(self, cluster: KnownCluster) -> bool:
-        """Whether the cluster is selected."""
+        """True if the affinity selects the cluster."""
         if cluster.name in self._excluded or (self._named and cluster.name not in self._named):
             return False
         if self._labels is not None and not self._labels.matches(cluster.labels):
@@ -41,7 +41,7 @@ class Selection:
 
 
 def selector_json(selector: LabelSelector) -> dict[str, object]:
-    """The selector as it is on the wire."""
+    """Returns the selector as JSON."""
     return {
         "matchLabels": selector.match_labels,
         "matchExpressions": [

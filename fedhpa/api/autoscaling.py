@@ -17,11 +17,11 @@ from fedhpa.api.model import (
     Checked,
     Crd,
     Int32,
-    Kind,
     LongText,
     Message,
     Name,
     RawQuantity,
+    ScalarType,
     Text,
     Time,
 )
@@ -32,12 +32,12 @@ SELECT_POLICIES: Final = ("Disabled", "Max", "Min")
 
 ATOMIC: Final = {"x-kubernetes-list-type": "atomic"}
 
-MetricSourceType = Annotated[Text, Kind("v2.MetricSourceType", {"type": "string"})]
-MetricTargetType = Annotated[Text, Kind("v2.MetricTargetType", {"type": "string"})]
-ScalingPolicyType = Annotated[Text, Kind("v2.HPAScalingPolicyType", {"type": "string"})]
-ScalingPolicySelect = Annotated[Text, Kind("v2.ScalingPolicySelect", {"type": "string"})]
-ConditionType = Annotated[Name, Kind("v2.HorizontalPodAutoscalerConditionType", {"type": "string"})]
-ConditionStatus = Annotated[Name, Kind("v1.ConditionStatus", {"type": "string"})]
+MetricSourceType = Annotated[Text, ScalarType("v2.MetricSourceType", {"type": "string"})]
+MetricTargetType = Annotated[Text, ScalarType("v2.MetricTargetType", {"type": "string"})]
+ScalingPolicyType = Annotated[Text, ScalarType("v2.HPAScalingPolicyType", {"type": "string"})]
+ScalingPolicySelect = Annotated[Text, ScalarType("v2.ScalingPolicySelect", {"type": "string"})]
+ConditionType = Annotated[Name, ScalarType("v2.HorizontalPodAutoscalerConditionType", {"type": "string"})]
+ConditionStatus = Annotated[Name, ScalarType("v1.ConditionStatus", {"type": "string"})]
 Aggregation = Annotated[Text, Checked({"enum": AGGREGATIONS})]
 
 _AGGREGATION: Final = (

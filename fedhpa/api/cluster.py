@@ -102,13 +102,13 @@ class ResourceSummary(ApiModel):
     preserve_unknown: ClassVar[bool] = True
 
     allocatable: Annotated[dict[str, RawQuantity], Crd({"maxProperties": 64})] = Field(
-        default_factory=dict, description="What pods may use of all nodes together, by resource."
+        default_factory=dict, description="Resources that pods may use on all nodes together."
     )
     allocating: Annotated[dict[str, RawQuantity], Crd({"maxProperties": 64})] = Field(
-        default_factory=dict, description="What the pods that wait for a node request, by resource."
+        default_factory=dict, description="Requests of the pods that wait for a node."
     )
     allocated: Annotated[dict[str, RawQuantity], Crd({"maxProperties": 64})] = Field(
-        default_factory=dict, description="What the scheduled pods request, by resource."
+        default_factory=dict, description="Requests of the scheduled pods."
     )
 
 

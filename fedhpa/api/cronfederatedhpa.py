@@ -20,10 +20,10 @@ from fedhpa.api.model import (
     Crd,
     Int32,
     Item,
-    Kind,
     LongText,
     Message,
     Name,
+    ScalarType,
     Text,
     Time,
 )
@@ -38,7 +38,7 @@ PositiveLimit = Annotated[Int32, Crd({"default": 3, "minimum": 1, "maximum": MAX
 # A Go duration string or a number of seconds.
 Duration = Annotated[
     str | int,
-    Kind(
+    ScalarType(
         "Duration", {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
     ),
     Crd({"minimum": 60, "maxLength": 64, "pattern": r"^\+?([0-9.]+([^0-9.]?s|m|h))+$"}),
@@ -111,7 +111,7 @@ class CronFederatedHPARule(ApiModel):
 
 
 class CronFederatedHPASpec(ApiModel):
-    """What to resize, and when."""
+    """The target to resize, and the schedules."""
 
     required: ClassVar[tuple[str, ...]] = ("rules", "scaleTargetRef")
 
@@ -195,7 +195,7 @@ class CronFederatedHPA(TypedObject):
     required: ClassVar[tuple[str, ...]] = ("spec",)
 
     spec: CronFederatedHPASpec = Field(
-        default_factory=CronFederatedHPASpec, description="What to resize, and when."
+        default_factory=CronFederatedHPASpec, description="The target to resize, and the schedules."
     )
     status: CronFederatedHPAStatus = Field(
         default_factory=lambda: _NO_STATUS, description="The executions of the rules."

@@ -1,8 +1,8 @@
-"""Raw JSON into a model, with the messages that Karmada's webhook gives for a type that does not fit.
+"""Decodes raw JSON into a model, with the messages of Karmada's webhook for values of a wrong type.
 
-`json: cannot unmarshal string into Go struct field CronFederatedHPARule.spec.rules.targetReplicas of type
-int32`: the struct that holds the field, its path without indices, the type it should have. The path with
-indices and what to write instead are in the exception's `remedy`. Sources: Go's encoding/json, Karmada v1.19.
+Example: `json: cannot unmarshal string into Go struct field CronFederatedHPARule.spec.rules.targetReplicas of
+type int32`. The message names the struct of the field, its path without indices, and its type. The remedy of
+the exception has the path with indices and says what to write. Sources: Go's encoding/json, Karmada v1.19.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=ApiModel)
 _WHOLE = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 _EXPECTED = {
     "int32": "an integer from -2147483648 to 2147483647",
-    "int64": "an integer of 64 bits",
+    "int64": "a 64-bit integer",
     "string": "a text in quotes",
     "bool": "true or false",
     "float64": "a number",
@@ -33,7 +33,7 @@ _EXPECTED = {
 
 
 class WrongType(InvalidObject):
-    """A JSON value does not fit its field. `remedy` names the field with its indices and what it takes."""
+    """A JSON value has the wrong type. `remedy` names the field with its indices and a valid value."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -41,9 +41,9 @@ class WrongType(InvalidObject):
 
 
 def decode(model: type[Model], raw: Mapping[str, Any]) -> Model:
-    """The model of a raw object. Raises WrongType for the first value that does not fit."""
+    """Returns the model of a raw object. Raises WrongType for the first value of a wrong type."""
     try:
-        # By the names on the wire alone: attributes' names are unknown fields like any other.
+        # JSON names only: in a raw object an attribute name is an unknown field.
         return model.model_validate(raw, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
@@ -55,7 +55,7 @@ def _wrong_type(model: type[ApiModel], location: Sequence[int | str], value: Any
     go = shape.go if shape is not None else go_name(holder)
     remedy = f"{indexed or 'the object'}: write {_without_quotes(value, go) or _expected(shape)}"
     if go in ("resource.Quantity", "v1.Time") and isinstance(value, str):
-        # These read their own text in Go, and say what is wrong with it.
+        # In Go these types parse their own text and report their own error.
         return WrongType(f"{indexed}: {message.removeprefix('Value error, ')}", remedy)
     if go == "v1.Time":
         go = "string"
@@ -64,7 +64,7 @@ def _wrong_type(model: type[ApiModel], location: Sequence[int | str], value: Any
 
 
 def _without_quotes(value: Any, go: str) -> str:
-    """What a text says that would fit if it were none; the commonest of all wrong types."""
+    """Returns the remedy for a number or boolean in quotes, the most common mistake; "" for other values."""
     if not isinstance(value, str):
         return ""
     fits = (
@@ -76,7 +76,7 @@ def _without_quotes(value: Any, go: str) -> str:
 def _locate(
     model: type[ApiModel], location: Sequence[int | str]
 ) -> tuple[type[ApiModel], Shape | None, str, str]:
-    """Follows pydantic's location to the holding struct, the shape, the path without and with indices."""
+    """Follows pydantic's location. Returns the struct, the shape, and the path without and with indices."""
     holder: type[ApiModel] = model
     here: type[ApiModel] | None = model
     shape: Shape | None = None
@@ -95,21 +95,21 @@ def _locate(
             indexed += f"[{part}]"
             shape = shape.item
         else:
-            # A branch that pydantic tried for a union, not a place in the object.
+            # The name of a union branch that pydantic tried. It is no part of the path.
             break
         here = shape.model
     return holder, shape, ".".join(path), indexed.lstrip(".")
 
 
 def _described(value: Any, go: str) -> str:
-    """The JSON type of a value, as Go's messages call it."""
+    """Returns the JSON type of a value, in the words of Go's messages."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
         return "string"
     if isinstance(value, int | float):
         text = str(value)
-        # Go shows the number where a number was wanted, up to a length that a person reads.
+        # Go prints the number where it expects one. Long numbers are left out.
         return f"number {text}" if go in ("int32", "int64") and len(text) <= 40 else "number"
     if isinstance(value, list | tuple):
         return "array"

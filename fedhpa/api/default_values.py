@@ -1,4 +1,4 @@
-"""The values that admission writes and the controller falls back to: one place, so that both agree.
+"""The defaults that admission writes and that the controller applies.
 
 Sources: Kubernetes HPA 1.36 (autoscaling/v2 defaults, kube-controller-manager flags) and Karmada v1.19
 (FederatedHPA mutation). Durations are in seconds.
@@ -29,10 +29,10 @@ SCALE_UP_POLICIES: Final = (
     ScalingPolicyDefault("Pods", 4, 15),
     ScalingPolicyDefault("Percent", 100, 15),
 )
-# The scale-down window stays unset in the object; the controller's flag stands in for it.
+# The scale-down window stays unset in the object; the controller's flag applies.
 SCALE_DOWN_POLICIES: Final = (ScalingPolicyDefault("Percent", 100, 15),)
 
-# Fields of ours; admission never writes them.
+# Fields that Karmada does not have. Admission never writes these defaults.
 MODE: Final = "Centralized"
 PARTIAL_METRICS_POLICY: Final = "ScaleUpOnly"
 AGGREGATION: Final = "Sum"
@@ -49,5 +49,5 @@ CLUSTER_LOST_TIMEOUT_SECONDS: Final = 300.0
 SCALE_UP_LIMIT_FACTOR: Final = 2.0
 SCALE_UP_LIMIT_MINIMUM: Final = 4
 
-# The window of a pod metric whose adapter names none.
+# The window of a pod metric if the metrics adapter names none.
 POD_METRIC_WINDOW_SECONDS: Final = 60.0

@@ -1,20 +1,19 @@
 """The errors of the product.
 
-They are few and of our own because callers decide by kind: a member that is away is policy
-(`partialMetrics`), a conflict is a retry, a wrong object is the user's to mend, and a library's
-exception says none of that. Each message says what happened, to whom, and what to do; the cause
-is chained.
+Callers react to each class differently: an unavailable member is a matter of policy (`partialMetrics`), a
+conflict is retried, and the user must correct an invalid object. Library exceptions do not make this
+distinction. A message says what happened, to which object, and what to do. The cause is chained.
 """
 
 from __future__ import annotations
 
 
 class FedHPAError(Exception):
-    """Anything this product reports on purpose."""
+    """Base class of all errors that the product raises on purpose."""
 
 
 class InvalidObject(FedHPAError):
-    """A written object, file or argument cannot be used; the message names the field and the remedy."""
+    """An object, file or argument is invalid. The message names the field and the remedy."""
 
 
 class InvalidQuantity(InvalidObject):
@@ -22,14 +21,14 @@ class InvalidQuantity(InvalidObject):
 
 
 class ConfigError(FedHPAError):
-    """A flag, configuration file or kubeconfig cannot be used; processes exit 2 on it."""
+    """A flag, configuration file or kubeconfig is invalid. Processes exit with code 2."""
 
 
 class ApiError(FedHPAError):
     """A Kubernetes API answered with an error status.
 
-    `status` is the HTTP status code, 0 if no usable answer came; `reason` is the machine-readable reason of
-    the Status body ("" if none), or the transport's (`fedhpa.kube.transport`).
+    `status` is the HTTP status code, or 0 without a usable answer. `reason` is the machine-readable reason of
+    the Status body ("" if none), or a reason of `fedhpa.kube.transport`.
     """
 
     def __init__(self, message: str, *, status: int, reason: str = "") -> None:
@@ -39,13 +38,13 @@ class ApiError(FedHPAError):
 
 
 class Conflict(ApiError):
-    """A write met a newer resourceVersion, or a create met an existing object."""
+    """The object has a newer resourceVersion than the write, or already exists."""
 
 
 class MemberUnavailable(FedHPAError):
     """A member cluster did not answer within its deadline, refused, or is not ready.
 
-    `cluster` is its name, `reason` a short text fit for a condition, a Warning header and a log line.
+    `cluster` is its name. `reason` is a short text for conditions, Warning headers and logs.
     """
 
     def __init__(self, cluster: str, reason: str) -> None:
@@ -55,4 +54,4 @@ class MemberUnavailable(FedHPAError):
 
 
 class MetricsUnavailable(FedHPAError):
-    """A metric could not be had though the cluster answers."""
+    """The cluster answers, but a metric cannot be read."""

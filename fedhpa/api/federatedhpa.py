@@ -65,11 +65,11 @@ def _one_or_list(value: Any) -> Any:
 
 
 class PartialMetrics(ApiModel):
-    """What the controller does while a cluster, or its metrics, cannot be read."""
+    """Policy for the time while a cluster, or its metrics, cannot be read."""
 
     policy: Annotated[Text, Checked({"enum": PARTIAL_METRICS_POLICIES})] | None = Field(
         None,
-        description="What happens while a cluster is missing. ScaleUpOnly permits growth only. Hold keeps "
+        description="Policy while a cluster is missing. ScaleUpOnly permits growth only. Hold keeps "
         "the size. Fallback sets fallbackReplicas. Proceed decides on the clusters that answered. "
         "Default: ScaleUpOnly. Example: Hold.",
     )
@@ -181,7 +181,7 @@ class ClusterHPAPreference(ApiModel):
 
 
 class FederatedHPASpec(ApiModel):
-    """What to scale, between which limits, and by which metrics."""
+    """The workload to scale, its limits and its metrics."""
 
     required: ClassVar[tuple[str, ...]] = ("scaleTargetRef",)
     scale_target_ref: CrossVersionObjectReference = Field(
@@ -230,7 +230,7 @@ class FederatedHPASpec(ApiModel):
     )
     partial_metrics: PartialMetrics | None = Field(
         None,
-        description="What to do while a cluster, or its metrics, cannot be read. Default: scale up only, and "
+        description="Policy while a cluster, or its metrics, cannot be read. Default: scale up only, and "
         "give the cluster up after 300 seconds. Example: {policy: Hold, lostAfterSeconds: 600}.",
     )
     cluster_affinity: ClusterAffinity | None = Field(
@@ -301,7 +301,7 @@ class ClusterStatus(ApiModel):
     max_replicas: Int32 | None = Field(None, description="The cluster's share of maxReplicas.")
     last_scale_time: Time | None = Field(None, description="When the cluster's replicas changed last.")
     last_seen: Time | None = Field(None, description="When the cluster answered last.")
-    message: Message = Field("", description="What is wrong with the cluster, if anything.")
+    message: Message = Field("", description="Error of the cluster, if there is one.")
 
 
 class FederatedHPAStatus(ApiModel):
@@ -356,7 +356,7 @@ class FederatedHPA(TypedObject):
 
     spec: FederatedHPASpec = Field(
         default_factory=FederatedHPASpec,
-        description="What to scale, between which limits, and by which metrics.",
+        description="The workload to scale, its limits and its metrics.",
     )
     status: FederatedHPAStatus = Field(
         default_factory=lambda: _NO_STATUS, description="The last decision and what it was based on."

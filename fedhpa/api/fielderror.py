@@ -1,8 +1,8 @@
 """Field errors and their texts, byte for byte as Kubernetes prints them.
 
-`<path>: <Type>[: <value>][: <detail>]`; several become `[e1, e2]` in the order of the checks, each text once.
-Source: Kubernetes 1.36, apimachinery field errors and aggregates; Karmada's webhook answers with them. One
-difference: what is longer than anybody reads is cut, so that an answer has a bound whatever was sent.
+One error is `<path>: <Type>[: <value>][: <detail>]`. Several become `[e1, e2]` in the order of the checks,
+without duplicates. Source: Kubernetes 1.36, apimachinery field errors and aggregates. One difference: long
+values and long lists of errors are truncated, so that the answer to any request is bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fedhpa.api.quantity import Quantity
 
-# Far beyond what an honest object holds: a value, and the errors of an object together.
+# Characters of one value, and of all errors of an object. Ordinary objects stay far below.
 MAX_VALUE: Final = 4096
 MAX_AGGREGATE: Final = 256 * 1024
 
@@ -35,14 +35,14 @@ _SHORT_ESCAPES: Final = {
 
 
 class TypedText(str):
-    """A text of a named type or behind a pointer in Karmada's code: Go prints it as JSON, not with %q."""
+    """A string that has a named type or is a pointer in Karmada's code. Go prints it as JSON, not with %q."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing wrong with one field; `type` is the words people read ("Invalid value")."""
+    """An error of one field. `type` is the text that users see, for example "Invalid value"."""
 
     path: str
     type: str
@@ -59,43 +59,43 @@ class FieldError:
 
 
 def required(path: str, detail: str = "") -> FieldError:
-    """A field must be given."""
+    """Returns the error of a missing field."""
     return FieldError(path, "Required value", detail)
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldError:
-    """A value is outside its rule."""
+    """Returns the error of a value that breaks a rule."""
     return FieldError(path, "Invalid value", detail, value)
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """A value is none of an enumeration."""
+    """Returns the error of a value outside an enumeration."""
     names = ", ".join(quoted(name) for name in sorted(supported))
     return FieldError(path, "Unsupported value", f"supported values: {names}", value)
 
 
 def duplicate(path: str, value: Any) -> FieldError:
-    """A value that must be unique was there before."""
+    """Returns the error of a repeated value that must be unique."""
     return FieldError(path, "Duplicate value", "", value)
 
 
 def forbidden(path: str, detail: str) -> FieldError:
-    """A field must not be given."""
+    """Returns the error of a field that must be absent."""
     return FieldError(path, "Forbidden", detail)
 
 
 def too_long(path: str, limit: int) -> FieldError:
-    """A text is longer than `limit` bytes."""
+    """Returns the error of a text longer than `limit` bytes."""
     return FieldError(path, "Too long", f"may not be more than {limit} bytes")
 
 
 def too_many(path: str, count: int, limit: int) -> FieldError:
-    """A list is longer than `limit`."""
+    """Returns the error of a list with more than `limit` items."""
     return FieldError(path, "Too many", f"must have at most {limit} items", count)
 
 
 def aggregate(errors: Sequence[FieldError]) -> str:
-    """One text for all of them; identical ones appear once. Past MAX_AGGREGATE the rest is only counted."""
+    """Joins the errors into one text, each once. Past MAX_AGGREGATE characters, it only counts the rest."""
     texts: dict[str, None] = {}
     length = 0
     for index, error in enumerate(errors):
@@ -111,7 +111,7 @@ def aggregate(errors: Sequence[FieldError]) -> str:
 
 
 def printed(value: Any) -> str:
-    """A value as field errors show it: texts quoted, numbers bare, quantities canonical, the rest JSON."""
+    """Formats a value for a field error: quoted texts, plain numbers, canonical quantities, else JSON."""
     if isinstance(value, TypedText):
         return _json(value)
     if isinstance(value, str):
@@ -128,11 +128,11 @@ def printed(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Compact JSON with the characters escaped that Go escapes for HTML and JavaScript."""
+    """Returns compact JSON. Like Go, it escapes the characters that are special in HTML and JavaScript."""
     if isinstance(value, str):
         return _cut(_ENCODER.encode(value[:MAX_VALUE]).translate(_HTML_ESCAPES), len(value))
     text = ""
-    # A list may be millions long: no more of it is encoded than is shown.
+    # A list may have millions of items, so encoding stops at the limit.
     for part in _ENCODER.iterencode(value):
         text += part
         if len(text) > MAX_VALUE:
@@ -145,7 +145,7 @@ def _cut(shown: str, length: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text as Go's %q prints it."""
+    """Returns the text as Go's %q prints it."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(map(_escaped, text)) + '"'

@@ -1,4 +1,4 @@
-"""What affinities look at of a registered cluster; for the hot path, so without models of written objects."""
+"""The fields of a registered cluster that affinities read. Decoded with msgspec, because the path is hot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedhpa.api.wire import ObjectMeta
 
 @dataclass(frozen=True)
 class KnownCluster:
-    """What affinities look at of a registered cluster."""
+    """The fields of a registered cluster that affinities read."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -21,11 +21,11 @@ class KnownCluster:
     zones: tuple[str, ...] = ()
 
 
-class StoredCluster(msgspec.Struct, frozen=True):
-    """A Cluster object, as far as affinities look at it."""
+class RawCluster(msgspec.Struct, frozen=True):
+    """The part of a Cluster object that affinities read."""
 
     class Spec(msgspec.Struct, frozen=True):
-        """Where the cluster stands; `zone` is the older form of `zones`."""
+        """The location of the cluster. `zone` is the older form of `zones`."""
 
         provider: str = ""
         region: str = ""
@@ -36,9 +36,9 @@ class StoredCluster(msgspec.Struct, frozen=True):
     spec: Spec = Spec()
 
 
-def known_cluster(stored: StoredCluster) -> KnownCluster:
-    """What affinities look at of a stored Cluster."""
-    spec = stored.spec
+def known_cluster(raw: RawCluster) -> KnownCluster:
+    """Returns the fields of a Cluster object that affinities read."""
+    spec = raw.spec
     zones = tuple(spec.zones or ((spec.zone,) if spec.zone else ()))
-    labels = stored.metadata.labels or {}
-    return KnownCluster(stored.metadata.name, labels, spec.provider, spec.region, zones)
+    labels = raw.metadata.labels or {}
+    return KnownCluster(raw.metadata.name, labels, spec.provider, spec.region, zones)

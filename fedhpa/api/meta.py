@@ -13,15 +13,15 @@ from fedhpa.api.model import (
     Crd,
     Int64,
     Item,
-    Kind,
     LongText,
     Name,
+    ScalarType,
     Text,
     Time,
     Uid,
 )
 
-Plain = Annotated[dict[str, Item], Kind("map[string]string", {"type": "object"})]
+Plain = Annotated[dict[str, Item], ScalarType("map[string]string", {"type": "object"})]
 
 
 class OwnerReference(ApiModel):

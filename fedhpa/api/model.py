@@ -1,14 +1,13 @@
-"""What every model of a written object shares.
+"""The base class and the field types of the models of API objects.
 
-The models are the one place where the shape of our objects is said. Three things are read off them: how
-stored objects decode (pydantic), the CRDs (`fedhpa.admission.crd`), and what admission says about a wrong
-type or a bound of our own fields (`fedhpa.api.decode`, `fedhpa.admission.validation.bounds`).
-Each scalar carries two markers: `Kind`
-names its type on the wire and in messages, `Crd` holds schema keywords.
+The models define the API objects once, for three uses: decoding (pydantic), the CRDs
+(`fedhpa.admission.crd`), and the messages about wrong types and bounds (`fedhpa.api.decode`,
+`fedhpa.admission.validation.bounds`). A scalar carries two markers: `ScalarType` names its Go and OpenAPI
+type, `Crd` holds schema keywords.
 
-Decoding is lenient where Kubernetes is: null is absent, unknown keys are kept, a missing field has its zero
-value; and strict where Kubernetes is: no number is read out of a string. Defaults of the API are not applied
-here (`fedhpa.admission.defaults` does), so that an object says what was written.
+Decoding is as lenient as Kubernetes: null counts as absent, unknown keys are kept, and a missing field has
+its zero value. It is also as strict: a number in quotes is an error. Models do not apply API defaults
+(`fedhpa.admission.defaults` does), so a model shows what the user wrote.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.times import read_time
 
-# List sizes and string lengths of docs/reference/federatedhpa.md: bounded, so that CEL rules fit the API
-# server's cost budget.
+# Bounds of lists and strings (docs/reference/federatedhpa.md). They keep the CEL rules within the cost budget
+# of the API server.
 MAX_METRICS: Final = 64
 MAX_RULES: Final = 1000
 MAX_CLUSTERS: Final = 1000
 MAX_NAME: Final = 253
 MAX_TEXT: Final = 512
-# Metadata-sized texts that people read: as long as a condition's message may be in Kubernetes.
+# The longest message of a condition in Kubernetes.
 MAX_MESSAGE: Final = 32768
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
-    """The type of a scalar: `go` is what messages call it, `schema` its OpenAPI type."""
+class ScalarType:
+    """The type of a scalar: `go` is its name in messages, `schema` its OpenAPI type."""
 
     go: str
     schema: Mapping[str, Any]
@@ -45,10 +44,10 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Crd:
-    """Schema keywords of a field. Admission does not look at them: the API server does.
+    """Schema keywords of a field that only the API server enforces.
 
-    For Karmada's own fields these are Karmada's, the sizes of the contract, and enumerations, whose message
-    is Karmada's too. The rest is CEL rules (`fedhpa.admission.cel`), because a schema speaks first.
+    Karmada's fields have Karmada's keywords, list and string bounds, and enumerations. Their other rules are
+    in CEL (`fedhpa.admission.cel`), which permits Karmada's messages.
     """
 
     keywords: Mapping[str, Any] = field(default_factory=dict)
@@ -56,9 +55,9 @@ class Crd:
 
 @dataclass(frozen=True, eq=False)
 class Checked(Crd):
-    """Schema keywords that admission enforces too: fields of ours, and the sizes of lists.
+    """Schema keywords that admission enforces too: of lists, and of fields that Karmada lacks.
 
-    The CRD on a hub may be somebody else's, and then admission is the only one who knows them.
+    A hub may have Karmada's CRD, which lacks these bounds.
     """
 
 
@@ -67,11 +66,11 @@ class ApiModel(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True)
 
-    # What messages call the type where Go's name is another than the class's.
+    # Package and name of the Go type in messages, where the name differs from the class.
     go_package: ClassVar[str] = "v1alpha1"
     go_name: ClassVar[str] = ""
-    # Wire names that the schema requires. The models themselves require nothing: absent scalars count as
-    # their zero value, and admission has its own messages for them.
+    # JSON names that the schema requires. The models require nothing: an absent scalar has its zero value,
+    # and admission has its own messages for missing fields.
     required: ClassVar[tuple[str, ...]] = ()
     preserve_unknown: ClassVar[bool] = False
 
@@ -82,14 +81,14 @@ class ApiModel(BaseModel):
             return {}
         if isinstance(data, dict):
             for value in data.values():
-                # Not `None in`, which compares each value with it, dictionaries too.
+                # Faster than `None in`, which compares dictionaries too.
                 if value is None:
                     return {key: value for key, value in data.items() if value is not None}
         return data
 
 
 def go_name(model: type[ApiModel]) -> str:
-    """The name of the model's type in Karmada's code, without its package."""
+    """Returns the name of the model's type in Karmada's code, without its package."""
     return model.go_name or model.__name__
 
 
@@ -104,7 +103,7 @@ def _time(value: str) -> str:
 
 
 def _wrapped(check: Any) -> Any:
-    """Turns our InvalidObject into the ValueError that pydantic collects."""
+    """Turns InvalidObject into the ValueError that pydantic expects."""
 
     def run(value: Any) -> Any:
         try:
@@ -136,26 +135,26 @@ Int32 = Annotated[
     int,
     Strict(),
     Field(ge=_INT32_MIN, le=_INT32_MAX),
-    Kind("int32", {"type": "integer", "format": "int32"}),
+    ScalarType("int32", {"type": "integer", "format": "int32"}),
 ]
 Int64 = Annotated[
     int,
     Strict(),
     Field(ge=_INT64_MIN, le=_INT64_MAX),
-    Kind("int64", {"type": "integer", "format": "int64"}),
+    ScalarType("int64", {"type": "integer", "format": "int64"}),
 ]
-Bool = Annotated[bool, Strict(), Kind("bool", {"type": "boolean"})]
-Number = Annotated[float, Kind("float64", {"type": "number"})]
-Text = Annotated[str, Strict(), Kind("string", {"type": "string"})]
-# A text inside a list or map: null there is the empty text.
+Bool = Annotated[bool, Strict(), ScalarType("bool", {"type": "boolean"})]
+Number = Annotated[float, ScalarType("float64", {"type": "number"})]
+Text = Annotated[str, Strict(), ScalarType("string", {"type": "string"})]
+# A string inside a list or map, where null counts as the empty string.
 Item = Annotated[
     str,
     Strict(),
     BeforeValidator(_null_to_empty),
-    Kind("string", {"type": "string"}),
+    ScalarType("string", {"type": "string"}),
     Crd({"maxLength": MAX_TEXT}),
 ]
-Uid = Annotated[Text, Kind("types.UID", {"type": "string"})]
+Uid = Annotated[Text, ScalarType("types.UID", {"type": "string"})]
 Name = Annotated[Text, Crd({"maxLength": MAX_NAME})]
 LongText = Annotated[Text, Crd({"maxLength": MAX_TEXT})]
 Message = Annotated[Text, Crd({"maxLength": MAX_MESSAGE})]
@@ -163,10 +162,10 @@ Time = Annotated[
     str,
     Strict(),
     AfterValidator(_wrapped(_time)),
-    Kind("v1.Time", {"type": "string", "format": "date-time"}),
+    ScalarType("v1.Time", {"type": "string", "format": "date-time"}),
 ]
-# Kept as written; who needs a number parses it.
+# Kept as written; callers parse it when they need a number.
 RawQuantity = Annotated[
-    str | int | float, BeforeValidator(_wrapped(_quantity)), Kind("resource.Quantity", QUANTITY_SCHEMA)
+    str | int | float, BeforeValidator(_wrapped(_quantity)), ScalarType("resource.Quantity", QUANTITY_SCHEMA)
 ]
 Labels = Annotated[dict[str, Item], Crd({"maxProperties": 64})]

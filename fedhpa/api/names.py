@@ -1,6 +1,6 @@
-"""Rules for names and keys, with their messages byte for byte.
+"""Validation of names and keys, with Kubernetes' messages byte for byte.
 
-Each function returns what is wrong with a text, as many messages as there are violations. Source: Kubernetes
+Each function returns one message for each violation, and an empty list for a valid text. Source: Kubernetes
 1.36, apimachinery validation.
 """
 
@@ -32,7 +32,7 @@ _LABEL_VALUE_RULE: Final = (
 
 _SUBDOMAIN = re.compile(_SUBDOMAIN_FORMAT)
 _LABEL = re.compile(_LABEL_FORMAT)
-# The printed expression may match in quadratic time; this one matches the same texts in linear time.
+# Messages print _QUALIFIED_FORMAT, which can take quadratic time. This pattern is equivalent and linear.
 _QUALIFIED = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 _MAX_SUBDOMAIN: Final = 253
@@ -68,7 +68,7 @@ def _rule(text: str, format_: str, *examples: str) -> str:
 
 
 def _too_long(limit: int, unit: str = "characters") -> str:
-    # Both count bytes: the newer half of Kubernetes' rules says so, the older one does not.
+    # Both limits count bytes, although Kubernetes' older rules say characters.
     return f"must be no more than {limit} {unit}"
 
 
@@ -77,9 +77,9 @@ def _length(text: str) -> int:
 
 
 def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
-    """RFC 1123 subdomain, at most 253 bytes, which the message calls `unit`."""
+    """RFC 1123 subdomain of at most 253 bytes. `unit` is the word for bytes in the message."""
     if _length(text) > _MAX_SUBDOMAIN:
-        # Nothing this long is matched against an expression that backtracks.
+        # The pattern backtracks, so long texts are checked part by part.
         wrong = [_too_long(_MAX_SUBDOMAIN, unit)]
         if not all(_LABEL.fullmatch(part) for part in text.split(".")):
             wrong.append(_rule(_SUBDOMAIN_RULE, _SUBDOMAIN_FORMAT, "example.com"))
@@ -90,7 +90,7 @@ def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
 
 
 def dns_label(text: str) -> list[str]:
-    """RFC 1123 label, at most 63 bytes."""
+    """RFC 1123 label of at most 63 bytes."""
     wrong = [_too_long(_MAX_LABEL)] if _length(text) > _MAX_LABEL else []
     if _LABEL.fullmatch(text):
         return wrong
@@ -100,7 +100,7 @@ def dns_label(text: str) -> list[str]:
 
 
 def qualified_name(text: str) -> list[str]:
-    """`[prefix/]name`, as keys of labels and annotations are."""
+    """`[prefix/]name`: the key of a label or annotation."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         rule = _rule(_QUALIFIED_RULE, _QUALIFIED_FORMAT, "MyName", "my.name", "123-abc")
@@ -129,7 +129,7 @@ def label_value(text: str) -> list[str]:
 
 
 def path_segment(text: str) -> list[str]:
-    """A name that becomes a part of a URL's path."""
+    """A name that becomes a segment of a URL path."""
     if "/" not in text and "%" not in text:
         return [f"may not be '{text}'"] if text in (".", "..") else []
     return [f"may not contain '{part}'" for part in ("/", "%") if part in text]
@@ -153,5 +153,5 @@ def _is_huge_pages(text: str) -> bool:
 
 
 def _is_extended(text: str) -> bool:
-    # As a quota it would be called requests.NAME, and that must be a qualified name too.
+    # The name of its quota, requests.NAME, must be a qualified name, too.
     return not text.startswith("requests.") and not qualified_name(f"requests.{text}")

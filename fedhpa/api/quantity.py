@@ -1,8 +1,8 @@
 """Kubernetes quantities: "250m", "1.5Gi", "2e3".
 
-A quantity is held exactly, as a whole number of nano-units (finer digits are rounded away from zero when it
-is read, as the API machinery does). Source: Kubernetes 1.36, k8s.io/apimachinery resource.Quantity. One
-difference: where Go's int64 conversions overflow into 0 or wrapped numbers, ours saturate.
+A quantity is stored exactly, as a whole number of nano-units. Parsing rounds finer digits away from zero, as
+the API machinery does. Source: Kubernetes 1.36, k8s.io/apimachinery resource.Quantity. One difference: Go's
+int64 conversions overflow to 0 or to wrapped numbers; these saturate.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ RawQuantity = str | int | float
 MAX_INT64: Final = 2**63 - 1
 _NANO: Final = 10**9
 _NANO_PER_MILLI: Final = 10**6
-# Past this a decimal exponent cannot change what an int64 saturates to, and 10**exponent would be a way to
-# make a process build numbers of a gigabyte.
+# A larger exponent saturates int64 anyway. Without the bound, 10**exponent could take gigabytes of memory.
 _EXPONENT_BOUND: Final = 400
 _MAX_LENGTH: Final = 1024
 
@@ -30,7 +29,7 @@ _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
-# (milli-units per unit of the suffix, divisor) of the forms metrics and requests are written in.
+# Suffix -> (factor, divisor) to milli-units, for the forms that metrics and requests usually have.
 _FAST: Final = {
     "n": (1, 1_000_000),
     "u": (1, 1_000),
@@ -43,7 +42,7 @@ _FAST_BINARY: Final = {"K": 1000 << 10, "M": 1000 << 20, "G": 1000 << 30, "T": 1
 
 
 class Format(StrEnum):
-    """How a quantity is written; the values are the API machinery's names."""
+    """The format of a quantity; the values are the API machinery's names."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -51,7 +50,7 @@ class Format(StrEnum):
 
 
 class Quantity:
-    """An exact quantity: `nano` units of 10^-9, and the format it prints in. Immutable by convention."""
+    """An exact quantity: `nano` units of 10^-9, and the format for printing. Immutable by convention."""
 
     __slots__ = ("format", "nano")
 
@@ -61,12 +60,12 @@ class Quantity:
 
     @classmethod
     def parse(cls, value: RawQuantity) -> Quantity:
-        """Reads a quantity as JSON carries it. Raises InvalidQuantity."""
+        """Parses a quantity from its JSON value. Raises InvalidQuantity."""
         return _parse(_as_text(value))
 
     @classmethod
     def from_milli(cls, milli: int, format: Format = Format.DECIMAL_SI) -> Quantity:
-        """A quantity of thousandths."""
+        """Returns a quantity of `milli` thousandths."""
         return cls(milli * _NANO_PER_MILLI, format)
 
     @property
@@ -105,9 +104,9 @@ class Quantity:
 
 
 def parse_milli(value: RawQuantity) -> int:
-    """Milli-units of a quantity, rounded away from zero and saturating at int64. Raises InvalidQuantity.
+    """Returns a quantity in milli-units, rounded away from zero, saturating at int64. Raises InvalidQuantity.
 
-    The forms that metrics servers and manifests use take a short path; the rest goes through `Quantity`.
+    The usual forms of metrics servers and manifests take a fast path; all others go through `Quantity`.
     """
     if type(value) is str and value and value.isascii():
         last = value[-1]
@@ -126,7 +125,7 @@ def parse_milli(value: RawQuantity) -> int:
 
 
 def format_milli(milli: int, *, binary: bool = False) -> str:
-    """The canonical string of a number of thousandths; `binary` for memory (Ki, Mi, ...)."""
+    """Returns milli-units as a canonical quantity; `binary` for memory (Ki, Mi, ...)."""
     return str(Quantity.from_milli(milli, Format.BINARY_SI if binary else Format.DECIMAL_SI))
 
 
@@ -139,7 +138,7 @@ def _as_text(value: RawQuantity) -> str:
         if not math.isfinite(value):
             raise InvalidQuantity(f"{value!r} is not a finite quantity")
         return repr(value)
-    # JSON strings are trimmed before they are read, as the API machinery does.
+    # The API machinery trims JSON strings, too.
     text = str(value).strip() if isinstance(value, str) else str(value)
     if len(text) > _MAX_LENGTH:
         raise InvalidQuantity(f"a quantity of {len(text)} characters is too long")
@@ -167,7 +166,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _interpret(text: str, suffix: str) -> tuple[int, int, Format]:
-    """What a suffix stands for: a factor, a power of ten, and the format."""
+    """Returns the factor, the power of ten and the format of a suffix."""
     if suffix in _DECIMAL:
         return 1, _DECIMAL[suffix], Format.DECIMAL_SI
     if suffix in _BINARY:
@@ -193,7 +192,7 @@ def _canonical_binary(units: int) -> str:
 
 def _canonical_decimal(nano: int, format: Format) -> str:
     exponent = -9
-    # There is no SI suffix above E; exponents have no such end.
+    # E is the largest SI suffix. Exponents have no upper end.
     limit = 10**6 if format is Format.DECIMAL_EXPONENT else 18
     while nano % 1000 == 0 and exponent < limit:
         nano //= 1000

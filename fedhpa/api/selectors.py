@@ -1,7 +1,7 @@
-"""Label selectors, their string form and their object form, and the two field selectors that pods know.
+"""Label selectors in string and object form, and field selectors on metadata.name and metadata.namespace.
 
-Source: Kubernetes 1.36, k8s.io/apimachinery labels (grammar, canonical form and messages, which reach users
-in the condition InvalidSelector) and metav1.LabelSelector.
+Source: Kubernetes 1.36, k8s.io/apimachinery labels and metav1.LabelSelector: grammar, canonical form and
+messages. Users see the messages in the condition InvalidSelector.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 
-# A longer selector is read anew each time: callers could fill the memory with such.
-MAX_REMEMBERED: Final = 1024
+# Characters. Longer selectors are not cached, so that callers cannot fill the memory with them.
+MAX_CACHED: Final = 1024
 
 EXISTS: Final = "exists"
 NOT_EXISTS: Final = "!"
@@ -64,7 +64,7 @@ _VALUE_RULE: Final = (
 
 
 class Requirement:
-    """One condition on one label: `operator` is one of this module's constants; `values` are sorted."""
+    """A condition on one label. `operator` is a constant of this module; `values` are sorted."""
 
     __slots__ = ("key", "operator", "values")
 
@@ -74,7 +74,7 @@ class Requirement:
         self.values = tuple(sorted(set(values)))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels satisfy it; a label that is absent satisfies "is not"."""
+        """True if the labels satisfy the requirement. An absent label satisfies !=, notin and !."""
         value = labels.get(self.key)
         if self.operator in (EQUALS, IN):
             return value is not None and value in self.values
@@ -103,7 +103,10 @@ class Requirement:
 
 
 class Selector:
-    """A conjunction of requirements, sorted by key. Without requirements it selects everything."""
+    """Requirements that must all hold, sorted by key. Without requirements, everything matches.
+
+    With `nothing`, no object matches.
+    """
 
     __slots__ = ("nothing", "requirements")
 
@@ -112,14 +115,14 @@ class Selector:
         self.nothing = nothing
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether an object with these labels is selected; None stands for no labels."""
+        """True if the selector matches an object with these labels. None means no labels."""
         if self.nothing:
             return False
         known = labels or {}
         return all(requirement.matches(known) for requirement in self.requirements)
 
     def __str__(self) -> str:
-        """The canonical form, fit for a `labelSelector` parameter."""
+        """Returns the canonical form, which a `labelSelector` parameter accepts."""
         return ",".join(str(requirement) for requirement in self.requirements)
 
     def __repr__(self) -> str:
@@ -133,19 +136,19 @@ class Selector:
 
 
 def parse_selector(text: str) -> Selector:
-    """Reads the string form ("app=web,tier in (a,b),!canary"). Raises InvalidObject with Go's message."""
-    return _remembered(text) if len(text) <= MAX_REMEMBERED else Selector(_Parser(text).requirements())
+    """Parses the string form ("app=web,tier in (a,b),!canary"). Raises InvalidObject with Go's message."""
+    return _parse_cached(text) if len(text) <= MAX_CACHED else Selector(_Parser(text).requirements())
 
 
 @lru_cache(maxsize=4096)
-def _remembered(text: str) -> Selector:
+def _parse_cached(text: str) -> Selector:
     return Selector(_Parser(text).requirements())
 
 
 def selector_of(label_selector: Mapping[str, object] | None) -> Selector:
-    """The selector of a metav1.LabelSelector as decoded JSON.
+    """Returns the selector of a metav1.LabelSelector, given as decoded JSON. Raises InvalidObject.
 
-    None selects nothing (its string form is empty all the same: no query parameter). Raises InvalidObject.
+    None matches nothing. Its string form is empty, so it adds no query parameter.
     """
     if label_selector is None:
         return Selector(nothing=True)
@@ -209,7 +212,7 @@ def _check_key(key: str) -> None:
     elif not _NAME.fullmatch(name):
         rule = _NAME_RULE
     if rule:
-        # "<nil>" is what Go prints for the path of a requirement that belongs to no object.
+        # Go prints "<nil>" as the path of a requirement outside an object.
         raise InvalidObject(f'<nil>: Invalid value: "{key}": {rule}')
 
 
@@ -223,7 +226,7 @@ def _tokens(text: str) -> list[str]:
             continue
         end = position + 1
         if char in _SYMBOLS:
-            # Every operator is one symbol or two; the longest one that exists is taken.
+            # Operators have one or two symbols; the longest match wins.
             if text[position : end + 1] in _TOKENS and end < len(text):
                 end += 1
         else:
@@ -325,7 +328,7 @@ def _is_identifier(token: str) -> bool:
 
 
 class FieldSelector:
-    """Field selector on `metadata.name` and `metadata.namespace`, the two that pods' metrics know."""
+    """A field selector on metadata.name and metadata.namespace, the fields that metrics.k8s.io supports."""
 
     __slots__ = ("_terms",)
 
@@ -333,12 +336,12 @@ class FieldSelector:
         self._terms = tuple(terms)
 
     def matches(self, *, name: str, namespace: str) -> bool:
-        """Whether an object of that name and namespace is selected."""
+        """True if the selector matches an object of this name and namespace."""
         fields = {"metadata.name": name, "metadata.namespace": namespace}
         return all((fields[field] == value) is equal for field, equal, value in self._terms)
 
     def required(self, field: str) -> str | None:
-        """The value that `field` must be equal to, or None."""
+        """Returns the value that the selector requires of `field`, or None."""
         return next((value for known, equal, value in self._terms if known == field and equal), None)
 
     def __str__(self) -> str:
@@ -346,7 +349,7 @@ class FieldSelector:
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    """Reads "metadata.name=web-0,metadata.namespace!=kube-system". Raises InvalidObject."""
+    """Parses a text such as "metadata.name=web-0,metadata.namespace!=kube-system". Raises InvalidObject."""
     terms: list[tuple[str, bool, str]] = []
     for term in text.split(","):
         if not term:

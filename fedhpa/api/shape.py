@@ -1,4 +1,4 @@
-"""The shape of a model, read off its annotations: what CRD, type messages and bounds have in common."""
+"""The shape of a model, derived from its annotations. CRDs, type messages and bounds use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union
 
-from fedhpa.api.model import ApiModel, Checked, Crd, Kind, go_name
+from fedhpa.api.model import ApiModel, Checked, Crd, ScalarType, go_name
 
 Form = Literal["scalar", "list", "map", "object", "any"]
 
@@ -18,9 +18,9 @@ Form = Literal["scalar", "list", "map", "object", "any"]
 class Shape:
     """The type of a value.
 
-    `go` is what messages call it, `schema` the type's own keywords (of a scalar), `crd` the keywords added to
-    it and `checked` those of them that admission enforces. `item` is the element of a list or the value of a
-    map, `model` the class of an object.
+    `go` is its name in messages. `schema` has the OpenAPI type of a scalar, `crd` the other schema keywords,
+    and `checked` those that admission enforces. `item` is the element of a list or the value of a map, and
+    `model` the class of an object.
     """
 
     form: Form
@@ -34,7 +34,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Property:
-    """One field of a model: its attribute, its name on the wire, what people read about it, its type."""
+    """One field of a model: its attribute, JSON name, description and type."""
 
     attribute: str
     name: str
@@ -44,7 +44,7 @@ class Property:
 
 @cache
 def properties(model: type[ApiModel]) -> Mapping[str, Property]:
-    """The fields of a model by their name on the wire."""
+    """Returns the fields of a model by their JSON names."""
     hints = typing.get_type_hints(model, include_extras=True)
     found = {}
     for attribute, info in model.model_fields.items():
@@ -75,14 +75,14 @@ def _shape(annotation: Any) -> Shape:
 def _annotated(inner: Any, *markers: Any) -> Shape:
     base = _shape(inner)
     crd, checked = dict(base.crd), dict(base.checked)
-    kind: Kind | None = None
+    scalar: ScalarType | None = None
     for marker in markers:
-        if isinstance(marker, Kind):
-            kind = marker
+        if isinstance(marker, ScalarType):
+            scalar = marker
         if isinstance(marker, Crd):
             crd.update(marker.keywords)
         if isinstance(marker, Checked):
             checked.update(marker.keywords)
-    if kind is not None and base.form in ("any", "scalar"):
-        return Shape("scalar", kind.go, kind.schema, crd, checked)
+    if scalar is not None and base.form in ("any", "scalar"):
+        return Shape("scalar", scalar.go, scalar.schema, crd, checked)
     return Shape(base.form, base.go, base.schema, crd, checked, base.item, base.model)

@@ -1,7 +1,7 @@
-"""Times and durations as the API writes them, as plain numbers: POSIX seconds and seconds.
+"""Parses and formats times (POSIX seconds) and durations (seconds) in the API's notation.
 
-Nothing here reads a clock. A float holds the microseconds of this century exactly enough to write them back
-as they were read; Kubernetes' own times are whole seconds.
+Nothing here reads a clock. A float keeps microseconds of this century through parsing and formatting.
+Kubernetes' own times are whole seconds.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 
-# Go's zero time, 0001-01-01T00:00:00Z. An absent metav1.Time is this value, "before everything", which is
-# not the same as an absent pointer (a pod that was never started).
+# Go's zero time, 0001-01-01T00:00:00Z: the value of an absent metav1.Time. An absent *metav1.Time, such as
+# the start time of a pod that never started, is None instead.
 ZERO_TIME: Final = -62135596800.0
-# 9999-12-31T23:59:59Z: RFC 3339 has no later year.
+# 9999-12-31T23:59:59Z, in the last year of RFC 3339.
 LAST_TIME: Final = 253402300799.0
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,13 +36,13 @@ _UNIT_SECONDS: Final = {
 
 
 def parse_time(text: str | None) -> float | None:
-    """POSIX seconds of an RFC 3339 time, fractions included; None stays None. Raises InvalidObject."""
+    """Returns the POSIX seconds of an RFC 3339 time, with fractions; None for None. Raises InvalidObject."""
     return None if text is None else (read_time(text) - _EPOCH).total_seconds()
 
 
 def read_time(text: str) -> datetime:
-    """The aware datetime of an RFC 3339 time. Raises InvalidObject."""
-    # Everything but the form Kubernetes writes is looked at closely: fromisoformat takes more than RFC 3339.
+    """Returns the aware datetime of an RFC 3339 time. Raises InvalidObject."""
+    # fromisoformat accepts more than RFC 3339. Only Kubernetes' own form skips the pattern.
     plain = len(text) == 20 and text[19] == "Z" and text[10] == "T"
     if not plain and not _TIME.fullmatch(text):
         raise InvalidObject(f"{text!r} is not an RFC 3339 time such as '2026-03-11T13:23:17Z'")
@@ -56,12 +56,12 @@ def read_time(text: str) -> datetime:
 
 
 def format_time(seconds: float) -> str:
-    """RFC 3339 in UTC, with as many digits of the fraction as there are (at most microseconds).
+    """Returns RFC 3339 in UTC, with a fraction of up to six digits if there is one.
 
-    What lies before Go's zero time or after the last year is shown as that.
+    Times before Go's zero time or after the last year become these limits.
     """
     moment = _EPOCH + timedelta(seconds=min(max(seconds, ZERO_TIME), LAST_TIME))
-    # strftime("%Y") does not pad years before 1000, and Go's zero time is one.
+    # Not strftime("%Y"), which does not pad years before 1000, such as that of Go's zero time.
     text = moment.replace(tzinfo=None, microsecond=0).isoformat()
     if moment.microsecond:
         text += f".{moment.microsecond:06}".rstrip("0")
@@ -69,7 +69,7 @@ def format_time(seconds: float) -> str:
 
 
 def parse_duration(value: str | float) -> float:
-    """Seconds of a Go duration string ("1h30m", "15.5s", "0") or of a number. Raises InvalidObject."""
+    """Returns the seconds of a Go duration ("1h30m", "15.5s", "0") or of a number. Raises InvalidObject."""
     if isinstance(value, bool):
         raise InvalidObject(f"{value!r} is not a duration: write '5m' or a number of seconds")
     if isinstance(value, int | float):
@@ -96,7 +96,7 @@ def parse_duration(value: str | float) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """A Go duration string, as Go prints it: "5m0s", "1h0m0s", "1.5s", "250ms", "0s"."""
+    """Returns a duration as Go prints it: "5m0s", "1h0m0s", "1.5s", "250ms", "0s"."""
     nanoseconds = round(abs(seconds) * 1e9)
     sign = "-" if seconds < 0 and nanoseconds else ""
     if nanoseconds < 1_000_000_000:

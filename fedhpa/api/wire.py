@@ -1,9 +1,9 @@
-"""What we read of other people's objects: partial, typed msgspec structs for the hot path.
+"""Partial msgspec structs of Kubernetes objects, for the hot path.
 
-Decoding names only the fields that somebody here uses; everything else in the bytes is skipped without
-being built (measured: 289 ms for 10,000 fat pods against 11.3 s for generated models). Quantities and
-times stay as they came: who needs a number parses it once (`fedhpa.api.quantity`, `fedhpa.api.times`).
-All structs are frozen; names are the API's.
+The structs have only the fields that the product reads. Decoding skips all others without building them
+(measured: 289 ms for 10,000 large pods, against 11.3 s with generated models). Quantities and times keep
+their JSON form; callers parse them with `fedhpa.api.quantity` and `fedhpa.api.times`. All structs are frozen,
+and names are the API's.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 RawQuantity = str | int | float
 
-# Karmada's: its printers and clients read here which cluster an item of a metrics API is of.
+# Karmada's annotation on items of a metrics API. Its printers and clients read the cluster from it.
 CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, gc=False):
-    """The part of metav1.ObjectMeta that is read on the hot path."""
+    """metav1.ObjectMeta: the fields that the hot path reads."""
 
     name: str = ""
     namespace: str = ""
@@ -45,7 +45,7 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):
-    """core/v1 Container: what the replica arithmetic reads."""
+    """core/v1 Container: the fields that the replica arithmetic reads."""
 
     name: str = ""
     resources: Resources | None = None
@@ -53,7 +53,7 @@ class Container(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodSpec(msgspec.Struct, frozen=True, gc=False):
-    """core/v1 PodSpec: what the replica arithmetic reads."""
+    """core/v1 PodSpec: the fields that the replica arithmetic reads."""
 
     containers: list[Container] | None = None
     initContainers: list[Container] | None = None
@@ -72,7 +72,7 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
-    """core/v1 PodStatus: what the replica arithmetic reads."""
+    """core/v1 PodStatus: the fields that the replica arithmetic reads."""
 
     phase: str = ""
     startTime: str | None = None
@@ -104,7 +104,7 @@ class PodMetrics(msgspec.Struct, frozen=True, gc=False):
 
 
 class ObjectReference(msgspec.Struct, frozen=True, gc=False):
-    """core/v1 ObjectReference as custom metrics use it."""
+    """core/v1 ObjectReference, as in custom metrics."""
 
     kind: str = ""
     namespace: str = ""
@@ -113,14 +113,14 @@ class ObjectReference(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetricIdentifier(msgspec.Struct, frozen=True, gc=False):
-    """custom.metrics.k8s.io/v1beta2 MetricIdentifier; the selector is kept as decoded JSON."""
+    """custom.metrics.k8s.io/v1beta2 MetricIdentifier. The selector stays decoded JSON."""
 
     name: str = ""
     selector: dict[str, object] | None = None
 
 
 class MetricValue(msgspec.Struct, frozen=True, gc=False):
-    """custom.metrics.k8s.io MetricValue: v1beta2 has metric, windowSeconds; v1beta1 metricName, window."""
+    """custom.metrics.k8s.io MetricValue: v1beta2 with metric, windowSeconds; v1beta1 metricName, window."""
 
     describedObject: ObjectReference = ObjectReference()
     metric: MetricIdentifier | None = None
@@ -143,13 +143,13 @@ class ExternalMetricValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
-    """autoscaling/v1 ScaleSpec; a template at 0 replicas is served without the field."""
+    """autoscaling/v1 ScaleSpec. API servers omit `replicas` at 0."""
 
     replicas: int = 0
 
 
 class ScaleStatus(msgspec.Struct, frozen=True, gc=False):
-    """autoscaling/v1 ScaleStatus; `selector` is the string form of a label selector."""
+    """autoscaling/v1 ScaleStatus. `selector` is a label selector in string form."""
 
     replicas: int = 0
     selector: str = ""
@@ -167,7 +167,7 @@ T = TypeVar("T")
 
 
 class ObjectList(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """Any Kubernetes list; Go servers send `null` for an empty one."""
+    """A Kubernetes list. Go servers may send `null` for an empty one."""
 
     metadata: ListMeta = ListMeta()
     items: list[T] | None = None

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.known_cluster import StoredCluster
+from fedhpa.api.known_cluster import RawCluster
 from fedhpa.api.wire import ObjectMeta, RawQuantity
 from fedhpa.kube.config import ApiConfig, ConnectorFactory, check_proxy, tls_context
 from fedhpa.kube.credentials import Credentials
@@ -31,7 +31,7 @@ class SecretReference(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class ClusterSpec(StoredCluster.Spec, frozen=True):
+class ClusterSpec(RawCluster.Spec, frozen=True):
     """The part of ClusterSpec that says how to reach the cluster and how it is selected."""
 
     apiEndpoint: str = ""
@@ -67,7 +67,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     resourceSummary: ResourceSummary | None = None
 
 
-class Cluster(StoredCluster, frozen=True):
+class Cluster(RawCluster, frozen=True):
     """cluster.karmada.io/v1alpha1 Cluster."""
 
     spec: ClusterSpec = ClusterSpec()

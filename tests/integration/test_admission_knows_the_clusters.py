@@ -55,7 +55,7 @@ async def test_a_cluster_that_is_not_registered_is_named(plane: ControlPlane, tm
         federatedHPAAssignment={"clusterAutoscalingPreference": preferences},
     )
     expected = [
-        ('spec.clusterAffinity.clusterNames[1]: "membr2" is no known cluster; known: member1'),
+        ('spec.clusterAffinity.clusterNames[1]: "membr2" is not a known cluster; known: member1'),
         (
             "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].targetCluster: "
             "selects no known cluster; known: member1"

@@ -223,7 +223,9 @@ def test_what_hardly_means_well_is_admitted_with_a_warning() -> None:
         "spec.metrics[0].pods.target.type: Value does not go with averageValue; write AverageValue" in found
     )
     assert any(text.startswith("spec.metrics[0].pods.metric.selector: ") for text in found)
-    assert "spec.metrics[1]: is the same metric as spec.metrics[0]; the lower target decides alone" in found
+    assert (
+        "spec.metrics[1]: is the same metric as spec.metrics[0]; only the lower target has an effect" in found
+    )
 
 
 def test_a_tidy_object_has_no_warnings() -> None:

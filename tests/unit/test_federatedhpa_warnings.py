@@ -10,7 +10,7 @@ import pytest
 from fedhpa.admission import validate_federatedhpa, warn_federatedhpa, warn_unknown_clusters
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.api.known_cluster import KnownCluster, StoredCluster, known_cluster
+from fedhpa.api.known_cluster import KnownCluster, RawCluster, known_cluster
 
 METADATA = {"name": "web", "namespace": "shop"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -82,7 +82,7 @@ PODS = {
         ({"metrics": [{"type": "Pods"}]}, "spec.metrics[0]: type Pods has the field pods, which is missing"),
         (
             {"metrics": [CPU, {**PODS, **CPU}]},
-            "spec.metrics[1]: pods, resource are two metrics; write each as an item of the list",
+            "spec.metrics[1]: pods, resource are separate metrics; write each as an item of the list",
         ),
         (
             {"metrics": [resource(type="Utilization", averageUtilization=80, averageValue=1)]},
@@ -119,40 +119,40 @@ def test_a_refusal_comes_with_what_to_write_instead(spec: dict[str, Any], expect
     [
         (
             {"partialMetrics": {"policy": "Hold", "fallbackReplicas": 3}},
-            "spec.partialMetrics.fallbackReplicas: is of no effect without policy: Fallback",
+            "spec.partialMetrics.fallbackReplicas: has no effect without policy: Fallback",
         ),
         (
             {"partialMetrics": {"policy": "Fallback", "fallbackReplicas": 11}},
-            "spec.partialMetrics.fallbackReplicas: 11 is outside the limits 1 and 10, which hold anyway",
+            "spec.partialMetrics.fallbackReplicas: 11 is outside the limits 1 and 10, which still apply",
         ),
         (
             {"minReplicas": 4, "partialMetrics": {"policy": "Fallback", "fallbackReplicas": 3}},
-            "spec.partialMetrics.fallbackReplicas: 3 is outside the limits 4 and 10, which hold anyway",
+            "spec.partialMetrics.fallbackReplicas: 3 is outside the limits 4 and 10, which still apply",
         ),
         (
             {"scalingToZero": True},
-            "spec.scalingToZero: is of no effect in mode Centralized, where minReplicas: 0 does this",
+            "spec.scalingToZero: has no effect in mode Centralized; write minReplicas: 0 instead",
         ),
         (
             {"mode": "Distributed", "scalingToZero": True, "scaleAssist": False},
-            "spec.scalingToZero: counts as false, because scaleAssist is false",
+            "spec.scalingToZero: has no effect, because scaleAssist is false",
         ),
         (
             {"autoscaleMultiClusterDelay": 5, "scaleAssist": False},
-            "spec.autoscaleMultiClusterDelay: is of no effect, because scaleAssist is false",
+            "spec.autoscaleMultiClusterDelay: has no effect, because scaleAssist is false",
         ),
         (
             assignment("Prioritized", {"priority": 2}, {"staticWeight": 2}, {"staticWeight": 3}),
             (
                 "spec.federatedHPAAssignment.clusterAutoscalingPreference[1].staticWeight: "
-                "is of no effect under Prioritized"
+                "has no effect under Prioritized"
             ),
         ),
         (
             assignment("Aggregated", {"priority": 2}),
             (
                 "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].priority: "
-                "is of no effect under Aggregated"
+                "has no effect under Aggregated"
             ),
         ),
         (
@@ -234,7 +234,7 @@ def test_nothing_is_said_about_a_tidy_object(spec: dict[str, Any]) -> None:
     [
         (
             {"clusterAffinity": {"clusterNames": ["member1", "membr2"]}},
-            'spec.clusterAffinity.clusterNames[1]: "membr2" is no known cluster; known: member1, member2',
+            'spec.clusterAffinity.clusterNames[1]: "membr2" is not a known cluster; known: member1, member2',
         ),
         (
             {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "wood"}}}},
@@ -248,7 +248,7 @@ def test_nothing_is_said_about_a_tidy_object(spec: dict[str, Any]) -> None:
             assignment(None, {"targetCluster": {"clusterNames": ["m9"]}}),
             (
                 "spec.federatedHPAAssignment.clusterAutoscalingPreference[0].targetCluster.clusterNames[0]: "
-                '"m9" is no known cluster; known: member1, member2'
+                '"m9" is not a known cluster; known: member1, member2'
             ),
         ),
         (
@@ -260,7 +260,7 @@ def test_nothing_is_said_about_a_tidy_object(spec: dict[str, Any]) -> None:
         ),
         (
             {"clusterHPAPreference": {"clusterName": "m9", "maxResourceUsage": 1}},
-            'spec.clusterHPAPreference[0].clusterName: "m9" is no known cluster; known: member1, member2',
+            'spec.clusterHPAPreference[0].clusterName: "m9" is not a known cluster; known: member1, member2',
         ),
     ],
 )
@@ -291,7 +291,7 @@ def test_a_preference_within_an_affinity_need_only_know_its_clusters() -> None:
     spec = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
 
     assert list(warn_unknown_clusters(fhpa(**spec).spec, [])) == [
-        "spec.clusterAffinity: selects no known cluster; none is known yet"
+        "spec.clusterAffinity: selects no known cluster; no cluster is known yet"
     ]
 
 
@@ -303,10 +303,10 @@ def test_a_stored_cluster_is_known_by_its_labels_and_fields() -> None:
     }
     older = {"metadata": {"name": "m2"}, "spec": {"zone": "z"}}
 
-    assert known_cluster(msgspec.convert(raw, StoredCluster)) == KnownCluster(
+    assert known_cluster(msgspec.convert(raw, RawCluster)) == KnownCluster(
         "m1", labels={"a": "b"}, provider="p", region="r", zones=("z1", "z2")
     )
-    assert known_cluster(msgspec.convert(older, StoredCluster)) == KnownCluster("m2", zones=("z",))
+    assert known_cluster(msgspec.convert(older, RawCluster)) == KnownCluster("m2", zones=("z",))
 
 
 def test_many_known_clusters_are_not_all_listed() -> None:

@@ -1,17 +1,17 @@
-"""The CEL rules of the CRDs: what a hub refuses while no webhook runs.
+"""The CEL rules of the CRDs. The API server enforces them, also while no webhook runs.
 
-They refuse a part of what admission refuses and nothing else, in the same words where a rule is Karmada's.
-The schema is asked before the webhook, so what it says is the first that people read;
-docs/reference/admission-layers.md has the whole table. What limits the rules:
+They refuse a subset of what the webhook refuses, and use Karmada's messages for Karmada's rules. The API
+server evaluates them before it calls the webhook, so users see their messages first.
+docs/reference/admission-layers.md lists both answers. Constraints on the rules:
 
-- The API server estimates the cost of a rule from the bounds of the lists and strings it looks at, and
-  refuses a CRD that may cost too much. An int-or-string counts as three megabytes, so quantities in lists are
-  looked at by their first character; an element picked out of a list counts so too, so no message names it.
-- An expression that costs more than a million steps when it is run refuses the object, so nothing is
-  quadratic in a list without a limit of its own.
-- Nothing newer than Kubernetes 1.28 is used: reason, fieldPath and messageExpression, but no quantity().
-- A rule of a type holds wherever the type stands, in the status too. So rules about references and metric
-  names stand with those who hold them in a spec.
+- The API server estimates the cost of each rule from the bounds of its lists and strings, and refuses a CRD
+  whose estimate is too high. It counts an int-or-string, and an element taken from a list, as three
+  megabytes. So rules check only the first character of quantities in lists, and messages name no element.
+- The API server refuses an object if a rule takes more than a million steps. So a rule that is quadratic in a
+  list has a limit on the list's length.
+- Rules use only what Kubernetes 1.28 has: reason, fieldPath and messageExpression, but not quantity().
+- A rule of a type applies wherever the type occurs, also in the status. So the types that hold a reference or
+  metric name in a spec have the rules about it.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ from fedhpa.admission.cel.metrics import METRIC_RULES
 from fedhpa.admission.cel.rule import Cel
 from fedhpa.api.model import ApiModel
 
-# By the type that holds them.
+# By the model whose schema carries them.
 RULES: Final[Mapping[type[ApiModel], tuple[Cel, ...]]] = {**SPEC_RULES, **METRIC_RULES, **CRON_RULES}

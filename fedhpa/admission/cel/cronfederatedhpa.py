@@ -1,4 +1,4 @@
-"""The CEL rules of a CronFederatedHPA: Karmada's in their words, and the shapes of schedules and zones."""
+"""The CEL rules of a CronFederatedHPA: Karmada's rules and messages, and patterns of schedules and zones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASp
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.model import ApiModel
 
-# Up to this many rules of a CronFederatedHPA have their names compared with one another.
+# The comparison of rule names is quadratic, so CEL skips it for longer lists; the webhook has no limit.
 COMPARED_NAMES: Final = 200
 
 _SCALES_FHPA: Final = (
@@ -19,7 +19,7 @@ _SCALES_FHPA: Final = (
 
 
 def _each(condition: str, message: str, *, fhpa: bool) -> Cel:
-    """A rule about each rule r of a CronFederatedHPA whose target is a FederatedHPA, or is none."""
+    """Returns a rule about each cron rule `r`, for targets that are (`fhpa`) or are not a FederatedHPA."""
     applies = f"!{_SCALES_FHPA}" if fhpa else _SCALES_FHPA
     return Cel(f"{applies} || self.rules.all(r, {condition})", message, ".rules")
 
@@ -73,14 +73,14 @@ _CRON: Final = (
         fhpa=True,
     ),
 )
-# The shape of a schedule, on one line: what is outside it is refused, whatever its numbers.
+# The pattern of a schedule. Only the webhook checks the ranges of the numbers.
 _VALUE: Final = r"(\d+|[A-Za-z]{3})"
 _ITEM: Final = rf"([*?]|{_VALUE}(-{_VALUE})?)(/\d+)?"
 _FIELD: Final = f"{_ITEM}(,{_ITEM})*"
-# The fields are written once and repeated: a rule costs as much as its expression is long.
+# The estimated cost grows with the length of the expression, so one field is written and repeated.
 _MACRO: Final = "@(?i:(year|annual|month|week|dai|hour)ly|midnight)"
 SCHEDULE: Final = f"^[ \\t]*({_MACRO}[ \\t]*|({_FIELD}([ \\t]+|$)){{5}})$"
-# The shape of IANA names. Offsets look like some of them, so they are told apart by their beginning.
+# The pattern of IANA names. It also matches offsets such as UTC+8, which OFFSET excludes.
 ZONE: Final = "^([A-Za-z][A-Za-z0-9_]*([-+/][A-Za-z0-9_]+)*)?$"
 OFFSET: Final = "^(UTC|GMT)[-+]"
 NOT_OFFSETS: Final = ("GMT+0", "GMT-0")

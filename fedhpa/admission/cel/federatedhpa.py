@@ -11,7 +11,7 @@ from fedhpa.api.model import ApiModel
 
 
 def _bounds_of_replicas() -> tuple[Cel, ...]:
-    """Karmada's rules for the limits, under either name; an error is shown at the name that was written."""
+    """Returns Karmada's rules for the limits. An error names the field that the user wrote, alias or not."""
     zero = "has(self.metrics) && self.metrics.exists(m, m.type == 'Object' || m.type == 'External')"
     rules: list[Cel] = []
     for name in ("minReplicas", "federatedMinReplicas"):
@@ -108,7 +108,7 @@ _FIELDS: Final = "fieldSelector.matchExpressions"
 
 
 def _requirements(path: str, condition: str, message: str) -> Cel:
-    """A rule about each requirement e of a selector, whose own absence is no matter."""
+    """Returns a rule about each requirement `e` of a selector. It holds if the selector is absent."""
     selector = path.partition(".")[0]
     absent = f"!has(self.{selector}) || !has(self.{path})"
     return Cel(f"{absent} || self.{path}.all(e, {condition})", message, f".{path}")

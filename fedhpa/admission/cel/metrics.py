@@ -1,4 +1,4 @@
-"""The CEL rules of metrics and of behavior: Karmada's, lifted from Kubernetes HPA 1.27, in their words."""
+"""The CEL rules of metrics and behavior: Karmada's rules and messages, which are Kubernetes 1.27's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METRIC_NAME: Final = path_segment("metric.name", "must specify a metric name")
 
 
 def _metric() -> tuple[Cel, ...]:
-    """A metric has the source of its type, and no other."""
+    """Returns the rules that a metric has the source of its type, and no other."""
     alone = f"[{', '.join(given(row.field) for row in METRIC_TYPES)}].exists_one(given, given)"
     rules: list[Cel] = []
     for row in METRIC_TYPES:
@@ -46,7 +46,7 @@ def _metric() -> tuple[Cel, ...]:
 
 
 def _positive(path: str) -> Cel:
-    """A quantity that is there is positive, as far as its first character tells."""
+    """Returns the rule that a quantity is positive. It checks only the first character, to limit its cost."""
     value = f"self.{path}"
     return Cel(
         f"!{given(path)} || (type({value}) == int ? {value} > 0"

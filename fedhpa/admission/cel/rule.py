@@ -1,4 +1,4 @@
-"""What a CEL rule of a CRD consists of, and the rules about references that several types share."""
+"""The CEL rule of a CRD, and the rules about references that several types share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ FORBIDDEN: Final = "FieldValueForbidden"
 
 @dataclass(frozen=True)
 class Cel:
-    """A rule; `path` is relative to the type that holds it, `message_expression` makes a text if it can."""
+    """A CEL rule.
+
+    `path` is the field that an error names, relative to the type that holds the rule. `message_expression`
+    is a CEL expression for the message; the API server falls back to `message` if it fails.
+    """
 
     rule: str
     message: str
@@ -22,17 +26,17 @@ class Cel:
 
 
 def given(path: str) -> str:
-    """Whether an optional field is there; all on the way to it are."""
+    """Returns the CEL test for an optional field whose parents are present."""
     return f"has(self.{path})"
 
 
 def literal(text: str) -> str:
-    """A text as CEL writes it."""
+    """Returns the text as a CEL string literal."""
     return "'" + text.replace("\\", "\\\\") + "'"
 
 
 def path_segment(path: str, missing: str) -> tuple[Cel, ...]:
-    """The rules for a name that becomes a part of a URL's path."""
+    """Returns the rules for a name that becomes a segment of a URL path."""
     at, text = f".{path}", f"self.{path}"
     return (
         Cel(f"{text} != ''", missing, at, REQUIRED),
@@ -48,7 +52,7 @@ def path_segment(path: str, missing: str) -> tuple[Cel, ...]:
 
 
 def reference(path: str) -> tuple[Cel, ...]:
-    """The rules for the kind and the name of an object pointed to."""
+    """Returns the rules for the kind and the name of a reference."""
     return (
         *path_segment(f"{path}.kind", "must be the kind of the object, such as Deployment"),
         *path_segment(f"{path}.name", "must be the name of the object"),

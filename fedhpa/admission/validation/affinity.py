@@ -1,7 +1,7 @@
-"""Validation of what selects clusters: names, labels, fields.
+"""Validation of a ClusterAffinity: cluster names, label selector and field selector.
 
-The messages about label selectors are Kubernetes' (1.36, validation of metav1.LabelSelector); the fields that
-clusters are selected by are those of Karmada's policies.
+Messages about label selectors: Kubernetes 1.36, validation of metav1.LabelSelector. Fields: Karmada's
+policies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEEDS_NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or '
 
 
 def validate_affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:
-    """What makes an affinity unreadable; that it selects nothing is no error."""
+    """Yields the errors of an affinity. An affinity that selects no cluster is valid."""
     yield from _names(affinity.cluster_names, f"{path}.clusterNames")
     yield from _names(affinity.exclude, f"{path}.exclude")
     if affinity.label_selector is not None:
@@ -34,7 +34,7 @@ def validate_affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldErr
 
 
 def _names(names: Sequence[str], path: str) -> Iterator[FieldError]:
-    # A list past its bound is refused for its size alone.
+    # A list above its bound is refused for its size alone.
     for index, name in enumerate(names[:MAX_CLUSTERS]):
         if not name:
             yield required(f"{path}[{index}]", "must be the name of a cluster")

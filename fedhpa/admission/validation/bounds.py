@@ -1,7 +1,7 @@
-"""The bounds of the fields marked `Checked`, as admission enforces them.
+"""Checks the bounds of the fields that are marked `Checked`.
 
-Nearly every object is within its bounds. So there are two walks over a model: a quick one that only tells
-whether anything is outside, of predicates that are made once a type, and one that says what and where.
+Nearly every object is within its bounds. So a fast walk only tests whether any value is outside, with
+predicates that are compiled once per model. A second walk collects the errors, if there are any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedhpa.api.shape import Property, Shape, properties
 
 
 def check_bounds(model: ApiModel, path: str) -> Iterator[FieldError]:
-    """What of the model's fields, and of those below, is outside its bounds. Absent fields are within."""
+    """Yields an error for each value outside its bounds, in all nested fields. Absent fields are valid."""
     if _model_within(type(model))(model):
         return
     for property_ in _bounded(type(model)):
@@ -27,7 +27,7 @@ def check_bounds(model: ApiModel, path: str) -> Iterator[FieldError]:
 
 @cache
 def _bounded(model: type[ApiModel]) -> tuple[Property, ...]:
-    """The fields that have bounds, or something below them has."""
+    """Returns the fields that have bounds, or nested fields with bounds."""
     return tuple(property_ for property_ in properties(model).values() if _has_bounds(property_.shape))
 
 
@@ -41,12 +41,12 @@ def _has_bounds(shape: Shape) -> bool:
 
 @cache
 def _model_within(model: type[ApiModel]) -> Callable[[Any], bool]:
-    """Whether an object of the model is within all its bounds."""
+    """Returns a predicate that is True for an object within all its bounds."""
     fields = [(property_.attribute, _value_within(property_.shape)) for property_ in _bounded(model)]
 
-    def within(found: Any) -> bool:
-        # An attribute of a pydantic model costs five times as much as an item of its dictionary.
-        values = vars(found)
+    def within(instance: Any) -> bool:
+        # Reading a pydantic attribute takes five times as long as reading the instance's dictionary.
+        values = vars(instance)
         for attribute, is_within in fields:
             value = values[attribute]
             if value is not None and not is_within(value):
@@ -57,7 +57,7 @@ def _model_within(model: type[ApiModel]) -> Callable[[Any], bool]:
 
 
 def _value_within(shape: Shape) -> Callable[[Any], bool]:
-    """Whether a value that is there is within its bounds, and what is below it."""
+    """Returns a predicate that is True for a present value within its bounds, nested values included."""
     if shape.form == "list":
         limit = shape.checked.get("maxItems", float("inf"))
         if shape.item is None or not _has_bounds(shape.item):

@@ -1,9 +1,9 @@
 """Validation of a CronFederatedHPA: an ordered list of field errors.
 
-Karmada v1.19 defines the order and the messages of its rules. The schedule grammar and the time zones are
-ours.
-The message itself stays Karmada's, so the detail and the remedy are an admission warning
-(`admission.warnings.cronfederatedhpa`). A verdict depends on the object alone.
+Karmada v1.19 defines the order of the checks and the messages of its rules. The schedule grammar and the time
+zones are this project's (docs/reference/schedules.md). Messages stay Karmada's, so an admission warning gives
+the details and the remedy (`fedhpa.admission.warnings.cronfederatedhpa`). A verdict depends on the object
+alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def validate_cronfederatedhpa(cron: CronFederatedHPA) -> list[FieldError]:
-    """Everything wrong with the object, in the order in which Karmada's webhook reports it."""
+    """Returns all errors of the object, in the order in which Karmada's webhook reports them."""
     return [*validate_metadata(cron.metadata), *_spec(cron)]
 
 
@@ -41,7 +41,7 @@ def _spec(cron: CronFederatedHPA) -> Iterator[FieldError]:
         yield invalid("spec.scaleTargetRef.kind", target.kind, detail)
         return
     yield from validate_reference(target, "spec.scaleTargetRef")
-    # A list past its bound is refused for its size alone; its items are many.
+    # A list above its bound is refused for its size alone, so that long lists stay cheap.
     rules = spec.rules if len(spec.rules) <= MAX_RULES else ()
     seen: set[str] = set()
     for index, rule in enumerate(rules):
@@ -71,7 +71,7 @@ def _schedule(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
 
 
 def _bounds_of_fhpa(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
-    """A FederatedHPA has its min or max set. The printed value is empty in all of Karmada's messages."""
+    """Checks a rule whose target is a FederatedHPA. Karmada's messages print an empty value."""
     minimum, maximum = rule.target_min_replicas, rule.target_max_replicas
     if minimum is None and maximum is None:
         yield invalid(
@@ -92,7 +92,7 @@ def _bounds_of_fhpa(rule: CronFederatedHPARule, path: str) -> Iterator[FieldErro
 
 
 def _replicas(rule: CronFederatedHPARule, kind: str, path: str) -> Iterator[FieldError]:
-    """Any other target has its replicas set; zero is a size."""
+    """Checks a rule with any other target. Zero replicas are valid."""
     if rule.target_replicas is None:
         detail = f"targetReplicas cannot be nil if you want to scale {kind}"
         yield invalid(f"{path}.targetReplicas", "", detail)
@@ -101,7 +101,7 @@ def _replicas(rule: CronFederatedHPARule, kind: str, path: str) -> Iterator[Fiel
 
 
 def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
-    # One that is shorter than any interval need not be compared with this one's.
+    # No schedule has a shorter interval than SHORTEST, so a smaller delay needs no comparison.
     if rule.max_delay_seconds is not None and rule.max_delay_seconds >= SHORTEST:
         yield from _max_delay(rule, rule.max_delay_seconds, path)
     if rule.duration is not None:
@@ -114,7 +114,7 @@ def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
             day_of(text)
         except InvalidObject as error:
             yield invalid(f"{path}.excludeDates[{index}]", text, str(error))
-            # One shows how to write them; a list of hundreds would drown the other messages.
+            # One error shows the format. Hundreds of them would hide the other messages.
             return
 
 
@@ -122,7 +122,7 @@ def _max_delay(rule: CronFederatedHPARule, delay: int, path: str) -> Iterator[Fi
     try:
         shortest = shortest_interval(parse(rule.schedule))
     except InvalidSchedule:
-        # Said already; there is no interval to compare with.
+        # _schedule has reported the error; there is no interval to compare with.
         return
     if delay >= shortest:
         detail = f"must be smaller than the shortest interval between two fires, which is {shortest} seconds"

@@ -1,7 +1,7 @@
-"""Validation of the fields that Karmada does not have; `validation.bounds` checks single bounds.
+"""Validation of the fields that Karmada does not have; `validation.bounds` checks their bounds.
 
-The CRD says the same in CEL where it can. In mode Distributed each member is given an HPA of its own, so what
-a member's API server would refuse, or its controller could not do, is refused here.
+The CRD has the same rules in CEL where possible. In mode Distributed each member gets its own HPA, so this
+module refuses what a member's API server would refuse, or its HPA controller could not do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from fedhpa.api.model import MAX_CLUSTERS, MAX_METRICS
 DISTRIBUTED: Final = "Distributed"
 FALLBACK: Final = "Fallback"
 
-_KARMADAS: Final = frozenset(("scale_target_ref", "min_replicas", "max_replicas", "metrics", "behavior"))
+_KARMADA_FIELDS: Final = frozenset(
+    ("scale_target_ref", "min_replicas", "max_replicas", "metrics", "behavior")
+)
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _NOT_AGGREGATED: Final = (
     "mode is Distributed: each cluster's HPA reads the metric in its own cluster, "
@@ -28,12 +30,12 @@ _NOT_AGGREGATED: Final = (
 
 
 def has_extensions(spec: FederatedHPASpec) -> bool:
-    """Whether any of our fields is given; of most objects there is nothing more to ask."""
-    return not spec.model_fields_set <= _KARMADAS
+    """True if the spec has a field that Karmada does not have. Most specs have none."""
+    return not spec.model_fields_set <= _KARMADA_FIELDS
 
 
 def validate_extensions(spec: FederatedHPASpec) -> Iterator[FieldError]:
-    """What is wrong between our fields, or between them and Karmada's."""
+    """Yields errors of the fields that Karmada does not have, and contradictions between fields."""
     if not has_extensions(spec):
         return
     yield from _aliases(spec)
@@ -88,7 +90,7 @@ def _caps(caps: tuple[ClusterHPAPreference, ...], path: str) -> Iterator[FieldEr
 
 
 def _distributed(spec: FederatedHPASpec) -> Iterator[FieldError]:
-    """What members cannot be told, or would refuse. Their words: Kubernetes HPA 1.36."""
+    """Yields what members would refuse or ignore, in the words of Kubernetes HPA 1.36."""
     target = spec.scale_target_ref
     yield from _api_version(target, "spec.scaleTargetRef.apiVersion", needs_group=True)
     for index, metric in enumerate(spec.metrics[:MAX_METRICS]):

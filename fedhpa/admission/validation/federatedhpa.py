@@ -1,8 +1,8 @@
 """Validation of a FederatedHPA: an ordered list of field errors.
 
-The order of the checks and every message of Karmada's own rules are Karmada v1.19's (which lifted them from
-Kubernetes 1.27); External metrics and `tolerance` are checked as Kubernetes HPA 1.36 does. Rules of our own
-fields come last. A verdict depends on the object alone.
+The order of the checks and the messages of Karmada's rules are Karmada v1.19's, which are Kubernetes 1.27's.
+External metrics and `tolerance` are checked as Kubernetes HPA 1.36 does. Rules about fields that Karmada does
+not have come last. A verdict depends on the object alone.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
 
 
 def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
-    """Everything wrong with the object, in the order in which Karmada's webhook reports it."""
+    """Returns all errors of the object, in the order in which Karmada's webhook reports them."""
     spec = fhpa.spec
     errors = [*validate_metadata(fhpa.metadata), *_bounds_of_replicas(spec)]
     errors += validate_reference(spec.scale_target_ref, "spec.scaleTargetRef")
-    # A list past its bound is refused for its size alone; its items are many.
+    # A list above its bound is refused for its size alone, so that long lists stay cheap.
     if len(spec.metrics) <= MAX_METRICS:
         for index, metric in enumerate(spec.metrics):
             errors += validate_metric(metric, f"spec.metrics[{index}]")
@@ -56,7 +56,7 @@ def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
 
 
 def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
-    """The lower and the upper limit, under whichever of their names they are given."""
+    """Checks the lower and the upper limit, under their names or their federated aliases."""
     min_path, minimum = "spec.minReplicas", spec.min_replicas
     if minimum is None and spec.federated_min_replicas is not None:
         min_path, minimum = "spec.federatedMinReplicas", spec.federated_min_replicas
@@ -78,7 +78,7 @@ def scales_from_zero(spec: FederatedHPASpec) -> bool:
 
 
 def validate_reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
-    """Kind and name of the object pointed to; its apiVersion is not checked (see the warnings)."""
+    """Yields the errors of the kind and name of a reference. The warnings check its apiVersion."""
     for name, value in (("kind", reference.kind), ("name", reference.name)):
         if not value:
             yield required(f"{path}.{name}")

@@ -1,4 +1,4 @@
-"""Validation of metadata, as API servers and Karmada's webhook do it. Source: Kubernetes 1.36, objectmeta."""
+"""Validation of metadata, as in API servers and Karmada's webhook. Source: Kubernetes 1.36, objectmeta."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 
 
 def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[FieldError]:
-    """What is wrong with the metadata of a namespaced object."""
+    """Yields the errors of the metadata of a namespaced object."""
     yield from _identity(metadata, path)
     if metadata.labels:
         yield from _labels(metadata.labels, f"{path}.labels")
@@ -31,7 +31,7 @@ def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[
 
 
 def _identity(metadata: ObjectMeta, path: str) -> Iterator[FieldError]:
-    """Name, namespace and generation."""
+    """Checks name, namespace and generation."""
     if metadata.generate_name:
         for message in dns_subdomain(_without_trailing_dash(metadata.generate_name)):
             yield invalid(f"{path}.generateName", metadata.generate_name, message)
@@ -48,7 +48,7 @@ def _identity(metadata: ObjectMeta, path: str) -> Iterator[FieldError]:
 
 
 def _without_trailing_dash(prefix: str) -> str:
-    """A prefix may end in a dash: something is appended to it."""
+    """Returns a generateName without its trailing dash, which is valid because a suffix follows."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 
@@ -79,7 +79,7 @@ def _owners(owners: tuple[OwnerReference, ...], path: str) -> Iterator[FieldErro
             continue
         name = f"{owner.kind}/{owner.name}"
         if controller:
-            # Made once: there may be as many errors as owners.
+            # Built once, because there may be as many errors as owners.
             shown = shown or [_owner_json(reference) for reference in owners]
             yield invalid(
                 path,
@@ -102,7 +102,7 @@ def _owner(owner: OwnerReference, path: str) -> Iterator[FieldError]:
 
 
 def _owner_json(owner: OwnerReference) -> dict[str, Any]:
-    """The reference as Go prints it: four fields always, the flags if given."""
+    """Returns the reference as Go prints it: four fields always, the flags if given."""
     shown: dict[str, Any] = {
         "apiVersion": owner.api_version,
         "kind": owner.kind,

@@ -1,8 +1,8 @@
 """Validation of one metric of a FederatedHPA.
 
-Messages and order: Karmada v1.19, lifted from Kubernetes 1.27; External: Kubernetes HPA 1.36. One rule is
-ours: an Object metric whose target names a type must set that type's field, because Karmada's controller
-dereferences nil there.
+Messages and order: Karmada v1.19, which are Kubernetes 1.27's; External: Kubernetes HPA 1.36. One rule is
+stricter: an Object metric must set the field of its target type, because Karmada's controller dereferences
+nil without it.
 """
 
 from __future__ import annotations

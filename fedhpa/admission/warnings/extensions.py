@@ -1,4 +1,4 @@
-"""Admission warnings about the fields that Karmada does not have: of no effect, contradictory, or unknown."""
+"""Admission warnings about fields that Karmada does not have: no effect, contradictions, unknown clusters."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _PREFERENCES: Final = f"{_ASSIGNMENT}.clusterAutoscalingPreference"
 _SHOWN_CLUSTERS: Final = 3
-# Comparisons of a label or name with a cluster's, some 0.1 s of them: a warning is not worth more.
+# Comparisons with labels and names of clusters, which take about 0.1 s. A warning is not worth more.
 _MAX_COMPARISONS: Final = 1_000_000
 
 
 def warn_extensions(spec: FederatedHPASpec) -> Iterator[str]:
-    """What of our fields is of no effect, or contradicts another one."""
+    """Yields warnings about fields that have no effect or contradict another field."""
     if not has_extensions(spec):
         return
     yield from _fallback(spec)
@@ -38,7 +38,7 @@ def warn_extensions(spec: FederatedHPASpec) -> Iterator[str]:
 
 
 def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
-    """What selects none of the clusters that are registered now; they may come later, so it is no error."""
+    """Warns about selections without a registered cluster. They are no errors: clusters may join later."""
     affinities = list(_affinities(spec))
     if not affinities and not spec.cluster_hpa_preference:
         return
@@ -51,7 +51,7 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
             if name and name not in names
         ]
         if names and unknown:
-            others = f" (nor are {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+            others = f" (nor are {len(unknown) - 1} others)" if len(unknown) > 1 else ""
             at = f"{path}.clusterNames[{unknown[0]}]"
             yield f"{at}: {_unknown(affinity.cluster_names[unknown[0]])}{others}; {_listed(names)}"
             continue
@@ -68,12 +68,12 @@ def _selects_any(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) ->
     try:
         selection = Selection(affinity)
     except InvalidObject:
-        return True  # refused for that
+        return True  # Validation refuses the affinity.
     return any(selection.selects(cluster) for cluster in clusters)
 
 
 def _size(affinity: ClusterAffinity) -> int:
-    """How many comparisons it takes, at most, to tell whether a cluster is selected."""
+    """Returns the largest number of comparisons that the affinity takes for one cluster."""
     labels, fields = affinity.label_selector, affinity.field_selector
     expressions = (
         *(labels.match_expressions if labels else ()),
@@ -84,12 +84,12 @@ def _size(affinity: ClusterAffinity) -> int:
 
 
 def _unknown(name: str) -> str:
-    return f"{quoted(name[:MAX_NAME])} is no known cluster"
+    return f"{quoted(name[:MAX_NAME])} is not a known cluster"
 
 
 def _listed(names: set[str]) -> str:
     if not names:
-        return "none is known yet"
+        return "no cluster is known yet"
     more = len(names) - _SHOWN_CLUSTERS
     shown = ", ".join(sorted(names)[:_SHOWN_CLUSTERS])
     return f"known: {shown}" + (f" and {more} more" if more > 0 else "")
@@ -111,12 +111,12 @@ def _fallback(spec: FederatedHPASpec) -> Iterator[str]:
         return
     path, replicas = "spec.partialMetrics.fallbackReplicas", partial.fallback_replicas
     if partial.policy != FALLBACK:
-        yield f"{path}: is of no effect without policy: {FALLBACK}"
+        yield f"{path}: has no effect without policy: {FALLBACK}"
         return
     low, high = _limits(spec)
-    # No error, because a cron rule that moves the limits would be refused for it.
+    # No error, because a cron rule that changes the limits would then be refused.
     if high is not None and not low <= replicas <= high:
-        yield f"{path}: {replicas} is outside the limits {low} and {high}, which hold anyway"
+        yield f"{path}: {replicas} is outside the limits {low} and {high}, which still apply"
 
 
 def _limits(spec: FederatedHPASpec) -> tuple[int, int | None]:
@@ -127,15 +127,15 @@ def _limits(spec: FederatedHPASpec) -> tuple[int, int | None]:
 
 def _assistance(spec: FederatedHPASpec) -> Iterator[str]:
     if spec.scaling_to_zero and spec.mode != DISTRIBUTED:
-        yield "spec.scalingToZero: is of no effect in mode Centralized, where minReplicas: 0 does this"
+        yield "spec.scalingToZero: has no effect in mode Centralized; write minReplicas: 0 instead"
     elif spec.scaling_to_zero and spec.scale_assist is False:
-        yield "spec.scalingToZero: counts as false, because scaleAssist is false"
+        yield "spec.scalingToZero: has no effect, because scaleAssist is false"
     if spec.autoscale_multi_cluster_delay and spec.scale_assist is False:
-        yield "spec.autoscaleMultiClusterDelay: is of no effect, because scaleAssist is false"
+        yield "spec.autoscaleMultiClusterDelay: has no effect, because scaleAssist is false"
 
 
 def _assignment(assignment: FederatedHPAAssignment) -> Iterator[str]:
-    """Weights and ranks under a policy that knows none, and the other way round."""
+    """Warns about weights and priorities that the policy ignores, and about policies that lack them."""
     policy = assignment.federated_hpa_assignment_type
     preferences = assignment.cluster_autoscaling_preference[:MAX_CLUSTERS]
     for name, of, same, given in (
@@ -146,7 +146,7 @@ def _assignment(assignment: FederatedHPAAssignment) -> Iterator[str]:
         if policy == of and not places:
             yield f"{_ASSIGNMENT}: no preference has a {name}, so all clusters {same} the same"
         elif policy not in (None, of) and places:
-            yield f"{_PREFERENCES}[{places[0]}].{name}: is of no effect under {policy}"
+            yield f"{_PREFERENCES}[{places[0]}].{name}: has no effect under {policy}"
 
 
 def _thresholds(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iterator[str]:

@@ -28,7 +28,7 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
         at = f"{path}[{index}]"
         first = seen.setdefault(_identity(metric), index) if len(metrics) > 1 else index
         if first != index:
-            yield f"{at}: is the same metric as {path}[{first}]; the lower target decides alone"
+            yield f"{at}: is the same metric as {path}[{first}]; only the lower target has an effect"
         sources = sources_of(metric)
         for row, source in sources:
             # Validation refuses an Object metric whose target type lacks its field.
@@ -46,7 +46,7 @@ def _metric_remedies(metric: MetricSpec, path: str) -> Iterator[str]:
     expected = metric_type(metric.type).field
     if len(sources) > 1:
         fields = ", ".join(row.field for row, _ in sources)
-        yield f"{path}: {fields} are two metrics; write each as an item of the list"
+        yield f"{path}: {fields} are separate metrics; write each as an item of the list"
     elif not sources and expected:
         yield f"{path}: type {metric.type} has the field {expected}, which is missing"
     for row, source in sources[:1]:
