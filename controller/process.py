@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 
 from controller.cluster_status import follow_cluster_status
 from controller.decisions import decisions_route
-from controller.federatedhpa.gather import Readers
+from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import SECTIONS, SHARDS, Settings
@@ -173,8 +173,8 @@ async def lead(
 
     events = EventRecorder(hub, COMPONENT, wall=clock.wall)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
-        readers = Readers.of(lists, clock.monotonic)
-        snapshots = SnapshotBuilder(hub, lambda: members.members, readers, settings, clock=clock.monotonic)
+        caches = MemberCaches(lists, clock.monotonic)
+        snapshots = SnapshotBuilder(hub, lambda: members.members, caches, settings, clock=clock.monotonic)
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )
@@ -187,7 +187,7 @@ async def lead(
             on_count=count,
             clock=clock.monotonic,
         )
-        group.create_task(readers.run())
+        group.create_task(caches.run())
         group.create_task(events.run())
         if not settings.paused and shard.index == 0:  # only one process writes the Clusters' status
             group.create_task(follow_cluster_status(hub, members, wall=clock.wall))

@@ -19,7 +19,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
 from benchmarks.decision import pod_bytes
-from controller.federatedhpa.gather import Readers
+from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings
@@ -308,7 +308,7 @@ class World:
     fleet: Fleet
     hub: Hub
     members: dict[str, Member]
-    readers: Readers
+    caches: MemberCaches
     content: Content
     snapshots: SnapshotBuilder
     reconciler: FederatedHPAReconciler
@@ -374,7 +374,7 @@ class World:
         """Fill the pod cache, and nothing else."""
         for member in self.members.values():
             for number in range(self.fleet.namespaces):
-                await self.readers.pods.reflector(member, f"team-{number}", wait=60.0)
+                await self.caches.pods.reflector(member, f"team-{number}", wait=60.0)
 
     async def round(self) -> None:
         """Look at every object once, one after the other."""
@@ -406,15 +406,15 @@ async def world(
             member = await _member(f"member-{number}", content)
             members[member.name] = member
             group.create_task(member.run())
-        readers = Readers.of(lists, clock)
-        group.create_task(readers.run())
-        snapshots = SnapshotBuilder(hub, lambda: members, readers, settings, clock=clock)
+        caches = MemberCaches(lists, clock)
+        group.create_task(caches.run())
+        snapshots = SnapshotBuilder(hub, lambda: members, caches, settings, clock=clock)
         metrics = ControllerMetrics(CollectorRegistry())
         events = EventRecorder(hub, "benchmark", wall=wall)
         looks = reconciler(hub, snapshots, events, metrics, settings, wall=wall, clock=clock)
         while not all(member.state.ready for member in members.values()):  # noqa: ASYNC110  # a probe each
             await asyncio.sleep(0.01)
-        yield World(fleet, hub, members, readers, content, snapshots, looks, metrics, settings, ahead)
+        yield World(fleet, hub, members, caches, content, snapshots, looks, metrics, settings, ahead)
         for task in tuple(group._tasks):
             task.cancel()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from controller.federatedhpa.gather import Reading
+from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.node_capacity import NodeCapacity, total_requests
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
@@ -26,7 +26,7 @@ async def available_replicas(
     nodes: NodeCapacity,
     members: Mapping[str, Member],
     assignment: Placement,
-    readings: Mapping[str, Reading],
+    readings: Mapping[str, ClusterReading],
 ) -> dict[str, int | None]:
     """How many more replicas fit, by cluster; None where that is unknown.
 
@@ -54,7 +54,7 @@ async def capped_replicas(
     nodes: NodeCapacity,
     members: Mapping[str, Member],
     assignment: Placement,
-    readings: Mapping[str, Reading],
+    readings: Mapping[str, ClusterReading],
 ) -> dict[str, int | None]:
     """How many replicas each cluster of clusterHPAPreference may have; None for no limit."""
     shares = {name: share for name, share in assignment.caps.items() if name in readings and name in members}

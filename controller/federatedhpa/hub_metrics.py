@@ -1,8 +1,8 @@
-"""Metrics through the hub's metrics APIs (`--metrics-via=hub`): for hubs whose adapter is someone else's.
+"""Reads metrics through the hub's metrics APIs (`--metrics-via=hub`), for hubs with another metrics adapter.
 
-The requests are those of Kubernetes' own clients: one a workload, with its selector. Pods themselves are read
-from the members. Usage says by an annotation which cluster it is of. What does not say so, and values of Pods
-metrics, which cannot, counts only where the pod's name is that of one cluster alone: no value is guessed.
+The requests are those of Kubernetes' own clients: one a workload, with its selector. Pods are still read from
+the members. An annotation on PodMetrics names the cluster. Without the annotation, and for values of Pods
+metrics, which have none, a value counts only if exactly one cluster has a pod of that name.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from controller.federatedhpa.gather import Readers, Reading, Wanted, believable
-from controller.federatedhpa.metrics import Asking, read_metrics, reason
+from controller.federatedhpa.cluster_reader import ClusterReading, FleetReading, MetricNeeds
+from controller.federatedhpa.member_caches import MemberCaches, checked_usage
+from controller.federatedhpa.metric_reader import MetricSource, error_reason, read_metrics
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
 from fedhpa.api.metric_types import EXTERNAL_API
 from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
@@ -30,16 +31,16 @@ from fedhpa.members.lists import pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
 from fedhpa.scaling.selection import SelectedPods, select_usage
 
-# A metrics API that hangs is tried again this often, by one look.
-AGAIN_SECONDS: Final = 10.0
+# A hanging metrics API gets one probing request in this time.
+COOLDOWN_SECONDS: Final = 10.0
 NO_USAGE: Final = "the hub's metrics API has usage of none of its pods"
 
-Custom = tuple[CustomSample, ...] | Failure
-Usage = Mapping[str, tuple[UsageRecord, ...] | Failure]
+CustomSamples = tuple[CustomSample, ...] | Failure
+UsageByCluster = Mapping[str, tuple[UsageRecord, ...] | Failure]
 
 
 class HubMetrics:
-    """The hub as somebody whose lists are shared. Once it did not answer it is left alone for a while."""
+    """The hub as a source of shared lists. A circuit breaker opens when the hub does not answer."""
 
     name = "hub"
 
@@ -53,16 +54,16 @@ class HubMetrics:
         self.client = client
         self.mapper = mapper
         self.deadline = deadline
-        self._breaker = CircuitBreaker(threshold=1, cooldown=AGAIN_SECONDS, clock=clock)
+        self._breaker = CircuitBreaker(threshold=1, cooldown=COOLDOWN_SECONDS, clock=clock)
 
     def check(self) -> None:
-        """MetricsUnavailable while it is left alone."""
+        """Raise MetricsUnavailable while the circuit breaker is open."""
         refusal = self._breaker.refusal()
         if refusal is not None:
             raise MetricsUnavailable(refusal)
 
     def note(self, error: FedHPAError | None) -> None:
-        """Take over how a request ended."""
+        """Record the outcome of a request; None is a success."""
         cause = None if error is None else error.__cause__
         if isinstance(cause, ApiError) and cause.status == 0:
             self._breaker.failure(str(cause), at_once=True)
@@ -70,47 +71,44 @@ class HubMetrics:
             self._breaker.success()
 
 
-@dataclass
-class Told:
-    """What the hub tells: each cluster's reading with its metrics, and the metrics that are no cluster's."""
-
-    readings: dict[str, Reading]
-    custom: tuple[CustomSample, ...] = ()
-    external: tuple[ExternalSample, ...] = ()
-
-
 async def read_hub(
-    readers: Readers, hub: HubMetrics, namespace: str, readings: Mapping[str, Reading], wanted: Wanted
-) -> Told:
-    """The readings with the metrics that `wanted` names, as the hub tells them. Never raises for the hub."""
-    told = Told(dict(readings))
-    groups: dict[str, dict[str, Reading]] = {}
+    caches: MemberCaches,
+    hub: HubMetrics,
+    namespace: str,
+    readings: Mapping[str, ClusterReading],
+    needs: MetricNeeds,
+) -> FleetReading:
+    """The readings, completed with the hub's metrics. An error of the hub is part of them, never raised."""
+    fleet = FleetReading(dict(readings))
+    groups: dict[str, dict[str, ClusterReading]] = {}
     for name, reading in readings.items():
-        # A cluster that does not answer says nothing of pods whose usage could count.
+        # The pods of a cluster that does not answer are unknown, so their usage cannot count.
         if reading.selector is not None and reading.snapshot.error is None:
             groups.setdefault(str(reading.selector), {})[name] = reading
-    own = {key: spec for key, spec in wanted.questions.items() if spec.metric_type.per_pod}
-    rest = {key: spec for key, spec in wanted.questions.items() if not spec.metric_type.per_pod}
+    of_pods = {key: spec for key, spec in needs.queries.items() if spec.metric_type.per_pod}
+    rest = {key: spec for key, spec in needs.queries.items() if not spec.metric_type.per_pod}
     for group in groups.values():
-        async with asyncio.TaskGroup() as tasks:  # none of them raises
-            usage = tasks.create_task(_usage(readers, hub, namespace, group, wanted))
-            asking = _asking(readers, hub, namespace, group, wanted)
-            custom, external = await read_metrics(asking, own | rest)
-        by_cluster = {key: _apart(custom[key], group) for key in own}
+        async with asyncio.TaskGroup() as tasks:  # the tasks never raise
+            usage = tasks.create_task(_usage(caches, hub, namespace, group, needs))
+            source = _source(caches, hub, namespace, group, needs)
+            custom, external = await read_metrics(source, of_pods | rest)
+        by_cluster = {key: _split_by_cluster(custom[key], group) for key in of_pods}
         failed: dict[str, Failure] = {}
         for key, spec in rest.items():
-            _keep(told, failed, key, (external if spec.metric_type.api == EXTERNAL_API else custom)[key])
+            _add_samples(
+                fleet, failed, key, (external if spec.metric_type.api == EXTERNAL_API else custom)[key]
+            )
         for name, reading in group.items():
             answers = {key: found.get(name, ()) for key, found in by_cluster.items()}
-            told.readings[name] = _with(
-                reading, usage.result().get(name, ()), answers, failed, wanted.questions
+            fleet.clusters[name] = _with_metrics(
+                reading, usage.result().get(name, ()), answers, failed, needs.queries
             )
-        rest = {}  # what is no pod's is asked for once, whatever selects the pods
-    return told
+        rest = {}  # these metrics do not depend on pods, so one group queries them
+    return fleet
 
 
-def _keep(
-    told: Told,
+def _add_samples(
+    fleet: FleetReading,
     failed: dict[str, Failure],
     key: str,
     answer: Failure | Sequence[CustomSample] | Sequence[ExternalSample],
@@ -120,19 +118,19 @@ def _keep(
         return
     for sample in answer:
         if isinstance(sample, CustomSample):
-            told.custom += (sample,)
+            fleet.custom += (sample,)
         else:
-            told.external += (sample,)
+            fleet.external += (sample,)
 
 
-def _with(
-    reading: Reading,
+def _with_metrics(
+    reading: ClusterReading,
     usage: tuple[UsageRecord, ...] | Failure,
-    answers: Mapping[str, Custom],
+    answers: Mapping[str, CustomSamples],
     failed: Mapping[str, Failure],
-    questions: Mapping[str, MetricSpec],
-) -> Reading:
-    external = {key: why for key, why in failed.items() if questions[key].metric_type.api == EXTERNAL_API}
+    queries: Mapping[str, MetricSpec],
+) -> ClusterReading:
+    external = {key: why for key, why in failed.items() if queries[key].metric_type.api == EXTERNAL_API}
     custom = {**answers, **{key: why for key, why in failed.items() if key not in external}}
     snapshot = msgspec.structs.replace(
         reading.snapshot, usage=usage, custom_metrics=custom, external_metrics=external
@@ -140,49 +138,59 @@ def _with(
     return replace(reading, snapshot=snapshot)
 
 
-def _asking(
-    readers: Readers, hub: HubMetrics, namespace: str, group: Mapping[str, Reading], wanted: Wanted
-) -> Asking:
+def _source(
+    caches: MemberCaches,
+    hub: HubMetrics,
+    namespace: str,
+    group: Mapping[str, ClusterReading],
+    needs: MetricNeeds,
+) -> MetricSource:
     selector = next(iter(group.values())).selector
-    assert selector is not None, "groups are made by their selectors"
+    assert selector is not None, "clusters are grouped by selector"
     names = {pod.name for reading in group.values() for pod in reading.snapshot.pods}
-    return Asking(readers.lists, hub, hub.mapper, namespace, selector, names, wanted.max_age)
+    return MetricSource(caches.lists, hub, hub.mapper, namespace, selector, names, needs.max_age)
 
 
 async def _usage(
-    readers: Readers, hub: HubMetrics, namespace: str, group: Mapping[str, Reading], wanted: Wanted
-) -> Usage:
-    if not wanted.usage:
+    caches: MemberCaches,
+    hub: HubMetrics,
+    namespace: str,
+    group: Mapping[str, ClusterReading],
+    needs: MetricNeeds,
+) -> UsageByCluster:
+    if not needs.usage:
         return {}
     selector = str(next(iter(group.values())).selector)
     params = {"labelSelector": selector} if selector else {}
     try:
-        fetched = await readers.lists.get(
+        fetched = await caches.lists.get(
             hub,
             pod_metrics_path(namespace),
             params,
-            _usage_of_all,
-            max_age=wanted.max_age,
+            _decode_usage,
+            max_age=needs.max_age,
             deadline=hub.deadline,
         )
     except FedHPAError as error:
         hub.note(error)
-        return dict.fromkeys(group, Failure(reason(error)))
+        return dict.fromkeys(group, Failure(error_reason(error)))
     hub.note(None)
     return _by_cluster(fetched.value, group, namespace)
 
 
-def _usage_of_all(body: bytes) -> tuple[UsageRecord, ...]:
-    """The records of a PodMetricsList, each with the cluster that its annotation names ("" for none)."""
+def _decode_usage(body: bytes) -> tuple[UsageRecord, ...]:
+    """The records of a PodMetricsList, each with the cluster of its annotation ("" without one)."""
     items = decoder(ObjectList[PodMetrics]).decode(body).items or ()
     annotated = ((item, (item.metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")) for item in items)
-    return believable(tuple([usage_record(cluster, item) for item, cluster in annotated]))
+    return checked_usage(tuple([usage_record(cluster, item) for item, cluster in annotated]))
 
 
-def _by_cluster(records: Sequence[UsageRecord], group: Mapping[str, Reading], namespace: str) -> Usage:
+def _by_cluster(
+    records: Sequence[UsageRecord], group: Mapping[str, ClusterReading], namespace: str
+) -> UsageByCluster:
     found: dict[str, list[UsageRecord]] = {name: [] for name in group}
     failures: dict[str, Failure] = {}
-    owners = _owners(group)
+    owners = _clusters_of_pods(group)
     for record in records:
         if record.namespace not in ("", namespace):
             continue
@@ -190,11 +198,11 @@ def _by_cluster(records: Sequence[UsageRecord], group: Mapping[str, Reading], na
             if record.cluster in found:
                 found[record.cluster].append(record)
             continue
-        places = owners.get(record.name, ())
-        if len(places) == 1:
-            found[places[0]].append(msgspec.structs.replace(record, cluster=places[0]))
-        for place in places if len(places) > 1 else ():
-            failures[place] = _doubt(record.name, places, f"no annotation {CLUSTER_ANNOTATION}")
+        clusters = owners.get(record.name, ())
+        if len(clusters) == 1:
+            found[clusters[0]].append(msgspec.structs.replace(record, cluster=clusters[0]))
+        for cluster in clusters if len(clusters) > 1 else ():
+            failures[cluster] = _ambiguous(record.name, clusters, f"no annotation {CLUSTER_ANNOTATION}")
     for name, reading in group.items():
         if not found[name] and any(pod.settled for pod in reading.snapshot.pods):
             failures.setdefault(name, Failure(NO_USAGE))
@@ -204,38 +212,44 @@ def _by_cluster(records: Sequence[UsageRecord], group: Mapping[str, Reading], na
     }
 
 
-def _selected(records: Sequence[UsageRecord], reading: Reading, namespace: str) -> tuple[UsageRecord, ...]:
-    """The usage of the workload's pods: the hub may send usage of others."""
-    assert reading.selector is not None, "groups are made by their selectors"
+def _selected(
+    records: Sequence[UsageRecord], reading: ClusterReading, namespace: str
+) -> tuple[UsageRecord, ...]:
+    """The usage of the workload's pods; the hub may send usage of others too."""
+    assert reading.selector is not None, "clusters are grouped by selector"
     return select_usage(records, namespace, reading.selector, SelectedPods(reading.snapshot.pods))
 
 
-def _apart(answer: Custom, group: Mapping[str, Reading]) -> Mapping[str, Custom]:
-    """The values of a Pods metric by the cluster of the pod."""
+def _split_by_cluster(
+    answer: CustomSamples, group: Mapping[str, ClusterReading]
+) -> Mapping[str, CustomSamples]:
+    """The samples of a Pods metric by the cluster of their pods."""
     if isinstance(answer, Failure):
         return dict.fromkeys(group, answer)
-    found: dict[str, Custom] = {}
+    found: dict[str, CustomSamples] = {}
     samples: dict[str, list[CustomSample]] = {name: [] for name in group}
-    owners = _owners(group)
+    owners = _clusters_of_pods(group)
     for sample in answer:
-        places = owners.get(sample.name, ())
-        if len(places) == 1:
-            samples[places[0]].append(sample)
+        clusters = owners.get(sample.name, ())
+        if len(clusters) == 1:
+            samples[clusters[0]].append(sample)
         else:
-            found |= dict.fromkeys(places, _doubt(sample.name, places, "custom metrics name no cluster"))
+            found |= dict.fromkeys(
+                clusters, _ambiguous(sample.name, clusters, "custom metrics name no cluster")
+            )
     return {name: tuple(own) for name, own in samples.items()} | found
 
 
-def _owners(group: Mapping[str, Reading]) -> Mapping[str, Sequence[str]]:
-    """Which clusters have a pod of a name."""
-    places: dict[str, list[str]] = {}
+def _clusters_of_pods(group: Mapping[str, ClusterReading]) -> Mapping[str, Sequence[str]]:
+    """The sorted clusters that have a pod of a name, by name."""
+    found: dict[str, list[str]] = {}
     for name, reading in sorted(group.items()):
         for pod in reading.snapshot.pods:
-            places.setdefault(pod.name, []).append(name)
-    return places
+            found.setdefault(pod.name, []).append(name)
+    return found
 
 
-def _doubt(pod: str, places: Sequence[str], why: str) -> Failure:
+def _ambiguous(pod: str, clusters: Sequence[str], why: str) -> Failure:
     return Failure(
-        f"the hub's metrics do not say whose value that of pod {pod} is ({why}): it is in {', '.join(places)}"
+        f"the hub's metrics name no cluster for pod {pod} ({why}), which is in {', '.join(clusters)}"
     )

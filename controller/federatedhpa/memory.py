@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.federatedhpa.gather import Reading
+from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.status import STILL_SECONDS
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector
@@ -125,7 +125,7 @@ class ObjectMemory:
             self.without_workload.clear()
         self.target = path
 
-    def note_absences(self, readings: Mapping[str, Reading]) -> None:
+    def note_absences(self, readings: Mapping[str, ClusterReading]) -> None:
         """Take over which clusters have no such workload; the word of one that went away still counts."""
         self.without_workload &= set(readings)
         for name, reading in readings.items():

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.federatedhpa.competition import CompetingAutoscalers
-from controller.federatedhpa.gather import Readers
+from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
@@ -76,7 +76,7 @@ class OneShotReader:
     """Reads the decision input of single objects; made by `one_shot_reader`."""
 
     def __init__(
-        self, hub: ApiClient, members: MemberRegistry, readers: Readers, settings: Settings, clock: Clock
+        self, hub: ApiClient, members: MemberRegistry, caches: MemberCaches, settings: Settings, clock: Clock
     ) -> None:
         self.settings = settings
         self._hub = hub
@@ -85,7 +85,7 @@ class OneShotReader:
         self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
         self._hub_check = HubCheck(hub, clock=clock.monotonic)
         self._snapshots = SnapshotBuilder(
-            hub, lambda: members.members, readers, settings, clock=clock.monotonic
+            hub, lambda: members.members, caches, settings, clock=clock.monotonic
         )
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
@@ -162,11 +162,11 @@ async def one_shot_reader(
     await _check_permissions(hub)
     registry = MemberRegistry(hub, deadline=settings.member_deadline, clock=clock.monotonic, wall=clock.wall)
     async with SharedLists(clock=clock.monotonic) as lists:
-        readers = Readers.of(lists, clock.monotonic)
-        tasks = [asyncio.create_task(registry.run()), asyncio.create_task(readers.run())]
+        caches = MemberCaches(lists, clock.monotonic)
+        tasks = [asyncio.create_task(registry.run()), asyncio.create_task(caches.run())]
         try:
             await _until_synced(registry)
-            yield OneShotReader(hub, registry, readers, settings, clock)
+            yield OneShotReader(hub, registry, caches, settings, clock)
         finally:
             for task in tasks:
                 task.cancel()

@@ -18,9 +18,16 @@ from controller.federatedhpa.candidates import (
     by_binding,
 )
 from controller.federatedhpa.cluster_capacity import available_replicas, capped_replicas
+from controller.federatedhpa.cluster_reader import (
+    ClusterReading,
+    FleetReading,
+    MetricNeeds,
+    Workload,
+    read_clusters,
+)
 from controller.federatedhpa.competition import ON_HUB, ambiguous_with
-from controller.federatedhpa.gather import Readers, Reading, Wanted, Workload, read_clusters
-from controller.federatedhpa.hub_metrics import HubMetrics, Told, read_hub
+from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
+from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import MemberScale
 from controller.federatedhpa.unsupported import unsupported_field
@@ -66,7 +73,7 @@ class SnapshotBuilder:
         self,
         hub: ApiClient,
         members: Callable[[], Mapping[str, Member]],
-        readers: Readers,
+        caches: MemberCaches,
         settings: Settings,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -75,7 +82,7 @@ class SnapshotBuilder:
         self._mapper = ResourceMapper(hub, clock=clock)
         self._hub_metrics = HubMetrics(hub, self._mapper, settings.member_deadline, clock)
         self._members = members
-        self._readers = readers
+        self._caches = caches
         self._settings = settings
         # By namespace, how often the selectors of any of its objects changed.
         self._selector_versions: dict[str, int] = {}
@@ -118,15 +125,15 @@ class SnapshotBuilder:
             return _blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
         except (ApiError, InvalidObject) as error:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
-        wanted = Wanted.of(hpa.spec.metrics, max_usage_age(self.period(raw), late))
-        told = await self._read(workload, candidates, wanted)
+        needs = MetricNeeds.of(hpa.spec.metrics, max_usage_age(self.period(raw), late))
+        fleet = await self._read(workload, candidates, needs)
         memory.aim_at(workload.path)
-        memory.note_absences(told.readings)
+        memory.note_absences(fleet.clusters)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
         # With propagation karmada, the ResourceBinding decides.
         expected = {
             name: reading
-            for name, reading in told.readings.items()
+            for name, reading in fleet.clusters.items()
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
         self._note_selectors(key, memory, _selectors(expected))
@@ -134,32 +141,32 @@ class SnapshotBuilder:
             hpa=hpa,
             clusters=await self._clusters(hpa, memory, expected, now, direct=template is None),
             target=None if template is None else Target(template.spec.replicas),
-            hub_custom_metrics=told.custom,
-            hub_external_metrics=told.external,
+            hub_custom_metrics=fleet.custom,
+            hub_external_metrics=fleet.external,
             ambiguous_with=self._ambiguous_with(key, memory, expected, memories),
         )
         return Observation(snapshot, workload.path, template, self._member_scales(expected))
 
-    async def _read(self, workload: Workload, candidates: Candidates, wanted: Wanted) -> Told:
+    async def _read(self, workload: Workload, candidates: Candidates, needs: MetricNeeds) -> FleetReading:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB
-        of_members = replace(wanted, usage=False, questions={}) if through_hub else wanted
-        readings = await read_clusters(self._readers, self._members(), workload, candidates.names, of_members)
+        of_members = replace(needs, usage=False, queries={}) if through_hub else needs
+        readings = await read_clusters(self._caches, self._members(), workload, candidates.names, of_members)
         if not through_hub:
-            return Told(readings)
-        return await read_hub(self._readers, self._hub_metrics, workload.namespace, readings, wanted)
+            return FleetReading(readings)
+        return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)
 
     async def _clusters(
         self,
         hpa: ScalingObject,
         memory: ObjectMemory,
-        readings: Mapping[str, Reading],
+        readings: Mapping[str, ClusterReading],
         now: float,
         *,
         direct: bool,
     ) -> tuple[ClusterSnapshot, ...]:
         """The clusters by name, with remembered values, and with their capacity if `direct`."""
-        members, nodes, assignment = self._members(), self._readers.nodes, hpa.spec.assignment
+        members, nodes, assignment = self._members(), self._caches.nodes, hpa.spec.assignment
         available = await available_replicas(nodes, members, assignment, readings) if direct else {}
         capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
         held = _held(memory, readings, now) if direct else frozenset()
@@ -186,7 +193,7 @@ class SnapshotBuilder:
         self,
         key: Key,
         memory: ObjectMemory,
-        readings: Mapping[str, Reading],
+        readings: Mapping[str, ClusterReading],
         memories: Mapping[Key, ObjectMemory],
     ) -> tuple[str, ...]:
         """The objects that select the same pods; compared only if labels or selectors changed."""
@@ -204,8 +211,8 @@ class SnapshotBuilder:
         # --pause means dryRun for every object: computed and shown, never written nor remembered as written.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
-    def _member_scales(self, readings: Mapping[str, Reading]) -> dict[str, MemberScale]:
-        members, note = self._members(), self._readers.scales.note
+    def _member_scales(self, readings: Mapping[str, ClusterReading]) -> dict[str, MemberScale]:
+        members, note = self._members(), self._caches.scales.note
         return {
             name: MemberScale(
                 members[name].client,
@@ -247,18 +254,18 @@ def _blocked(hpa: ScalingObject, blocked: Blocked) -> Observation:
     return Observation(Snapshot(hpa=hpa, target=Failure(blocked.message), blocked=blocked))
 
 
-def _last_known(memory: ObjectMemory, name: str, reading: Reading) -> int | None:
+def _last_known(memory: ObjectMemory, name: str, reading: ClusterReading) -> int | None:
     # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
     # known all the same, also right after a start.
     return memory.last_replicas.get(name) if reading.scale is None else reading.scale.spec.replicas
 
 
-def _held(memory: ObjectMemory, readings: Mapping[str, Reading], now: float) -> frozenset[str]:
+def _held(memory: ObjectMemory, readings: Mapping[str, ClusterReading], now: float) -> frozenset[str]:
     """The clusters that refused their share recently; none if every answering cluster did."""
     answering = {name for name, reading in readings.items() if reading.selector is not None}
     refusing = {name for name in answering if memory.refuses(name, now)}
     return frozenset(refusing if refusing < answering else ())
 
 
-def _selectors(readings: Mapping[str, Reading]) -> dict[str, Selector]:
+def _selectors(readings: Mapping[str, ClusterReading]) -> dict[str, Selector]:
     return {name: reading.selector for name, reading in readings.items() if reading.selector is not None}

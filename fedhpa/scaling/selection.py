@@ -1,6 +1,6 @@
 """Which listed pods, and whose usage, belong to a workload.
 
-The controller keeps the same selection up to date from its watches (`controller.federatedhpa.selection`).
+The controller keeps the same selection up to date from its watches (`controller.federatedhpa.pod_index`).
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from controller.federatedhpa.gather import Readers, Reading, Wanted
+from controller.federatedhpa.cluster_reader import ClusterReading, MetricNeeds
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
-from controller.federatedhpa.metrics import Asking, questions_of, read_metrics
+from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.metric_reader import MetricSource, metric_queries, read_metrics
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE
 from fedhpa.api.selectors import parse_selector
 from fedhpa.cache import Fetched
@@ -110,8 +111,8 @@ def requests_of(spec: MetricSpec, version: str) -> list[str]:
         lists = Recorder(version)
         mapper = Kinds(ApiClient(ApiConfig(server="http://member")))
         selector = parse_selector(POD_SELECTOR)
-        asking = Asking(lists, member, mapper, "ns1", selector, {"web-0"}, 0.0)
-        await read_metrics(asking, questions_of([spec]))
+        source = MetricSource(lists, member, mapper, "ns1", selector, {"web-0"}, 0.0)
+        await read_metrics(source, metric_queries([spec]))
         return lists.sent
 
     return asyncio.run(ask(None))
@@ -137,8 +138,8 @@ def hub_requests_of(spec: MetricSpec, version: str) -> list[str]:
         hub = HubMetrics(client, Kinds(client), 3.0)
         pod = PodRecord("m1", "ns1", "web-0", {"app": "web"}, PodRequests())
         snapshot = ClusterSnapshot(name="m1", pods=(pod,))
-        readings = {"m1": Reading(snapshot, selector=parse_selector(POD_SELECTOR))}
-        await read_hub(Readers(lists), hub, "ns1", readings, Wanted.of([spec], 0.0))
+        readings = {"m1": ClusterReading(snapshot, selector=parse_selector(POD_SELECTOR))}
+        await read_hub(MemberCaches(lists), hub, "ns1", readings, MetricNeeds.of([spec], 0.0))
         return lists.sent
 
     return asyncio.run(ask())

@@ -81,7 +81,7 @@ async def test_unannotated_usage_of_same_named_pods_is_not_guessed() -> None:
             _, _, message = w.condition("MetricsComplete")
 
         assert ANNOTATION in message
-        assert "it is in m1, m2" in message
+        assert "which is in m1, m2" in message
         assert w.replicas == {"m1": 2, "m2": 2}
 
 

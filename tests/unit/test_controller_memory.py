@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.gather import Reading
+from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale
@@ -250,8 +250,8 @@ def test_template_that_was_scaled_since_the_last_status_counts() -> None:
 def test_word_of_a_cluster_that_went_away_counts() -> None:
     """A cluster that said it has no such workload is without until it answers with one."""
     memory = ObjectMemory("u1")
-    absent = Reading(away("m1"), absent=True)
-    gone, back = Reading(away("m1")), Reading(answering("m1", 1), scale=Scale())
+    absent = ClusterReading(away("m1"), absent=True)
+    gone, back = ClusterReading(away("m1")), ClusterReading(answering("m1", 1), scale=Scale())
     states = []
     for reading in (gone, absent, gone, back, gone):
         memory.note_absences({"m1": reading})

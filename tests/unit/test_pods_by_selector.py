@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from controller.federatedhpa.selection import KEEP_SECONDS, PodSelections
+from controller.federatedhpa.pod_index import KEEP_SECONDS, PodIndex
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import PodSpec
 from fedhpa.cache import Fetched
@@ -33,7 +33,7 @@ class Watch:
     def __init__(self, *pods: PodRecord) -> None:
         self.now = 0.0
         self.pods: dict[Key, PodRecord] = {(one.namespace, one.name): one for one in pods}
-        self.here = PodSelections("shop", self.pods, lambda: self.now)
+        self.here = PodIndex("shop", self.pods, lambda: self.now)
 
     def put(self, new: PodRecord) -> None:
         key = (new.namespace, new.name)
@@ -117,7 +117,7 @@ def test_unused_selectors_are_dropped() -> None:
     watch.names("app=web")
     watch.now = KEEP_SECONDS + 1
     watch.names("app=api")
-    kept = len(watch.here._selected)
+    kept = len(watch.here._selections)
     watch.put(pod("b"))
 
     assert kept == 1

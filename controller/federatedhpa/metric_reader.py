@@ -1,6 +1,6 @@
-"""The Pods, Object and External metrics that an object names, read from one cluster.
+"""Reads the Pods, Object and External metrics of an object from one cluster.
 
-Each is asked for by itself and may fail by itself. Objects that ask the same share one request.
+Each metric is a query of its own, so one may fail alone. Objects with equal queries share one request.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fedhpa.members import metrics as apis
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling.records import CustomSample, ExternalSample
 
-# So many questions of one object are put to a cluster at once; admission allows 64 metrics.
-AT_ONCE: Final = 8
+# Concurrent queries of one object to one cluster. Admission allows 64 metrics.
+MAX_CONCURRENT: Final = 8
 
 CustomAnswers = Mapping[str, tuple[CustomSample, ...] | Failure]
 ExternalAnswers = Mapping[str, tuple[ExternalSample, ...] | Failure]
 
 
 @dataclass(frozen=True)
-class Asking:
-    """Whom to ask, for which workload: its pods are those of `selector`, listed under the names `pods`.
+class MetricSource:
+    """The API server to query for one workload, whose pods have the names `pods` and match `selector`.
 
     Answers may be `max_age` seconds old.
     """
@@ -45,27 +45,27 @@ class Asking:
     max_age: float
 
 
-def questions_of(metrics: Sequence[MetricSpec]) -> Mapping[str, MetricSpec]:
-    """One metric for each question to ask, by `asked_for`; the same for all clusters."""
-    return {asked_for(spec): spec for spec in metrics if _can_be_asked(spec)}
+def metric_queries(metrics: Sequence[MetricSpec]) -> Mapping[str, MetricSpec]:
+    """One metric for each query, by `asked_for`. The queries are the same for all clusters."""
+    return {asked_for(spec): spec for spec in metrics if _can_be_queried(spec)}
 
 
 async def read_metrics(
-    asking: Asking, questions: Mapping[str, MetricSpec]
+    source: MetricSource, queries: Mapping[str, MetricSpec]
 ) -> tuple[CustomAnswers, ExternalAnswers]:
-    """The answers to all questions, under their keys; what failed has its reason. Never raises."""
-    if not questions:
+    """The samples of all queries by key; a failed query has its reason. Never raises."""
+    if not queries:
         return {}, {}
-    turns = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(MAX_CONCURRENT)
     async with asyncio.TaskGroup() as group:
         custom = {
-            key: group.create_task(_custom(asking, spec, turns))
-            for key, spec in questions.items()
+            key: group.create_task(_custom(source, spec, slots))
+            for key, spec in queries.items()
             if spec.metric_type.api == CUSTOM_API
         }
         external = {
-            key: group.create_task(_external(asking, spec, turns))
-            for key, spec in questions.items()
+            key: group.create_task(_external(source, spec, slots))
+            for key, spec in queries.items()
             if spec.metric_type.api == EXTERNAL_API
         }
     return (
@@ -74,23 +74,23 @@ async def read_metrics(
     )
 
 
-def reason(error: FedHPAError) -> str:
-    """What went wrong, without the cluster's name: it goes behind the name.
+def error_reason(error: FedHPAError) -> str:
+    """The error's message without the cluster's name, because the name stands in front of it.
 
-    Cut off where a member put more into it than a condition should hold.
+    It is cut at MAX_MESSAGE characters, because a member's error may be longer than a condition should be.
     """
     if isinstance(error, MemberUnavailable):
         return error.reason[:MAX_MESSAGE]
     return str((isinstance(error, MetricsUnavailable) and error.__cause__) or error)[:MAX_MESSAGE]
 
 
-def _can_be_asked(spec: MetricSpec) -> bool:
+def _can_be_queried(spec: MetricSpec) -> bool:
     if spec.metric_type.api not in (CUSTOM_API, EXTERNAL_API) or not spec.present:
         return False
     try:
         _selector(spec)
     except InvalidObject:
-        return False  # the metric itself fails on it, with the message; no cluster is to blame
+        return False  # the decision reports the invalid selector; no cluster is at fault
     return True
 
 
@@ -99,51 +99,51 @@ def _selector(spec: MetricSpec) -> str:
 
 
 async def _custom(
-    asking: Asking, spec: MetricSpec, turns: asyncio.Semaphore
+    source: MetricSource, spec: MetricSpec, slots: asyncio.Semaphore
 ) -> tuple[CustomSample, ...] | Failure:
-    if spec.metric_type.per_pod and not asking.pods:
-        return ()  # adapters do not agree on what to say of no pods
+    if spec.metric_type.per_pod and not source.pods:
+        return ()  # adapters differ in their answer for no pods
     try:
-        async with turns:
-            version = await apis.custom_version(asking.lists, asking.member)
-            path = await _custom_path(asking, spec, version)
-            params = {"labelSelector": str(asking.selector)} if spec.metric_type.per_pod else {}
+        async with slots:
+            version = await apis.custom_version(source.lists, source.member)
+            path = await _custom_path(source, spec, version)
+            params = {"labelSelector": str(source.selector)} if spec.metric_type.per_pod else {}
             params |= {"metricLabelSelector": _selector(spec)}
-            fetched = await asking.lists.get(
-                asking.member, path, params, apis.custom_samples, max_age=asking.max_age
+            fetched = await source.lists.get(
+                source.member, path, params, apis.custom_samples, max_age=source.max_age
             )
-        return _of_pods(asking, fetched.value) if spec.metric_type.per_pod else fetched.value
+        return _own_samples(source, fetched.value) if spec.metric_type.per_pod else fetched.value
     except FedHPAError as error:
-        return Failure(reason(error))
-    except ValueError as error:  # a name that cannot be part of a path
+        return Failure(error_reason(error))
+    except ValueError as error:  # the name is not a valid path segment
         return Failure(str(error))
 
 
-async def _custom_path(asking: Asking, spec: MetricSpec, version: str) -> str:
+async def _custom_path(source: MetricSource, spec: MetricSpec, version: str) -> str:
     if spec.metric_type.per_pod:
-        return apis.pods_path(version, asking.namespace, spec.name)
+        return apis.pods_path(version, source.namespace, spec.name)
     described = spec.described_object or {}
     kind = str(described.get("kind") or "")
     api_version = str(described.get("apiVersion") or "v1")
     group = api_version.rpartition("/")[0]
     if kind == "Namespace" and not group:
-        # Kubernetes' HPA: of its own namespace, whatever name is written.
-        return apis.namespace_path(version, asking.namespace, spec.name)
+        # As Kubernetes' HPA: always the object's own namespace, whatever the name.
+        return apis.namespace_path(version, source.namespace, spec.name)
     try:
-        resource = await asking.mapper.resolve(api_version, kind)
+        resource = await source.mapper.resolve(api_version, kind)
     except InvalidObject as error:
         named = f"{kind}.{group}" if group else kind
         raise MetricsUnavailable(f"unable to map kind {named}: {error}") from None
     plural = f"{resource.plural}.{group}" if group else resource.plural
     name = str(described.get("name") or "")
-    return apis.object_path(version, asking.namespace, plural, name, spec.name)
+    return apis.object_path(version, source.namespace, plural, name, spec.name)
 
 
-def _of_pods(asking: Asking, samples: Sequence[CustomSample]) -> tuple[CustomSample, ...]:
-    """The values of the workload's own pods, whatever else the member sends along."""
+def _own_samples(source: MetricSource, samples: Sequence[CustomSample]) -> tuple[CustomSample, ...]:
+    """The samples of the workload's own pods; a member may send others too."""
     found: dict[str, CustomSample] = {}
     for sample in samples:
-        if sample.name not in asking.pods or sample.namespace not in ("", asking.namespace):
+        if sample.name not in source.pods or sample.namespace not in ("", source.namespace):
             continue
         if found.setdefault(sample.name, sample).milli != sample.milli:
             raise MetricsUnavailable(f"pod {sample.name} has two values of {sample.metric}")
@@ -151,17 +151,17 @@ def _of_pods(asking: Asking, samples: Sequence[CustomSample]) -> tuple[CustomSam
 
 
 async def _external(
-    asking: Asking, spec: MetricSpec, turns: asyncio.Semaphore
+    source: MetricSource, spec: MetricSpec, slots: asyncio.Semaphore
 ) -> tuple[ExternalSample, ...] | Failure:
     params = {"labelSelector": _selector(spec)}
     try:
-        path = apis.external_path(asking.namespace, spec.name)
-        async with turns:
-            fetched = await asking.lists.get(
-                asking.member, path, params, apis.external_samples, max_age=asking.max_age
+        path = apis.external_path(source.namespace, spec.name)
+        async with slots:
+            fetched = await source.lists.get(
+                source.member, path, params, apis.external_samples, max_age=source.max_age
             )
     except FedHPAError as error:
-        return Failure(reason(error))
+        return Failure(error_reason(error))
     except ValueError as error:
         return Failure(str(error))
     return fetched.value

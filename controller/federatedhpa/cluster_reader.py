@@ -1,0 +1,258 @@
+"""Reads all candidate clusters of a workload at once, each within its deadline.
+
+An error becomes a reason in the snapshot, never a number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.metric_reader import (
+    CustomAnswers,
+    ExternalAnswers,
+    MetricSource,
+    error_reason,
+    metric_queries,
+    read_metrics,
+)
+from controller.federatedhpa.pod_index import Labels, PodIndex
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.metric_types import USAGE_API
+from fedhpa.api.selectors import Selector, parse_selector
+from fedhpa.api.wire import Scale
+from fedhpa.cache import Fetched
+from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure
+from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.kube.mapping import Resource
+from fedhpa.kube.responses import NOT_FOUND
+from fedhpa.kube.writes import get_scale
+from fedhpa.members.lists import pod_metrics, pod_metrics_path
+from fedhpa.members.member import Member
+from fedhpa.members.scales import API_VERSION as WATCHED_VERSION
+from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord
+
+NOT_REGISTERED = "no Cluster of this name is registered"
+# A first list of tens of megabytes takes longer than the deadline of a call. It gets this long, once.
+FIRST_LIST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A scale target: its resource as the API serves it, its namespace and its name."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its URL path, the same on the hub and in every member."""
+        return self.resource.path(self.namespace, self.name)
+
+    @property
+    def is_builtin(self) -> bool:
+        """True for built-in workload kinds, which every cluster serves in the same version."""
+        return self.resource.api_version == WATCHED_VERSION
+
+
+@dataclass(frozen=True)
+class MetricNeeds:
+    """The metrics to read for a workload: usage if `usage`, and one query for each other metric.
+
+    Answers may be `max_age` seconds old.
+    """
+
+    usage: bool
+    queries: Mapping[str, MetricSpec]
+    max_age: float
+
+    @classmethod
+    def of(cls, metrics: Sequence[MetricSpec], max_age: float) -> MetricNeeds:
+        """The needs of an object's spec.metrics."""
+        usage = any(spec.metric_type.api == USAGE_API for spec in metrics)
+        return cls(usage, metric_queries(metrics), max_age)
+
+
+@dataclass(frozen=True)
+class ClusterReading:
+    """One cluster's part of the snapshot, and the scale that a write must be based on.
+
+    `path` is the workload's URL path in that cluster. `absent` is true if the cluster answered that it has no
+    such workload. `selector` is None if the scale has none. `label_sets` are the label sets of its pods.
+    """
+
+    snapshot: ClusterSnapshot
+    path: str = ""
+    scale: Scale | None = None
+    selector: Selector | None = None
+    absent: bool = False
+    label_sets: tuple[Labels, ...] = ()
+
+
+UsageList = Fetched[tuple[UsageRecord, ...]]
+_NO_USAGE: UsageList = Fetched((), 0.0)
+
+
+@dataclass
+class FleetReading:
+    """The readings of all clusters, and the metrics of the hub that belong to no cluster."""
+
+    clusters: dict[str, ClusterReading]
+    custom: tuple[CustomSample, ...] = ()
+    external: tuple[ExternalSample, ...] = ()
+
+
+async def read_clusters(
+    caches: MemberCaches,
+    members: Mapping[str, Member],
+    workload: Workload,
+    names: tuple[str, ...],
+    needs: MetricNeeds,
+) -> dict[str, ClusterReading]:
+    """Read all named clusters at once. An error of a member is part of its reading, never raised."""
+    found = {name: _read_cached(caches, members.get(name), name, workload, needs) for name in names}
+    missing = [name for name, reading in found.items() if reading is None]
+    if missing:
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                name: group.create_task(_read(caches, members[name], workload, needs)) for name in missing
+            }
+        found.update((name, task.result()) for name, task in tasks.items())
+    return {name: reading for name, reading in found.items() if reading is not None}
+
+
+def _read_cached(
+    caches: MemberCaches, member: Member | None, name: str, workload: Workload, needs: MetricNeeds
+) -> ClusterReading | None:
+    """A cluster's reading from the caches alone; None if it needs a request. Most reconciles need none."""
+    if member is None:
+        return ClusterReading(ClusterSnapshot(name=name, ready=False, error=NOT_REGISTERED))
+    state = member.state
+    if not state.ready:
+        return ClusterReading(ClusterSnapshot(name=name, ready=False, error=state.message or state.reason))
+    if needs.queries or not workload.is_builtin:
+        return None
+    try:
+        scale = caches.scales.cached(member, workload.resource.plural, workload.namespace, workload.name)
+    except ApiError as error:
+        return _without_scale(name, error)
+    pods = caches.pods.up_to_date(member, workload.namespace)
+    usage: UsageList | None = _NO_USAGE
+    if needs.usage:
+        decode = caches.usage_decoder(name)
+        path = pod_metrics_path(workload.namespace)
+        usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age)
+    if scale is None or pods is None or usage is None:
+        return None
+    selector = _selector(name, workload.path, scale)
+    if isinstance(selector, ClusterReading):
+        return selector
+    index = caches.pod_indexes.of(pods, workload.namespace)
+    return _reading(name, workload.path, scale, selector, index, usage)
+
+
+async def _read(
+    caches: MemberCaches, member: Member, workload: Workload, needs: MetricNeeds
+) -> ClusterReading:
+    name = member.name
+    try:
+        path, scale = await _scale(caches, member, workload)
+    except InvalidObject as error:  # without the kind, the cluster has no such workload
+        return ClusterReading(ClusterSnapshot(name=name, scale=Failure(str(error))), absent=True)
+    except FedHPAError as error:
+        return _without_scale(name, error)
+    selector = _selector(name, path, scale)
+    if isinstance(selector, ClusterReading):
+        return selector
+    async with asyncio.TaskGroup() as group:  # the tasks never raise
+        reading_usage = group.create_task(_usage(caches, member, workload.namespace, needs))
+        index = await _pods(caches, member, workload.namespace)
+        if isinstance(index, Failure):
+            reading_usage.cancel()
+            snapshot = ClusterSnapshot(name=name, scale=_numbers(scale), error=index.error)
+            return ClusterReading(snapshot, path, scale)
+        pods = index.selected(scale.status.selector, selector).names
+        mapper = caches.mapper(member)
+        source = MetricSource(caches.lists, member, mapper, workload.namespace, selector, pods, needs.max_age)
+        custom, external = await read_metrics(source, needs.queries)
+    return _reading(name, path, scale, selector, index, reading_usage.result(), custom, external)
+
+
+async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tuple[str, Scale]:
+    """The workload's path in a cluster, and its scale there."""
+    resource = workload.resource
+    if workload.is_builtin:
+        found = await caches.scales.read(member, resource.plural, workload.namespace, workload.name)
+        return workload.path, found
+    # A member may serve another version of a group than the hub does.
+    resource = await caches.mapper(member).resolve(resource.api_version, resource.kind)
+    path = resource.path(workload.namespace, workload.name)
+    return path, await get_scale(member.client, path)
+
+
+def _without_scale(name: str, error: FedHPAError) -> ClusterReading:
+    if isinstance(error, ApiError):
+        failure = Failure(str(error))
+        return ClusterReading(ClusterSnapshot(name=name, scale=failure), absent=error.status == NOT_FOUND)
+    return ClusterReading(ClusterSnapshot(name=name, error=error_reason(error)))
+
+
+def _numbers(scale: Scale) -> ClusterScale:
+    return ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
+
+
+def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterReading:
+    """The selector of the pods, or the reading of a cluster whose scale has none."""
+    try:
+        selector = parse_selector(scale.status.selector) if scale.status.selector else None
+    except InvalidObject as error:
+        return ClusterReading(ClusterSnapshot(name=name, scale=Failure(str(error))), path, scale)
+    if selector is None:
+        return ClusterReading(ClusterSnapshot(name=name, scale=_numbers(scale)), path, scale)
+    return selector
+
+
+def _reading(
+    name: str,
+    path: str,
+    scale: Scale,
+    selector: Selector,
+    index: PodIndex,
+    usage: UsageList | Failure,
+    custom: CustomAnswers | None = None,
+    external: ExternalAnswers | None = None,
+) -> ClusterReading:
+    selected = index.selected(scale.status.selector, selector)
+    snapshot = ClusterSnapshot(
+        name=name,
+        scale=_numbers(scale),
+        pods=selected.pods,
+        # The list is of the whole namespace. Without this filter every decision would pay for all its pods.
+        usage=usage if isinstance(usage, Failure) else index.usage(usage, selected),
+        custom_metrics=custom or {},
+        external_metrics=external or {},
+    )
+    return ClusterReading(snapshot, path, scale, selector, label_sets=selected.label_sets)
+
+
+async def _pods(caches: MemberCaches, member: Member, namespace: str) -> PodIndex | Failure:
+    try:
+        reflector = await caches.pods.reflector(member, namespace, wait=FIRST_LIST_SECONDS)
+    except FedHPAError as error:
+        return Failure(error_reason(error))
+    return caches.pod_indexes.of(reflector, namespace)
+
+
+async def _usage(
+    caches: MemberCaches, member: Member, namespace: str, needs: MetricNeeds
+) -> UsageList | Failure:
+    if not needs.usage:
+        return _NO_USAGE
+    decode = caches.usage_decoder(member.name)
+    try:
+        return await pod_metrics(caches.lists, member, namespace, max_age=needs.max_age, decode=decode)
+    except FedHPAError as error:
+        return Failure(error_reason(error))

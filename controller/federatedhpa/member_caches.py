@@ -1,0 +1,80 @@
+"""The caches that all objects read the members through."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+
+from controller.federatedhpa.node_capacity import NodeCapacity
+from controller.federatedhpa.pod_index import PodIndexes
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.responses import decoder
+from fedhpa.members.lists import SharedLists
+from fedhpa.members.member import Member
+from fedhpa.members.scales import ScaleCache
+from fedhpa.members.watches import PodCache
+from fedhpa.scaling.records import PodRecord, UsageRecord, pod_record, usage_record
+
+
+class MemberCaches:
+    """Lists of usage, watched pods and scales, node capacity, and discovery of the members.
+
+    `run` keeps the watched collections up to date. `lists` belongs to the caller.
+    """
+
+    def __init__(self, lists: SharedLists, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lists = lists
+        self.pods: PodCache[PodRecord] = PodCache(pod_record, clock=clock)
+        self.scales = ScaleCache(clock=clock)
+        self.nodes = NodeCapacity(clock)
+        self.pod_indexes = PodIndexes(clock)
+        self._clock = clock
+        self._decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = {}
+        self._mappers: dict[str, tuple[Member, ResourceMapper]] = {}
+
+    async def run(self) -> None:
+        """Watch the collections that were read, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.pods.run())
+            group.create_task(self.scales.run())
+            group.create_task(self.nodes.run())
+
+    def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
+        """The decoder of a cluster's PodMetrics, always the same object because it is part of a cache key."""
+        found = self._decoders.get(cluster)
+        if found is None:
+            found = self._decoders[cluster] = functools.partial(decode_usage, cluster)
+        return found
+
+    def mapper(self, member: Member) -> ResourceMapper:
+        """The discovery of a member, kept while the member is registered."""
+        kept = self._mappers.get(member.name)
+        if kept is None or kept[0] is not member:
+            mapper = ResourceMapper(member.client, clock=self._clock)
+            kept = self._mappers[member.name] = (member, mapper)
+        return kept[1]
+
+
+def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
+    """The records of a PodMetricsList. Raises ValueError or InvalidObject if the list is invalid."""
+    items = decoder(ObjectList[PodMetrics]).decode(body).items or ()
+    return checked_usage(tuple([usage_record(cluster, item) for item in items]))
+
+
+def checked_usage(records: tuple[UsageRecord, ...]) -> tuple[UsageRecord, ...]:
+    """The same records. Raises InvalidObject for negative usage, which would cause a scale-down."""
+    for record in records:
+        for container in record.containers:
+            cpu, memory, others = container.cpu, container.memory, container.others
+            if (
+                (cpu is not None and cpu < 0)
+                or (memory is not None and memory < 0)
+                or (others is not None and min(others.values()) < 0)
+            ):
+                place = f"pod {record.namespace}/{record.name}, container {container.name!r}"
+                raise InvalidObject(f"{place}: usage is negative")
+    return records

@@ -1,0 +1,204 @@
+"""An index of one namespace's pods by selector, with their usage, kept up to date by the watch.
+
+A namespace may hold thousands of pods and autoscalers, so a reconcile must not search them. The pods of one
+workload share one label set (`fedhpa.scaling.records`), and each label set is compared with each selector
+once.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from fedhpa.api.selectors import Selector
+from fedhpa.cache import Fetched
+from fedhpa.kube.reflector import Change, Key, Reflector
+from fedhpa.scaling.records import PodRecord, UsageRecord
+
+# A selector without use for this long has no autoscaler any more: the longest sync period is 300 s.
+KEEP_SECONDS: Final = 900.0
+
+Labels = Mapping[str, str]
+
+
+@dataclass(eq=False)
+class _LabelSet:
+    """Labels that several pods share, these pods by name, and the selections that match the labels."""
+
+    labels: Labels
+    matching: list[PodSelection]
+    pods: dict[str, PodRecord] = field(default_factory=dict)
+
+
+class PodSelection:
+    """The pods that one selector matches."""
+
+    def __init__(self, selector: Selector, used_at: float, sets: Iterable[_LabelSet]) -> None:
+        self.selector = selector
+        self.used_at = used_at
+        self.sets = list(sets)
+        self._pods: tuple[PodRecord, ...] | None = None
+
+    @property
+    def pods(self) -> tuple[PodRecord, ...]:
+        """All pods; the same tuple until one changes."""
+        if self._pods is None:
+            self._pods = tuple([pod for one in self.sets for pod in one.pods.values()])
+        return self._pods
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all pods."""
+        if len(self.sets) == 1:
+            return self.sets[0].pods.keys()
+        return {name for one in self.sets for name in one.pods}
+
+    @property
+    def label_sets(self) -> tuple[Labels, ...]:
+        """The label sets of the pods."""
+        return tuple([one.labels for one in self.sets])
+
+    def invalidate(self) -> None:
+        """Drop the cached tuple, because a pod changed."""
+        self._pods = None
+
+
+@dataclass
+class _UsageList:
+    """One list of usage by pod name. `unmatched` are the names without a listed pod of the same labels."""
+
+    fetched: Fetched[tuple[UsageRecord, ...]]
+    by_name: dict[str, UsageRecord]
+    unmatched: set[str] = field(default_factory=set)
+
+
+class PodIndex:
+    """The pods of one namespace of one cluster, by selector. `change` keeps it up to date."""
+
+    def __init__(
+        self, namespace: str, pods: Mapping[Key, PodRecord], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._namespace = namespace
+        self._pods = pods
+        self._clock = clock
+        self._selections: dict[str, PodSelection] = {}
+        self._label_sets: dict[int, _LabelSet] = {}
+        self._usage: _UsageList | None = None
+        for pod in pods.values():
+            if self._in_namespace(pod):
+                self._insert(pod)
+
+    def selected(self, text: str, selector: Selector) -> PodSelection:
+        """The pods of the selector; `text` is its serialized form."""
+        found = self._selections.get(text)
+        if found is None:
+            found = self._add(text, selector)
+        found.used_at = self._clock()
+        return found
+
+    def usage(
+        self, fetched: Fetched[tuple[UsageRecord, ...]], selection: PodSelection
+    ) -> tuple[UsageRecord, ...]:
+        """The usage of the selected pods, and of unlisted pods that the selector would select."""
+        usage = self._usage
+        if usage is None or usage.fetched is not fetched:
+            usage = self._usage = self._index_usage(fetched)
+        records = usage.by_name
+        names = selection.names
+        own = [records[name] for name in names if name in records]
+        for name in usage.unmatched:
+            labels = records[name].labels
+            if name not in names and labels is not None and selection.selector.matches(labels):
+                own.append(records[name])
+        return tuple(own)
+
+    def change(self, change: Change[PodRecord]) -> None:
+        """Apply a change of the watched pods."""
+        old = change.old if change.old is not None and self._in_namespace(change.old) else None
+        new = change.new if change.new is not None and self._in_namespace(change.new) else None
+        if old is not None and (new is None or new.labels is not old.labels):
+            self._remove(old)
+            old = None
+        if new is not None:
+            if old is None:
+                self._insert(new)
+            else:
+                known = self._label_sets[id(new.labels)]
+                known.pods[new.name] = new
+                for selection in known.matching:
+                    selection.invalidate()
+        usage = self._usage
+        if usage is not None and change.key[1] in usage.by_name and old is None:
+            self._match(usage, change.key[1], usage.by_name[change.key[1]])
+
+    def _add(self, text: str, selector: Selector) -> PodSelection:
+        now = self._clock()
+        for other, unused in [(t, s) for t, s in self._selections.items() if now - s.used_at > KEEP_SECONDS]:
+            del self._selections[other]
+            for known in self._label_sets.values():
+                known.matching = [one for one in known.matching if one is not unused]
+        sets = [known for known in self._label_sets.values() if selector.matches(known.labels)]
+        found = self._selections[text] = PodSelection(selector, now, sets)
+        for known in sets:
+            known.matching.append(found)
+        return found
+
+    def _in_namespace(self, pod: PodRecord) -> bool:
+        # A faulty member may list pods of other namespaces; they must not replace ours.
+        return pod.namespace in ("", self._namespace)
+
+    def _insert(self, pod: PodRecord) -> None:
+        known = self._label_sets.get(id(pod.labels))
+        if known is None:
+            matching = [one for one in self._selections.values() if one.selector.matches(pod.labels)]
+            known = self._label_sets[id(pod.labels)] = _LabelSet(pod.labels, matching)
+            for selection in matching:
+                selection.sets.append(known)
+        known.pods[pod.name] = pod
+        for selection in known.matching:
+            selection.invalidate()
+
+    def _remove(self, pod: PodRecord) -> None:
+        known = self._label_sets[id(pod.labels)]
+        known.pods.pop(pod.name, None)
+        for selection in known.matching:
+            selection.invalidate()
+        if not known.pods:
+            del self._label_sets[id(pod.labels)]
+            for selection in known.matching:
+                selection.sets.remove(known)
+
+    def _index_usage(self, fetched: Fetched[tuple[UsageRecord, ...]]) -> _UsageList:
+        places = ("", self._namespace)
+        usage = _UsageList(fetched, {one.name: one for one in fetched.value if one.namespace in places})
+        for name, record in usage.by_name.items():
+            self._match(usage, name, record)
+        return usage
+
+    def _match(self, usage: _UsageList, name: str, record: UsageRecord) -> None:
+        """Add the record to `unmatched`, or remove it, by the labels of its listed pod."""
+        pod = self._pods.get((self._namespace, name))
+        known = pod is not None and (record.labels is pod.labels or record.labels == pod.labels)
+        if known or record.labels is None:
+            usage.unmatched.discard(name)
+        else:
+            usage.unmatched.add(name)
+
+
+class PodIndexes:
+    """The indexes of all watched namespaces, by reflector."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: weakref.WeakKeyDictionary[Reflector[PodRecord], PodIndex] = weakref.WeakKeyDictionary()
+
+    def of(self, reflector: Reflector[PodRecord], namespace: str) -> PodIndex:
+        """The index of a namespace's pods. It lives as long as the reflector."""
+        found = self._known.get(reflector)
+        if found is None:
+            found = self._known[reflector] = PodIndex(namespace, reflector.store, self._clock)
+            reflector.subscribe(found.change)
+        return found
