@@ -144,3 +144,16 @@ def test_every_decision_that_is_cited_exists() -> None:
     }
 
     assert cited - known == set()
+
+
+# The other pages name paths of Karmada's and Kubernetes' repositories.
+OUR_PAGES = [page for page in PAGES if "upstream" not in page.parts]
+
+
+@pytest.mark.parametrize("page", OUR_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_of_the_repository_that_a_page_names_exists(page: Path) -> None:
+    """A path in backticks that begins with one of our folders names a file or folder that is there."""
+    folders = "|".join((*CODE, "docs", "charts", "lock"))
+    named = re.findall(rf"`((?:{folders})/[\w./-]*[\w/])`", page.read_text(encoding="utf-8"))
+
+    assert [path for path in named if not (ROOT / path).exists()] == []
