@@ -98,7 +98,7 @@ def decisions_route(decisions: DecisionLog, hub: ApiClient) -> web.RouteDef:
             log.warning("access could not be reviewed", error=str(error))
             return status_response(503, f"access could not be reviewed: {error}")
         if not verdict.allowed:
-            return access.refusal(user, verdict.reason)
+            return access.forbidden(user, verdict.reason)
         text = request.query.get("limit", str(DEFAULT_LIMIT))
         if not text.isdecimal() or not 1 <= int(text) <= MAX_COUNT:
             return status_response(400, f"limit={text[:20]}: expected a number from 1 to {MAX_COUNT}")

@@ -1,9 +1,9 @@
-"""Who calls: front proxies speaking for users, client certificates, bearer tokens.
+"""Authenticates requests by front proxy headers, client certificate or bearer token.
 
-As in Kubernetes' delegated authentication (apiserver, authentication/request): X-Remote-* headers are
-believed from a peer whose certificate the request-header CA signed, for client authentication and for an
-allowed name, and from nobody else; a certificate of the ordinary client CA proves a user and its groups,
-never a proxy; a bearer token is the hub's to review. Nobody is anonymous here.
+The rules are those of Kubernetes' delegated authentication (apiserver, authentication/request). X-Remote-*
+headers count only from a peer with a client certificate of the request-header CA and an allowed name. A
+certificate of the client CA proves a user and its groups, but never a front proxy. The hub reviews bearer
+tokens. There are no anonymous users.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 REVIEW_DEADLINE = 5.0
-# Whoever reaches the port may send tokens that nobody knows, and each is a question to the hub.
+# Anyone who reaches the port can send unknown tokens, and each one costs the hub a review.
 MAX_TOKEN_REVIEWS = 64
-MAX_REMEMBERED_TOKENS = 4096
+MAX_CACHED_TOKENS = 4096
 
 
 def utc_now() -> dt.datetime:
-    """The clock of certificates."""
+    """Returns the current time in UTC."""
     return dt.datetime.now(dt.UTC)
 
 
 @dataclass(frozen=True)
 class User:
-    """Who a request speaks for."""
+    """The user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class User:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def authenticated(self) -> User:
-        """The same user in the group that every authenticated one is in; the hub's anonymous stays out."""
+        """Returns the user with the group system:authenticated, unless the hub calls it unauthenticated."""
         if AUTHENTICATED in self.groups or UNAUTHENTICATED in self.groups:
             return self
         return User(self.name, (*self.groups, AUTHENTICATED), self.uid, self.extra)
@@ -62,7 +62,7 @@ class User:
 
 @dataclass(frozen=True)
 class RequestHeader:
-    """Which front proxies are believed, and in which headers."""
+    """The trusted front proxies and the headers that they set."""
 
     ca_pem: bytes
     allowed_names: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class RequestHeader:
     uid_headers: tuple[str, ...] = ("X-Remote-Uid",)
 
     def user(self, headers: CIMultiDictProxy[str]) -> User | None:
-        """The user the headers name; None if they name none, or in what is not UTF-8."""
+        """Returns the user that the headers name; None if there is no name or a value is not UTF-8."""
         name = _first(headers, self.username_headers)
         if not name:
             return None
@@ -92,20 +92,20 @@ class RequestHeader:
 
 @dataclass(frozen=True)
 class Trust:
-    """What is believed at one moment; replaced whole when it changes."""
+    """The trusted CAs; immutable and replaced as a whole."""
 
     client_ca: bytes = b""
     request_header: RequestHeader | None = None
 
     @property
     def bundle(self) -> bytes:
-        """Every CA whose certificates may end a handshake."""
+        """All CAs whose client certificates the TLS handshake accepts."""
         proxies = b"" if self.request_header is None else self.request_header.ca_pem
         return b"\n".join(pem for pem in (self.client_ca, proxies) if pem)
 
 
 class PeerAuthenticator:
-    """Users by the certificate of the connection, under one Trust."""
+    """Authenticates users by the certificate of the connection, with one Trust."""
 
     def __init__(self, trust: Trust, clock: Callable[[], dt.datetime] = utc_now) -> None:
         """Raises ConfigError for an unusable CA bundle."""
@@ -115,7 +115,7 @@ class PeerAuthenticator:
         self._proxies = ClientVerifier(header.ca_pem, clock) if header is not None else None
 
     def user(self, leaf_der: bytes, headers: CIMultiDictProxy[str]) -> User | None:
-        """Whom a peer with this certificate speaks for; None if it proves nothing."""
+        """Returns the user of a peer with this certificate; None if the certificate proves none."""
         header = self.trust.request_header
         if header is not None and self._is_front_proxy(leaf_der, header):
             user = header.user(headers)
@@ -151,7 +151,7 @@ class _TokenReview(msgspec.Struct, frozen=True):
 
 
 class TokenReviewer:
-    """Bearer tokens, asked of the hub and believed for `lifetime` seconds; tokens are kept as digests."""
+    """Reviews bearer tokens on the hub and caches the users for `lifetime` seconds."""
 
     def __init__(
         self, client: ApiClient, lifetime: float = 10.0, *, clock: Callable[[], float] = time.monotonic
@@ -159,11 +159,11 @@ class TokenReviewer:
         self._client = client
         self._lifetime = lifetime
         self._clock = clock
-        # The keys are digests of tokens.
-        self._users: Cache[bytes, User | None] = Cache(clock=clock, max_entries=MAX_REMEMBERED_TOKENS)
+        # The keys are digests, so that no token stays in memory.
+        self._users: Cache[bytes, User | None] = Cache(clock=clock, max_entries=MAX_CACHED_TOKENS)
 
     async def user(self, token: str) -> User | None:
-        """The user of a token; None if the hub does not know the token.
+        """Returns the user of a token; None if the hub does not know the token.
 
         Raises ApiError if the hub cannot be asked, and HTTPTooManyRequests while too many other tokens are
         under review.
@@ -176,9 +176,9 @@ class TokenReviewer:
             raise too_many_requests()
 
     async def _review(self, token: str) -> Fetched[User | None]:
-        return Fetched(await self._ask(token), self._clock(), ttl=self._lifetime)
+        return Fetched(await self._post_review(token), self._clock(), ttl=self._lifetime)
 
-    async def _ask(self, token: str) -> User | None:
+    async def _post_review(self, token: str) -> User | None:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -194,14 +194,14 @@ class TokenReviewer:
 
 
 class Authenticator:
-    """The user of a request, by whichever proof it carries."""
+    """Authenticates a request by its certificate, or else by its bearer token."""
 
     def __init__(self, peers: Callable[[], PeerAuthenticator], tokens: TokenReviewer | None = None) -> None:
         self._peers = peers
         self._tokens = tokens
 
     async def user(self, request: web.Request) -> User | None:
-        """Whom the request speaks for; None if it proves nothing."""
+        """Returns the user of the request; None if it is not authenticated."""
         leaf = peer_certificate(request)
         if leaf is not None:
             user = self._peers().user(leaf, request.headers)
@@ -214,13 +214,13 @@ class Authenticator:
         try:
             return await self._tokens.user(token)
         except ApiError as error:
-            # As Kubernetes: who cannot be checked is not let in.
+            # As in Kubernetes, a token that cannot be reviewed does not authenticate.
             logger.warning("token could not be reviewed", error=str(error))
             return None
 
 
 def peer_certificate(request: web.Request) -> bytes | None:
-    """The certificate (DER) with which the client ended the handshake; None without one."""
+    """Returns the client certificate (DER) of the connection; None without one."""
     connection: Any = request.get_extra_info("ssl_object")
     leaf: bytes | None = connection.getpeercert(binary_form=True) if connection is not None else None
     return leaf or None
@@ -231,7 +231,7 @@ def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
 
 
 def _is_text(user: User) -> bool:
-    """Whether nothing of a user is made of bytes that are no characters: no hub can be asked about such."""
+    """True if the user's attributes are valid UTF-8. Others cannot be sent to the hub in a review."""
     parts = [user.name, user.uid, *user.groups]
     parts += [part for key, values in user.extra for part in (key, *values)]
     try:

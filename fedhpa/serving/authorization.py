@@ -1,4 +1,4 @@
-"""What a user may do: the hub decides by SubjectAccessReview, and what it does not allow is refused."""
+"""Authorizes requests with SubjectAccessReviews of the hub."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ logger = structlog.get_logger(__name__)
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
 
-# Kubernetes' request info: /apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+# Kubernetes' RequestInfo: /apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 PREFIX_PARTS = 3
-# Verdicts on longer paths are not remembered: callers could fill the memory with them.
-MAX_REMEMBERED_PATH = 1024
-MAX_REMEMBERED_VERDICTS = 4096
+# Verdicts on longer paths are not cached, because callers could fill the memory with them.
+MAX_CACHED_PATH = 1024
+MAX_CACHED_VERDICTS = 4096
 
 
 @dataclass(frozen=True)
 class Attributes:
-    """What a request wants; `resource` "" stands for a path that is no resource."""
+    """The attributes of a request; `resource` is "" for a non-resource path."""
 
     verb: str
     path: str
@@ -46,7 +46,7 @@ class Attributes:
 
     @classmethod
     def of(cls, request: web.Request) -> Attributes:
-        """The attributes of a request, by Kubernetes' rules for paths under /apis."""
+        """Returns the attributes of a request, by Kubernetes' rules for paths under /apis."""
         parts = [unquote(part) for part in request.rel_url.raw_path.split("/") if part]
         if len(parts) <= PREFIX_PARTS or parts[0] != "apis":
             return cls(request.method.lower(), request.path)
@@ -58,8 +58,8 @@ class Attributes:
         verb = _verb(request, bool(name))
         return cls(verb, request.path, group, version, resource, subresource, namespace, name)
 
-    def refusal(self, user: User, reason: str) -> web.Response:
-        """The 403 that Kubernetes' servers give."""
+    def forbidden(self, user: User, reason: str) -> web.Response:
+        """Returns the 403 response of Kubernetes' servers."""
         because = f": {reason}" if reason else ""
         if not self.resource:
             text = f'forbidden: User "{user.name}" cannot {self.verb} path "{self.path}"{because}'
@@ -87,14 +87,14 @@ class _Review(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The hub's answer; `reason` is what it said to the user."""
+    """The hub's decision, with the reason for the user."""
 
     allowed: bool
     reason: str = ""
 
 
 class Authorizer:
-    """SubjectAccessReviews, believed for `allowed_seconds` or `denied_seconds`."""
+    """Reviews access on the hub and caches verdicts for `allowed_seconds` or `denied_seconds`."""
 
     def __init__(
         self,
@@ -110,40 +110,40 @@ class Authorizer:
         self._denied_seconds = denied_seconds
         self._clock = clock
         self._verdicts: Cache[tuple[User, Attributes], Verdict] = Cache(
-            clock=clock, max_entries=MAX_REMEMBERED_VERDICTS
+            clock=clock, max_entries=MAX_CACHED_VERDICTS
         )
 
     async def verdict(self, user: User, attributes: Attributes) -> Verdict:
-        """Whether `user` may. Raises ApiError if the hub cannot be asked."""
-        if len(attributes.path) > MAX_REMEMBERED_PATH:
+        """Returns the verdict on a request of `user`. Raises ApiError if the review fails."""
+        if len(attributes.path) > MAX_CACHED_PATH:
             return (await self._review(user, attributes)).value
         fetched = await self._verdicts.get((user, attributes), lambda: self._review(user, attributes))
         return fetched.value
 
-    async def _review(self, user: User, wanted: Attributes) -> Fetched[Verdict]:
+    async def _review(self, user: User, attributes: Attributes) -> Fetched[Verdict]:
         spec: dict[str, object] = {"user": user.name, "groups": user.groups}
         if user.uid:
             spec["uid"] = user.uid
         if user.extra:
             spec["extra"] = dict(user.extra)
-        if wanted.resource:
+        if attributes.resource:
             names = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
-            values = {name: getattr(wanted, name) for name in names}
+            values = {name: getattr(attributes, name) for name in names}
             spec["resourceAttributes"] = {name: value for name, value in values.items() if value}
         else:
-            spec["nonResourceAttributes"] = {"path": wanted.path, "verb": wanted.verb}
+            spec["nonResourceAttributes"] = {"path": attributes.path, "verb": attributes.verb}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        status = await self._ask(review)
+        status = await self._post_review(review)
         allowed = status.allowed and not status.denied
         ttl = self._allowed_seconds if allowed else self._denied_seconds
         return Fetched(Verdict(allowed, status.reason), self._clock(), ttl)
 
-    async def _ask(self, review: Mapping[str, object]) -> _ReviewStatus:
+    async def _post_review(self, review: Mapping[str, object]) -> _ReviewStatus:
         try:
             answer = await self._client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
             status = answer.decode(_Review).status
         except ApiError as error:
-            # Callers get the reason, but the hub shows its own only that it was a 500.
+            # The response has the reason, but the hub shows its own users only that it was a 500.
             if not self._failing:
                 logger.warning("access cannot be reviewed", error=str(error))
             self._failing = True
@@ -155,7 +155,7 @@ class Authorizer:
 
 
 class Guard:
-    """The middleware in front of an API server: 401, 429, 403, or the request goes on with its user."""
+    """Authenticates, limits and authorizes requests: answers 401, 429 or 403, or passes the request on."""
 
     def __init__(
         self,
@@ -166,19 +166,19 @@ class Guard:
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._always = tuple(always_allowed)
+        self._always_allowed = tuple(always_allowed)
         self._fairness = fairness or Fairness(Limits())
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let pass what is allowed; who asked is then `request[USER_KEY]`, also of a refused request."""
+        """Middleware that passes allowed requests on. `request[USER_KEY]` is the user, also of a denial."""
         if self._is_open(request.path):
             return await handler(request)
         user = await self._authenticator.user(request)
         if user is None:
             return status_response(401, "Unauthorized")
         request[USER_KEY] = user
-        # Before the hub is asked: that costs, too, and for longer than an answer from memory.
+        # The limits apply before the review, because a review on the hub is expensive.
         counted = self._fairness.enter(user)
         try:
             return await self._allowed(user, request, handler)
@@ -193,26 +193,26 @@ class Guard:
         except ApiError as error:
             return status_response(500, f"Internal error occurred: access could not be reviewed: {error}")
         if not verdict.allowed:
-            return attributes.refusal(user, verdict.reason)
+            return attributes.forbidden(user, verdict.reason)
         return await handler(request)
 
     def _is_open(self, path: str) -> bool:
         path = path.rstrip("/") or "/"
         return any(
             path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
-            for allowed in self._always
+            for allowed in self._always_allowed
         )
 
 
 @web.middleware
 async def audit_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """One line a request: who wanted what, and the status; stands outside the Guard, so refusals too."""
+    """Middleware that logs user, verb, path and status; outside the Guard, so it also logs denials."""
     response = await handler(request)
-    user, wanted = request.get(USER_KEY), Attributes.of(request)
+    user, attributes = request.get(USER_KEY), Attributes.of(request)
     logger.info(
         "audit",
         user=user.name if user is not None else None,
-        verb=wanted.verb,
+        verb=attributes.verb,
         path=request.path,
         status=response.status,
     )

@@ -1,9 +1,9 @@
-"""Whether a client certificate was issued by given CAs, for client authentication.
+"""Verifies that a client certificate was issued by given CAs for client authentication.
 
-The TLS layer accepts what any known CA signed; which CA it was decides what the certificate proves, so the
-leaf is verified once more against each CA bundle alone. cryptography's defaults follow the web's rules,
-which want a SAN; Kubernetes client certificates have none, so only the CAs follow them and the leaf's
-usage is checked here.
+The TLS layer accepts a certificate of any known CA. The issuing CA decides what the certificate proves: a
+user or a front proxy. Therefore the leaf is verified again, against each CA bundle separately. The default
+policy of cryptography is that of the Web PKI and requires a SAN, which Kubernetes client certificates do not
+have. Therefore the default policy applies to the CAs only, and the usage of the leaf is checked here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedhpa.api.errors import ConfigError
 
-# A keep-alive connection asks with the same certificate again and again; 0.1 ms each adds up.
+# A keep-alive connection presents the same certificate with each request, and a verification takes 0.1 ms.
 CACHED_LEAVES = 256
 CACHE_SECONDS = 60.0
 
 
 class ClientVerifier:
-    """Verifies leaves against one CA bundle; immutable but for its cache."""
+    """Verifies certificates against one CA bundle; immutable except for its cache."""
 
     def __init__(self, ca_pem: bytes, clock: Callable[[], dt.datetime]) -> None:
         """Raises ConfigError if the bundle holds no certificate."""
@@ -36,7 +36,7 @@ class ClientVerifier:
         self._verified: OrderedDict[bytes, tuple[dt.datetime, x509.Certificate | None]] = OrderedDict()
 
     def verify(self, leaf_der: bytes) -> x509.Certificate | None:
-        """The certificate, if one of the CAs signed it, it is valid now and meant for clients; else None."""
+        """Returns the certificate if it is valid now and a CA of the bundle signed it for clients."""
         now = self._clock()
         known = self._verified.get(leaf_der)
         if known is not None and now < known[0]:
@@ -73,10 +73,10 @@ class ClientVerifier:
 
 
 def names_of(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> tuple[str, ...]:
-    """The subject's attributes of one kind, in order."""
+    """Returns the subject's attributes of one type, in order."""
     return tuple(str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid))
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """The subject's CN, "" if it has none; the last one counts, as in Go."""
+    """Returns the subject's last CN, as Go does; "" if there is none."""
     return (names_of(certificate, NameOID.COMMON_NAME) or ("",))[-1]

@@ -1,7 +1,8 @@
-"""How much of a server one user may have: requests under way, and requests for which others are asked.
+"""Limits per user: concurrent requests, and the rate of requests that are forwarded to member clusters.
 
-As in Kubernetes' API servers who is over a bound is answered 429 and told to come again; its clients do so by
-themselves. The hub and its controllers are not bound: what they ask keeps clusters going.
+As in Kubernetes' API servers, a request over a limit is answered 429 with Retry-After, and Kubernetes clients
+retry by themselves. The hub, its controllers and administrators have no limits, because clusters depend on
+their requests.
 """
 
 from __future__ import annotations
@@ -15,27 +16,31 @@ from fedhpa.serving.authentication import User
 from fedhpa.serving.status import too_many_requests
 
 MASTERS = "system:masters"
-# Of the hub itself: Kubernetes 1.36, kube-aggregator's users and the controllers' accounts.
-OWN_NAMES = frozenset({"system:apiserver", "system:aggregator", "system:kube-aggregator"})
-OWN_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:")
-# Users whose questions are counted; one who was not seen for so many others begins anew.
+# Users of the hub itself: kube-aggregator and the controllers of Kubernetes 1.36.
+HUB_USERS = frozenset({"system:apiserver", "system:aggregator", "system:kube-aggregator"})
+CONTROLLER_PREFIXES = ("system:kube-controller-manager", "system:serviceaccount:kube-system:")
+# Users with a stored rate. The user whose last request is the oldest is dropped first.
 COUNTED_USERS = 4096
 
-USER, TOTAL, QUESTIONS = "user", "total", "questions"
+# The limits, as the label of fedhpa_adapter_requests_refused_total names them.
+USER, TOTAL, RATE = "user", "total", "questions"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Requests under way in all and of one user, and questions a second of one user; 0: no limit."""
+    """Concurrent requests of all users and of one user, and forwarded requests per second of one user.
+
+    0 means no limit.
+    """
 
     total: int = 0
     per_user: int = 0
-    questions: float = 0.0
+    qps: float = 0.0
     burst: int = 0
 
 
 class Fairness:
-    """Counts by user; `refused` is told which limit was met."""
+    """Counts requests by user; calls `refused` with the limit that a request exceeds."""
 
     def __init__(
         self,
@@ -48,56 +53,56 @@ class Fairness:
         self._clock = clock
         self._total = 0
         self._by_user: dict[str, int] = {}
-        # Questions that a user may still ask, and when that was so.
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        # Per user: the remaining burst, and the time it was computed at.
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     @property
     def total(self) -> int:
-        """Counted requests under way."""
+        """The number of counted concurrent requests."""
         return self._total
 
     def enter(self, user: User) -> bool:
-        """Whether it is counted: `leave` is due once it has ended. Raises HTTPTooManyRequests."""
-        if is_of_the_hub(user):
+        """Returns True if the request counts; then call `leave` at its end. Raises HTTPTooManyRequests."""
+        if is_unlimited(user):
             return False
-        mine = self._by_user.get(user.name, 0)
-        if self._limits.per_user and mine >= self._limits.per_user:
+        own = self._by_user.get(user.name, 0)
+        if self._limits.per_user and own >= self._limits.per_user:
             self._refuse(USER)
         if self._limits.total and self._total >= self._limits.total:
             self._refuse(TOTAL)
         self._total += 1
-        self._by_user[user.name] = mine + 1
+        self._by_user[user.name] = own + 1
         return True
 
     def leave(self, user: User) -> None:
-        """A counted request has ended."""
+        """Records the end of a counted request."""
         self._total -= 1
-        mine = self._by_user[user.name] - 1
-        if mine:
-            self._by_user[user.name] = mine
+        own = self._by_user[user.name] - 1
+        if own:
+            self._by_user[user.name] = own
         else:
             del self._by_user[user.name]
 
-    def ask(self, user: User) -> None:
-        """Count one question that somebody else has to answer. Raises HTTPTooManyRequests."""
+    def charge(self, user: User) -> None:
+        """Counts one request that is forwarded to member clusters. Raises HTTPTooManyRequests."""
         limits = self._limits
-        if not limits.questions or is_of_the_hub(user):
+        if not limits.qps or is_unlimited(user):
             return
         now = self._clock()
-        left, at = self._left.pop(user.name, (float(limits.burst), now))
-        left = min(left + (now - at) * limits.questions, float(max(limits.burst, 1)))
-        allowed = left >= 1
-        self._left[user.name] = (left - allowed, now)
-        if len(self._left) > COUNTED_USERS:
-            self._left.popitem(last=False)
+        tokens, at = self._tokens.pop(user.name, (float(limits.burst), now))
+        tokens = min(tokens + (now - at) * limits.qps, float(max(limits.burst, 1)))
+        allowed = tokens >= 1
+        self._tokens[user.name] = (tokens - allowed, now)
+        if len(self._tokens) > COUNTED_USERS:
+            self._tokens.popitem(last=False)
         if not allowed:
-            self._refuse(QUESTIONS)
+            self._refuse(RATE)
 
     def _refuse(self, limit: str) -> None:
         self._refused(limit)
         raise too_many_requests()
 
 
-def is_of_the_hub(user: User) -> bool:
-    """Whether it is the hub itself, one of its controllers or an administrator."""
-    return MASTERS in user.groups or user.name in OWN_NAMES or user.name.startswith(OWN_CONTROLLERS)
+def is_unlimited(user: User) -> bool:
+    """True for the hub itself, its controllers and administrators."""
+    return MASTERS in user.groups or user.name in HUB_USERS or user.name.startswith(CONTROLLER_PREFIXES)

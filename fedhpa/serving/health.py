@@ -1,7 +1,7 @@
-"""Liveness and readiness in the form Kubernetes' own servers give them.
+"""Liveness and readiness endpoints in the form of Kubernetes' own servers.
 
-A check that latches stays true once it was: an aggregated API server that turned unready because a member
-is away would be called unavailable by the hub, which then blocks the deletion of namespaces.
+A latching check never fails again after it has passed. If an aggregated API server became unready because a
+member cluster is lost, the hub would mark its API unavailable and block the deletion of namespaces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ logger = structlog.get_logger(__name__)
 
 
 class ReadinessCheck:
-    """One named condition of being ready; not met until `succeed` was called."""
+    """One named readiness condition. It fails until `succeed` is called."""
 
     def __init__(self, name: str, *, latches: bool, reason: str) -> None:
         self.name = name
@@ -22,13 +22,13 @@ class ReadinessCheck:
         self._latches = latches
 
     def succeed(self) -> None:
-        """The condition is met."""
+        """Marks the check as passed."""
         if not self.ok:
             logger.info("readiness check passed", check=self.name)
         self.ok, self.reason = True, ""
 
     def fail(self, reason: str) -> None:
-        """The condition is not met, because of `reason`; without effect once a latching check has passed."""
+        """Marks the check as failed; has no effect on a latching check that has passed."""
         if self.ok and self._latches:
             return
         if self.ok:
@@ -37,7 +37,7 @@ class ReadinessCheck:
 
 
 class Health:
-    """The checks of a process and the three paths that show them."""
+    """The readiness checks of a process and the three paths that serve them."""
 
     def __init__(self) -> None:
         self._checks: dict[str, ReadinessCheck] = {}
@@ -45,22 +45,22 @@ class Health:
         self._shutdown.ok = True
 
     def readiness(self, name: str, *, latches: bool, reason: str = "not yet") -> ReadinessCheck:
-        """Register a check that /readyz waits for; `reason` is shown until it passes."""
+        """Registers a check that /readyz requires; `reason` is shown until the check passes."""
         check = ReadinessCheck(name, latches=latches, reason=reason)
         self._checks[name] = check
         return check
 
     @property
     def ready(self) -> bool:
-        """Whether every check passes."""
+        """True if every check passes."""
         return all(check.ok for check in self._checks.values())
 
     def drain(self) -> None:
-        """From now on not ready: the process is about to stop."""
+        """Makes the process unready because it is about to stop."""
         self._shutdown.ok, self._shutdown.reason = False, "the process is stopping"
 
     def routes(self) -> list[web.RouteDef]:
-        """/livez, /healthz and /readyz, each also with a trailing slash and by check."""
+        """Returns /livez, /healthz and /readyz, each also with a trailing slash and per check."""
         handlers = {"livez": self._live, "healthz": self._live, "readyz": self._ready}
         return [
             web.get(f"/{name}{tail}", handler)

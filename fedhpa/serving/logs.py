@@ -1,4 +1,4 @@
-"""Logs: structured events on stderr, as JSON lines or for people, the libraries' own logs among them."""
+"""Configures logging: structured events on stderr, as JSON lines or text, including the libraries' logs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TextIO
 
 import structlog
 
-# From klog: 4 is "debug level verbosity".
+# klog calls verbosity 4 "debug level verbosity".
 DEBUG_VERBOSITY = 4
-# What has lines on purpose.
-TRACES = ("exception", "stack")
+# Keys whose values have several lines.
+MULTILINE_KEYS = ("exception", "stack")
 
 
 def configure_logs(form: str, verbosity: int, stream: TextIO | None = None) -> None:
-    """Set up structlog and logging; `form` is "json" or "text"."""
+    """Configures structlog and logging; `form` is "json" or "text"."""
     stream = sys.stderr if stream is None else stream
     level = logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO
     shared: list[structlog.typing.Processor] = [
@@ -27,7 +27,7 @@ def configure_logs(form: str, verbosity: int, stream: TextIO | None = None) -> N
         structlog.processors.format_exc_info,
     ]
     if form != "json":
-        shared.append(_harmless)
+        shared.append(_printable)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
@@ -51,13 +51,16 @@ def configure_logs(form: str, verbosity: int, stream: TextIO | None = None) -> N
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    # asyncio at debug names every selector; nobody asked for that with -v=4.
+    # asyncio's debug log names every selector, which does not help a user of -v=4.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
-def _harmless(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """What callers and members sent must not command the terminal; structlog quotes what has line ends."""
+def _printable(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Replaces control characters, so that a text of a caller or member cannot control the terminal.
+
+    structlog itself quotes texts with line breaks.
+    """
     for key, value in event.items():
-        if isinstance(value, str) and not value.isprintable() and key not in TRACES:
+        if isinstance(value, str) and not value.isprintable() and key not in MULTILINE_KEYS:
             event[key] = "".join(char if char.isprintable() or char.isspace() else "?" for char in value)
     return event

@@ -1,4 +1,4 @@
-"""The life of a process: logs, signals, exit codes."""
+"""The life cycle of a process: event loop, logs, signals, exit codes."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def quick_loop() -> asyncio.AbstractEventLoop:
 
 
 class Signals:
-    """What the outside asks of a running process."""
+    """The signals that a running process has received."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self._reloads: list[Callable[[], object]] = []
 
     def on_reload(self, action: Callable[[], object]) -> None:
-        """Call `action` at every SIGHUP."""
+        """Registers `action` to be called at every SIGHUP."""
         self._reloads.append(action)
 
     def reload(self) -> None:
-        """What SIGHUP does."""
+        """Calls the registered actions, as SIGHUP does."""
         logger.info("reloading")
         for action in self._reloads:
             action()
@@ -57,10 +57,11 @@ def run_process(
     *,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
 ) -> int:
-    """Run `main` until it returns; the exit code.
+    """Runs `main` until it returns, and returns the exit code.
 
-    SIGTERM and SIGINT set `Signals.stop`, upon which `main` drains and returns; a second one of them
-    cancels it. 0: stopped as asked; 1: failed, one line says why; 2: a flag or the kubeconfig cannot be used.
+    SIGTERM and SIGINT set `Signals.stop`, and `main` then drains and returns. A second signal cancels `main`.
+    Exit codes: 0 stopped by a signal; 1 failed; 2 a flag or the kubeconfig is unusable. One line on stderr
+    gives the reason for 1 and 2.
     """
     configure_logs(values[common.LOGGING_FORMAT], values[common.VERBOSITY])
     try:
@@ -84,7 +85,7 @@ async def _run(main: Callable[[Signals], Awaitable[None]]) -> int:
 
     def stop() -> None:
         if signals.stop.is_set():
-            logger.warning("stopping at once")
+            logger.warning("stopping without draining")
             task.cancel()
         else:
             logger.info("stopping")
@@ -106,7 +107,7 @@ async def _run(main: Callable[[Signals], Awaitable[None]]) -> int:
 
 
 def _first_reported(group: BaseExceptionGroup[BaseException]) -> FedHPAError | None:
-    # A TaskGroup wraps what its tasks raise; a failure on purpose is reported like one outside of it.
+    # A TaskGroup wraps the errors of its tasks. An expected error in it is reported like any other.
     _, unexpected = group.split(FedHPAError)
     if unexpected is not None:
         return None

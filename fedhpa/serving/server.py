@@ -1,4 +1,4 @@
-"""The listeners of a process: one on TLS, and plain-HTTP side doors for health and Prometheus."""
+"""The listeners of a process: one with TLS, and plain HTTP listeners for health and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A listener that is up: its address and the port the system gave it."""
+class BoundAddress:
+    """The address of a running listener; `port` is the actual one, also if the system chose it."""
 
     host: str
     port: int
@@ -33,8 +33,9 @@ class Bound:
 class TlsServer:
     """An aiohttp application served over TLS, as an async context manager.
 
-    Entering binds (port 0: any free one, see `port`) and starts to watch the certificate files; leaving
-    stops to accept, lets requests in flight end within `grace` seconds, then cancels them.
+    Entering binds the port and starts to watch the certificate files. With port 0 the system chooses a port,
+    and `port` has it. Leaving stops accepting connections, gives running requests `grace` seconds to finish,
+    and then cancels them.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class TlsServer:
 
     @classmethod
     def of(cls, application: web.Application, tls: ServingTls, values: Values) -> TlsServer:
-        """The server that the serving flags describe."""
+        """Returns the server that the serving flags describe."""
         return cls(
             application,
             tls,
@@ -62,9 +63,9 @@ class TlsServer:
     async def __aenter__(self) -> TlsServer:
         async with AsyncExitStack() as stack:
             bound = await stack.enter_async_context(
-                _listening(self._application, self._host, self._port, self._grace, self._tls)
+                _listener(self._application, self._host, self._port, self._grace, self._tls)
             )
-            await stack.enter_async_context(_running(self._tls.watch()))
+            await stack.enter_async_context(_background(self._tls.watch()))
             self._stack = stack.pop_all()
         self.port = bound.port
         logger.info("serving", host=self._host, port=self.port)
@@ -77,32 +78,32 @@ class TlsServer:
 @asynccontextmanager
 async def http_listeners(
     values: Values, health: Health, registry: CollectorRegistry, more: Sequence[web.RouteDef] = ()
-) -> AsyncIterator[list[Bound]]:
-    """Serve what --metrics-bind-address and --health-probe-bind-address ask for; yields what is bound.
+) -> AsyncIterator[list[BoundAddress]]:
+    """Serves --metrics-bind-address and --health-probe-bind-address; yields the bound addresses.
 
-    The same address given twice is one listener with all paths. `more` is served beside the metrics, or
-    beside the health where metrics are off.
+    If both flags name the same address, one listener serves all paths. The routes in `more` are served next
+    to /metrics, or next to the health paths if metrics are off.
     """
-    wanted: dict[str, list[web.RouteDef]] = {}
-    wanted.setdefault(values[common.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
-    wanted.setdefault(values[common.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
-    door = next((text for text in wanted if split_address(text) is not None), None)
-    if door is not None:
-        wanted[door].extend(more)
+    routes: dict[str, list[web.RouteDef]] = {}
+    routes.setdefault(values[common.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
+    routes.setdefault(values[common.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
+    first = next((text for text in routes if split_address(text) is not None), None)
+    if first is not None:
+        routes[first].extend(more)
     async with AsyncExitStack() as stack:
         bound = []
-        for text, routes in wanted.items():
+        for text, served in routes.items():
             address = split_address(text)
             if address is None:
                 continue
             application = web.Application()
-            application.add_routes(routes)
-            bound.append(await stack.enter_async_context(_listening(application, *address, 1.0, None)))
+            application.add_routes(served)
+            bound.append(await stack.enter_async_context(_listener(application, *address, 1.0, None)))
         yield bound
 
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
-    """GET /metrics in Prometheus' text format."""
+    """Returns the route GET /metrics, in Prometheus' text format."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -112,7 +113,7 @@ def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """One debug line a request; the query is left out, as are bodies and headers."""
+    """Middleware that logs one debug line per request, without query, body and headers."""
     started = time.perf_counter()
     status = 500
     try:
@@ -128,9 +129,9 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 @asynccontextmanager
-async def _listening(
+async def _listener(
     application: web.Application, host: str, port: int, grace: float, tls: ServingTls | None
-) -> AsyncIterator[Bound]:
+) -> AsyncIterator[BoundAddress]:
     runner = web.AppRunner(
         application,
         handle_signals=False,
@@ -141,14 +142,14 @@ async def _listening(
     try:
         site = Site(runner, host, port, None if tls is None else tls.listening_context)
         await site.start()
-        async with _running(site.connections.sweep()):
-            yield Bound(host, runner.addresses[0][1])
+        async with _background(site.connections.sweep()):
+            yield BoundAddress(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def _running(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+async def _background(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(work)
         try:

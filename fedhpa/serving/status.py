@@ -1,4 +1,4 @@
-"""Errors as Kubernetes clients read them: metav1.Status bodies, whatever went wrong.
+"""Error responses with metav1.Status bodies, as Kubernetes clients expect them.
 
 Source of texts and reasons: Kubernetes 1.36, apimachinery's api/errors and apiserver's responsewriters.
 """
@@ -37,8 +37,8 @@ MESSAGES = {
     429: "Too many requests, please try again later.",
 }
 RETRY_SECONDS = 1
-# What of aiohttp's own answers is passed on.
-PASSED_ON = ("Allow", "Retry-After")
+# Headers of aiohttp's own error responses that are kept.
+KEPT_HEADERS = ("Allow", "Retry-After")
 
 
 def status_response(
@@ -49,7 +49,7 @@ def status_response(
     details: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """A failure Status; `reason` defaults to the one that belongs to the code."""
+    """Returns a failure Status; `reason` defaults to Kubernetes' reason for the code."""
     status: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -66,22 +66,22 @@ def status_response(
     )
 
 
-def status_of(error: web.HTTPException) -> web.Response:
-    """What aiohttp refuses by itself, as a Status."""
+def from_http_exception(error: web.HTTPException) -> web.Response:
+    """Returns the Status for an error response of aiohttp."""
     message = MESSAGES.get(error.status) or HTTPStatus(error.status).phrase
-    headers = {name: error.headers[name] for name in PASSED_ON if name in error.headers}
+    headers = {name: error.headers[name] for name in KEPT_HEADERS if name in error.headers}
     details = {"retryAfterSeconds": RETRY_SECONDS} if "Retry-After" in headers else {}
     return status_response(error.status, message, details=details, headers=headers)
 
 
 def too_many_requests() -> web.HTTPTooManyRequests:
-    """The 429 of Kubernetes' API servers: its clients come again after a second."""
+    """Returns the 429 of Kubernetes' API servers; clients retry after one second."""
     return web.HTTPTooManyRequests(headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 @web.middleware
 async def status_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error of the application with a Status body."""
+    """Middleware that turns every error of the application into a Status response."""
     try:
         return await handler(request)
     except InvalidObject as error:
@@ -93,11 +93,11 @@ async def status_errors(request: web.Request, handler: Handler) -> web.StreamRes
         logger.warning("request failed", path=request.path, error=str(error))
         return status_response(503, str(error))
     except web.HTTPException as error:
-        return status_of(error)
+        return from_http_exception(error)
     except ConnectionError:
-        # The client went away while it was sent its answer: nobody is there to be told, and nothing is wrong.
+        # The client disconnected while the response was sent: there is nobody to answer and nothing to log.
         raise
     except Exception:
-        # The bug stays one request's; the process goes on, and the trace is in the log, not in the answer.
+        # A bug ends one request, not the process. The trace goes to the log, not to the client.
         logger.exception("request failed unexpectedly", path=request.path)
         return status_response(500, "Internal error occurred")

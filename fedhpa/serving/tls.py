@@ -1,8 +1,8 @@
-"""The serving side of TLS: immutable contexts, swapped whole when files or CAs change.
+"""Server-side TLS with immutable contexts that are replaced as a whole when files or CAs change.
 
-A listening socket keeps the context it was started with, and OpenSSL can add a CA to a context but not drop
-one. So the listening context only answers the ClientHello: its SNI callback hands the connection to the
-context of the moment, and a rotation is one assignment. Connections that are open stay as they are.
+A listening socket keeps its first context, and OpenSSL can add a CA to a context but not remove one.
+Therefore the listening context only answers the ClientHello: its SNI callback hands the connection to the
+current context. A rotation is one assignment, and open connections are not affected.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from fedhpa.serving.flags.types import Values
 
 logger = structlog.get_logger(__name__)
 
-# Soon enough after a rotation, and it costs two stats.
+# One poll costs two stat calls, and a rotation takes effect within a second.
 POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Where the serving certificate (PEM, with its chain) and its private key are."""
+    """The files of the serving certificate (PEM, with its chain) and of its private key."""
 
     certificate: Path
     key: Path
 
     @classmethod
     def of(cls, values: Values) -> TlsFiles:
-        """The files that the serving flags name; raises ConfigError for half a pair."""
+        """Returns the files that the serving flags name; raises ConfigError for half a pair."""
         certificate, key = values[common.TLS_CERT_FILE], values[common.TLS_PRIVATE_KEY_FILE]
         if bool(certificate) != bool(key):
             given, missing = (
@@ -56,8 +56,8 @@ class TlsFiles:
 class ServingTls:
     """The TLS identity of one server: loaded at once, reloaded by `reload` or `watch`.
 
-    With `request_client_certificates` clients are asked for a certificate, and one that no CA given to
-    `trust_clients` signed ends the handshake; clients without one are served.
+    With `request_client_certificates`, clients may present a certificate. The handshake fails if no CA given
+    to `trust_clients` signed it. Clients without a certificate are served.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ServingTls:
         minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
         request_client_certificates: bool = False,
     ) -> None:
-        """Load the files; raises FedHPAError naming the one that is missing or bad."""
+        """Loads the files; raises FedHPAError that names a missing or unusable file."""
         self._files = files
         self._minimum_version = minimum_version
         self._request_clients = request_client_certificates
@@ -79,36 +79,36 @@ class ServingTls:
         self.listening_context.sni_callback = self._select
 
     def trust_clients(self, ca_pem: bytes) -> None:
-        """From now on accept client certificates of exactly these CAs; raises FedHPAError for bad ones."""
+        """Accepts client certificates of exactly these CAs from now on; raises FedHPAError for bad CAs."""
         if ca_pem != self._client_cas:
             self._current = self._build(ca_pem)
             self._client_cas = ca_pem
 
     def reload(self) -> bool:
-        """Load the files again; True when they were usable. Unusable ones leave the old pair in service."""
+        """Loads the files again; returns False and keeps the old pair if they are unusable."""
         self._seen = self._stats()
         try:
             digest = self._digest()
         except FedHPAError as error:
-            return self._kept(b"", error)
+            return self._keep_old(b"", error)
         try:
             self._current = self._build(self._client_cas)
         except FedHPAError as error:
-            return self._kept(digest, error)
+            return self._keep_old(digest, error)
         if digest != self._tried:
             logger.info("serving certificate loaded", file=str(self._files.certificate))
         self._tried = digest
         return True
 
     async def watch(self, interval: float = POLL_SECONDS) -> None:
-        """Reload whenever a file changes, until cancelled."""
+        """Reloads when a file changes, until cancelled."""
         while True:
             await asyncio.sleep(interval)
             if self._stats() != self._seen:
                 self.reload()
 
-    def _kept(self, digest: bytes, error: FedHPAError) -> bool:
-        # Once per content: a broken file that stays must not fill the log every second.
+    def _keep_old(self, digest: bytes, error: FedHPAError) -> bool:
+        # Log once per content. A broken file must not fill the log every second.
         if digest != self._tried:
             logger.error("serving certificate not loaded, keeping the old one", error=str(error))
         self._tried = digest
@@ -120,19 +120,19 @@ class ServingTls:
     def _build(self, client_cas: bytes) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with warnings.catch_warnings():
-            # 1.0 and 1.1 are deprecated, and somebody asked for them by flag.
+            # TLS 1.0 and 1.1 are deprecated, but --tls-min-version may allow them.
             warnings.simplefilter("ignore", DeprecationWarning)
             context.minimum_version = self._minimum_version
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # Without a password at hand OpenSSL would ask the terminal for one.
+            # Without a password OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(self._files.certificate, self._files.key, password=str)
         except (ssl.SSLError, OSError) as error:
             files = f"{self._files.certificate} with {self._files.key}"
             raise FedHPAError(f"cannot use the serving certificate {files}: {error}") from error
         if self._request_clients:
             context.verify_mode = ssl.CERT_OPTIONAL
-            # A resumed session would carry a peer that a rotated CA no longer vouches for.
+            # A resumed session could keep a client certificate whose CA is no longer trusted.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
         if client_cas:
@@ -156,7 +156,7 @@ class ServingTls:
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:
-    # A mounted Secret is swapped by a symbolic link: the inode behind the name changes.
+    # Kubernetes updates a mounted Secret by switching a symbolic link, so the inode of the file changes.
     try:
         found = path.stat()
     except OSError:

@@ -1,8 +1,8 @@
-"""Whom an aggregated API server believes, followed live.
+"""The client CAs and front proxies that an aggregated API server trusts, kept up to date.
 
-The hub publishes its front proxies' CA, names and headers, and its client CA, in the ConfigMap
-kube-system/extension-apiserver-authentication; flags may add a client CA or take the proxies' place. Both
-change while we run, and each change is one swap: of the CAs of the handshake and of what they prove.
+The hub publishes the CA, names and headers of its front proxies, and its client CA, in the ConfigMap
+kube-system/extension-apiserver-authentication. Flags may add a client CA or override the front proxies. Both
+sources may change at any time. Each change replaces the CAs of the TLS handshake and the authenticator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILE_POLL_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class TrustFiles:
-    """What the flags say: files that may be replaced while we run."""
+    """The trust configured by flags; the files may change while the process runs."""
 
     client_ca: Path | None = None
     request_header_ca: Path | None = None
@@ -41,7 +41,7 @@ class TrustFiles:
 
     @classmethod
     def of(cls, values: Values) -> TrustFiles:
-        """The trust that the authentication flags name."""
+        """Returns the files and headers that the authentication flags name."""
         client_ca = values[common.CLIENT_CA_FILE]
         proxy_ca = values[common.REQUESTHEADER_CLIENT_CA_FILE]
         header = RequestHeader(
@@ -55,7 +55,7 @@ class TrustFiles:
         return cls(Path(client_ca) if client_ca else None, Path(proxy_ca) if proxy_ca else None, header)
 
     def read(self) -> Trust:
-        """The trust of the files as they are now; raises ConfigError naming the unreadable one."""
+        """Reads the files now; raises ConfigError that names an unreadable file."""
         client_ca = _read(self.client_ca) if self.client_ca is not None else b""
         if self.request_header_ca is None:
             return Trust(client_ca)
@@ -63,10 +63,10 @@ class TrustFiles:
 
 
 class LiveTrust:
-    """The trust of the moment, from files and hub together; `peers` authenticates under it."""
+    """The current trust, merged from the files and the hub; `peers` authenticates with it."""
 
     def __init__(self, files: TrustFiles, tls: ServingTls) -> None:
-        """Raises FedHPAError if the files of the flags cannot be used."""
+        """Raises FedHPAError if the files that the flags name are unusable."""
         self._files = files
         self._tls = tls
         self._from_files = files.read()
@@ -75,7 +75,7 @@ class LiveTrust:
         self._apply()
 
     def reload(self) -> None:
-        """Read the flags' files again; unusable ones change nothing."""
+        """Reads the files again; unusable files change nothing."""
         try:
             read = self._files.read()
         except FedHPAError as error:
@@ -84,25 +84,25 @@ class LiveTrust:
         if read != self._from_files:
             self._swap(from_files=read, from_hub=self._from_hub)
 
-    def take_hub(self, data: Mapping[str, str]) -> None:
-        """Believe what the hub's ConfigMap says now; rubbish in it changes nothing."""
+    def update_from_hub(self, data: Mapping[str, str]) -> None:
+        """Applies the data of the hub's ConfigMap; unusable data changes nothing."""
         try:
             published = published_trust(data)
         except FedHPAError as error:
-            logger.warning("the hub's authentication ConfigMap is not usable", error=str(error))
+            logger.warning("the hub's authentication ConfigMap is unusable", error=str(error))
             return
         self._swap(from_files=self._from_files, from_hub=published)
 
     async def follow_files(self) -> None:
-        """Reload the flags' files as they change, until cancelled."""
+        """Reloads the files when they change, until cancelled."""
         while True:
             await asyncio.sleep(FILE_POLL_SECONDS)
             self.reload()
 
     async def follow_hub(self, client: ApiClient, synced: Callable[[], object]) -> None:
-        """Follow the hub's ConfigMap until cancelled; `synced` is called once it was looked up.
+        """Watches the hub's ConfigMap until cancelled; calls `synced` after the first list.
 
-        A ConfigMap that disappears changes nothing: a hub without it is being restarted or repaired.
+        A deleted ConfigMap changes nothing: it is missing only while the hub restarts or is repaired.
         """
         reflector: Reflector[dict[str, str]] = Reflector(
             client,
@@ -115,7 +115,7 @@ class LiveTrust:
 
         def changed(change: Change[dict[str, str]]) -> None:
             if change.new is not None:
-                self.take_hub(change.new)
+                self.update_from_hub(change.new)
 
         reflector.subscribe(changed)
         async with asyncio.TaskGroup() as group:
@@ -130,7 +130,7 @@ class LiveTrust:
             self._apply()
         except FedHPAError as error:
             self._from_files, self._from_hub = old
-            logger.warning("client CAs not usable, keeping the old ones", error=str(error))
+            logger.warning("client CAs are unusable, keeping the old ones", error=str(error))
 
     def _apply(self) -> None:
         trust = Trust(
@@ -147,7 +147,7 @@ class LiveTrust:
 
 
 def published_trust(data: Mapping[str, str]) -> Trust:
-    """The trust that the hub's ConfigMap publishes; raises ConfigError for keys that cannot be read."""
+    """Returns the trust that the hub's ConfigMap publishes; raises ConfigError for an unreadable key."""
     client_ca = data.get("client-ca-file", "").encode()
     proxy_ca = data.get("requestheader-client-ca-file", "").encode()
     if not proxy_ca:

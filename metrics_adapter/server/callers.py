@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 from fedhpa.members.lists import CALLER_QUOTA
 from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
-from fedhpa.serving.fairness import QUESTIONS, TOTAL, USER, Fairness, Limits
+from fedhpa.serving.fairness import RATE, TOTAL, USER, Fairness, Limits
 from fedhpa.serving.flags.types import Flag, Values, integer, number
 
 MAX_REQUESTS = integer(
@@ -46,7 +46,7 @@ class Callers:
             ["limit"],
             registry=registry,
         )
-        for limit in (USER, TOTAL, QUESTIONS):
+        for limit in (USER, TOTAL, RATE):
             # From the first scrape on, or the first refusal would be no increase.
             self._refused.labels(limit)
         self.fairness = Fairness(limits, lambda limit: self._refused.labels(limit).inc())
@@ -80,5 +80,5 @@ class _Once:
 
     def __call__(self) -> None:
         if not self._paid:
-            self._fairness.ask(self._user)
+            self._fairness.charge(self._user)
             self._paid = True

@@ -26,14 +26,16 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @pytest.fixture
 def swept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections are looked at all the time."""
+    """Timeouts of connections are checked all the time."""
     monkeypatch.setattr(connections, "SWEEP_SECONDS", 0.02)
 
 
 @pytest.fixture
 def impatience(swept: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Once called, all limits pass within a moment: also one in which this process stands still."""
-    return lambda: monkeypatch.setattr(connections, "LIMITS", dict.fromkeys(connections.LIMITS, 0.1))
+    return lambda: monkeypatch.setattr(
+        connections, "WAIT_LIMITS", dict.fromkeys(connections.WAIT_LIMITS, 0.1)
+    )
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ async def test_an_answer_that_nobody_reads_is_given_up(impatience: Callable[[], 
     async with served() as site, connected(site) as (_, writer):
         writer.write(GET.replace(b"small", b"large"))
 
-        await eventually(lambda: waiting(site) == [Waiting.ANSWER], LONG)
+        await eventually(lambda: waiting(site) == [Waiting.READ], LONG)
         impatience()
         await eventually(lambda: len(site.connections) == 0, LONG)
 
@@ -198,14 +200,14 @@ async def test_who_is_idle_or_served_is_left_alone(
 ) -> None:
     """Idle connections have a limit of their own, and work none."""
     looks = 0
-    look = connections.Connection.look
+    look = connections.Connection.check_timeout
 
     def counted(connection: connections.Connection, now: float) -> None:
         nonlocal looks
         looks += 1
         look(connection, now)
 
-    monkeypatch.setattr(connections.Connection, "look", counted)
+    monkeypatch.setattr(connections.Connection, "check_timeout", counted)
     async with served() as site, connected(site) as (reader, writer):
         for _ in range(2):
             writer.write(GET)
@@ -223,7 +225,7 @@ async def test_the_longest_idle_connection_makes_room(monkeypatch: pytest.Monkey
     # Of connections that became idle between two sweeps, which was first is not known.
     monkeypatch.setattr(connections, "SWEEP_SECONDS", 3600.0)
     async with served() as site:
-        site.connections._most = 3
+        site.connections._limit = 3
         async with connected(site) as first, connected(site) as second, connected(site) as third:
             for reader, writer in (first, second, third):
                 writer.write(GET)
@@ -248,7 +250,7 @@ async def test_without_an_idle_one_the_newest_goes() -> None:
         return web.Response(text="done")
 
     server = web.Server(slow)
-    made = Connections(server, most=1)
+    made = Connections(server, limit=1)
     listening = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     try:

@@ -132,7 +132,7 @@ async def fetch(url: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def test_side_doors_serve_health_and_metrics() -> None:
+async def test_http_listeners_serve_health_and_metrics() -> None:
     """On one listener if both flags name the same address, else on two."""
     health, registry = Health(), CollectorRegistry()
     Counter("fedhpa_test", "A test.", registry=registry).inc()
@@ -168,7 +168,7 @@ async def test_side_doors_serve_health_and_metrics() -> None:
         assert "fedhpa_test_total 1.0" in (await fetch(f"{base}/metrics"))[1]
 
 
-async def test_side_doors_can_be_closed_or_taken() -> None:
+async def test_http_listeners_can_be_closed_or_taken() -> None:
     """`0` listens nowhere; a port that is taken is named."""
     off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
     async with http_listeners(parse_flags(SECTIONS, off, {}), Health(), CollectorRegistry()) as bound:
@@ -177,9 +177,9 @@ async def test_side_doors_can_be_closed_or_taken() -> None:
     one = ["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0"]
     async with http_listeners(parse_flags(SECTIONS, one, {}), Health(), CollectorRegistry()) as (first,):
         taken = [f"--metrics-bind-address=127.0.0.1:{first.port}", "--health-probe-bind-address=0"]
-        doors = http_listeners(parse_flags(SECTIONS, taken, {}), Health(), CollectorRegistry())
+        listeners = http_listeners(parse_flags(SECTIONS, taken, {}), Health(), CollectorRegistry())
         with pytest.raises(FedHPAError, match=rf"cannot listen on 127.0.0.1:{first.port}: "):
-            await doors.__aenter__()
+            await listeners.__aenter__()
 
 
 def test_debug_lines_come_with_verbosity_4() -> None:

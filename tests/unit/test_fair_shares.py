@@ -12,7 +12,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
 from fedhpa.serving.authentication import MAX_TOKEN_REVIEWS, TokenReviewer, User
-from fedhpa.serving.authorization import MAX_REMEMBERED_PATH, Attributes, Authorizer
+from fedhpa.serving.authorization import MAX_CACHED_PATH, Attributes, Authorizer
 from fedhpa.serving.fairness import COUNTED_USERS, Fairness, Limits
 
 JANE, JOE = User("jane", ("dev",)), User("joe")
@@ -69,10 +69,10 @@ def test_all_together_have_so_much_at_once() -> None:
 @pytest.mark.parametrize("user", HUB, ids=lambda user: user.name)
 def test_the_hub_is_never_kept_out(user: User) -> None:
     """Where tenants have taken everything."""
-    fairness = Fairness(Limits(total=1, per_user=1, questions=1, burst=1))
+    fairness = Fairness(Limits(total=1, per_user=1, qps=1, burst=1))
     fairness.enter(JANE)
     for _ in range(10):
-        fairness.ask(user)
+        fairness.charge(user)
 
         assert not fairness.enter(user)
 
@@ -87,13 +87,13 @@ def test_questions_come_back_with_time() -> None:
     """A burst at once, then so many a second; never more than the burst."""
     refused: list[str] = []
     clock = Clock()
-    fairness = Fairness(Limits(questions=2, burst=5), refused.append, clock)
+    fairness = Fairness(Limits(qps=2, burst=5), refused.append, clock)
 
     def asked() -> int:
         count = 0
         while True:
             try:
-                fairness.ask(JANE)
+                fairness.charge(JANE)
             except web.HTTPTooManyRequests:
                 return count
             count += 1
@@ -104,19 +104,19 @@ def test_questions_come_back_with_time() -> None:
 
     assert counts == [5, 0, 1, 2, 5]
     assert refused == ["questions"] * 5
-    fairness.ask(JOE)
+    fairness.charge(JOE)
 
 
 def test_users_are_not_counted_without_end() -> None:
     """Names come from outside."""
-    fairness = Fairness(Limits(per_user=1, questions=1, burst=1))
+    fairness = Fairness(Limits(per_user=1, qps=1, burst=1))
     for number in range(2 * COUNTED_USERS):
         user = User(f"user{number}")
         fairness.enter(user)
-        fairness.ask(user)
+        fairness.charge(user)
         fairness.leave(user)
 
-    assert (len(fairness._left), len(fairness._by_user), fairness.total) == (COUNTED_USERS, 0, 0)
+    assert (len(fairness._tokens), len(fairness._by_user), fairness.total) == (COUNTED_USERS, 0, 0)
 
 
 class SilentHub(ApiClient):
@@ -168,7 +168,7 @@ async def test_verdicts_on_endless_paths_are_not_remembered() -> None:
     """They are right all the same."""
     hub = YesHub()
     authorizer = Authorizer(hub)
-    short, long = Attributes("get", "/a"), Attributes("get", "/" + "a" * MAX_REMEMBERED_PATH)
+    short, long = Attributes("get", "/a"), Attributes("get", "/" + "a" * MAX_CACHED_PATH)
     verdicts = [await authorizer.verdict(JANE, wanted) for wanted in (short, short, long, long)]
 
     assert all(verdict.allowed for verdict in verdicts)
