@@ -28,10 +28,10 @@ from fedhpa.serving.server import TlsServer, http_listeners
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter import settings
-from metrics_adapter.members.catalogue import Catalogue
-from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
+from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
-from metrics_adapter.server.callers import Callers
+from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.settings import (
     ABOUT,
     FLAGS,
@@ -44,7 +44,7 @@ from metrics_adapter.settings import (
 from metrics_adapter.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from metrics_adapter.prometheus.parts import StoreParts
+    from metrics_adapter.prometheus.source import PrometheusBackend
 
 logger = structlog.get_logger(__name__)
 
@@ -81,7 +81,7 @@ class Adapter:
         )
         self._lists = SharedLists()
         self.telemetry = Telemetry(lambda: self._registry.members)
-        callers = Callers.of(values, self.telemetry.registry)
+        limits = CallerLimits.of(values, self.telemetry.registry)
         open_paths = values[common.ALWAYS_ALLOW_PATHS]
         guard = Guard(
             Authenticator(
@@ -94,7 +94,7 @@ class Adapter:
                 denied_seconds=values[common.UNAUTHORIZED_TTL],
             ),
             open_paths,
-            callers.fairness,
+            limits.fairness,
         )
         source = MembersSource(
             lambda: self._registry.members,
@@ -102,22 +102,22 @@ class Adapter:
             max_age=values[METRICS_MAX_AGE],
             observer=self.telemetry,
         )
-        self._store = self._store_of(source)
+        self._store = self._prometheus_backend(source)
         if self._store is not None:
             source = self._store.source
-        self._catalogue = Catalogue(source)
+        self._discovery_cache = MetricDiscoveryCache(source)
         application = build_application(
             source,
             guard,
             self.health,
             self.telemetry,
-            catalogue=self._catalogue,
-            callers=callers,
+            discovery_cache=self._discovery_cache,
+            limits=limits,
             audit=bool(values[common.AUDIT_LOG_PATH]),
         )
         self.server = TlsServer.of(application, self.tls, values)
 
-    def _store_of(self, members: MembersSource) -> StoreParts | None:
+    def _prometheus_backend(self, members: MembersSource) -> PrometheusBackend | None:
         if self._values[METRICS_SOURCE] != PROMETHEUS:
             unused = without_effect(self._values)
             if unused:
@@ -126,9 +126,9 @@ class Adapter:
                 )
             return None
         # Its client costs memory and a tenth of a second, for nothing where there is no store.
-        from metrics_adapter.prometheus.parts import StoreParts
+        from metrics_adapter.prometheus.source import PrometheusBackend
 
-        return StoreParts(self._values, members, self.telemetry.registry)
+        return PrometheusBackend(self._values, members, self.telemetry.registry)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -143,7 +143,7 @@ class Adapter:
                 self._follow_trust,
                 self._watch_hub,
                 self._watch_members,
-                self._catalogue.run,
+                self._discovery_cache.run,
                 *((self._store.rules.follow,) if self._store is not None else ()),
             ),
             http_listeners(self._values, self.health, self.telemetry.registry),

@@ -13,8 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
-from metrics_adapter.kinds import GROUP
-from metrics_adapter.server.discovery import SERVED
+from metrics_adapter.apis import GROUP, SERVED_VERSIONS
 
 Manifest = dict[str, Any]
 SecretKey = tuple[str, str]
@@ -70,7 +69,7 @@ def api_services(
             },
         }
         for group in groups
-        for position, version in enumerate(SERVED[group])
+        for position, version in enumerate(SERVED_VERSIONS[group])
     ]
 
 

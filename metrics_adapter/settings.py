@@ -9,7 +9,7 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Flag, Sections, Values, boolean, choice, duration, integer
 from metrics_adapter.prometheus import settings as store_settings
-from metrics_adapter.server import callers
+from metrics_adapter.server import caller_limits
 
 PROGRAM = "fedhpa-metrics-adapter"
 ABOUT = (
@@ -54,7 +54,7 @@ _CHANGED: dict[str, Flag[Any]] = {
 FLAGS: Sections = {
     "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *common.MEMBERS),
     "Metrics store": store_settings.FLAGS,
-    "Limits of callers": callers.FLAGS,
+    "Limits of callers": caller_limits.FLAGS,
     "Hub": common.HUB,
     "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in common.SERVING),
     "Authentication and authorization": common.DELEGATED_AUTH,

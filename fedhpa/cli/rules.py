@@ -17,11 +17,10 @@ def check(
     """Print what each metric would ask of the store, or what is wrong with the file (exit 2)."""
     from fedhpa.api.errors import ConfigError, InvalidObject
     from fedhpa.api.selectors import Selector
-    from metrics_adapter.kinds import NODES, PODS
-    from metrics_adapter.members.wanted import ALL, Selectors, Wanted
-    from metrics_adapter.prometheus.questions import custom_question, external_question, usage_question
-    from metrics_adapter.prometheus.rules_file import read
-    from metrics_adapter.prometheus.rules_text import read_rules
+    from metrics_adapter.apis import NODES, PODS
+    from metrics_adapter.members.queries import ALL, CustomMetricQuery, MetricSelectors
+    from metrics_adapter.prometheus.queries import custom_query, external_query, usage_query
+    from metrics_adapter.prometheus.rules.file import read, read_rules
 
     try:
         rules = read_rules(read(file))
@@ -31,22 +30,22 @@ def check(
     lines = [
         (
             f"external {external.metric}",
-            external_question(rules, external, NAMESPACE, everything, _all).query.text,
+            external_query(rules, external, NAMESPACE, everything, _all).query.text,
         )
         for external in rules.external
     ]
     for custom in rules.custom:
         name = ALL if custom.resource == PODS.plural else NAME
-        wanted = Wanted(NAMESPACE, custom.resource, name, custom.metric)
-        selectors = Selectors(everything, everything)
-        question = custom_question(rules, custom, wanted, selectors, _all)
+        wanted = CustomMetricQuery(NAMESPACE, custom.resource, name, custom.metric)
+        selectors = MetricSelectors(everything, everything)
+        question = custom_query(rules, custom, wanted, selectors, _all)
         lines.append((f"custom {custom.resource}/{custom.metric}", question.query.text))
     for kind, usage in ((PODS, rules.resources.pods), (NODES, rules.resources.nodes)):
         if usage is None:
             continue
         for resource, query in (("cpu", usage.cpu), ("memory", usage.memory)):
             place = (NAMESPACE if kind.namespaced else "", "")
-            question = usage_question(rules, usage, query, kind, place, everything, _all)
+            question = usage_query(rules, usage, query, kind, place, everything, _all)
             lines.append((f"usage {kind.plural} {resource}", question.query.text))
     for metric, query in lines:
         typer.echo(f"{metric}\n    {' '.join(query.split())}")

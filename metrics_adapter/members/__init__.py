@@ -1,1 +1,1 @@
-"""Metrics read from the member clusters and aggregated."""
+"""Metrics read from the member clusters and merged."""

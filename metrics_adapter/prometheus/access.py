@@ -1,4 +1,4 @@
-"""Where a metrics store is, how it is known, and what the adapter shows it."""
+"""Access to the metrics store: its URL, its CA, and the adapter's credentials."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TENANT_HEADER = "X-Scope-OrgID"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class StoreSilent(MetricsUnavailable):
-    """The store could not be asked, did not answer or is out of order: another question would not help."""
+class StoreUnavailable(MetricsUnavailable):
+    """The store could not be reached, did not answer or failed, so another query would fail too."""
 
 
 @dataclass(frozen=True)
 class StoreAccess:
-    """Where the store is and who asks. Secrets are files, read at each query: who rotates them need not tell.
+    """The store's URL and the credentials for it. Files are read at each query, so rotation needs no restart.
 
-    `url` may have a path (Mimir's is /prometheus). Raises ConfigError for what cannot be used or would
-    send a secret in the clear.
+    `url` may have a path (Mimir's is /prometheus). Raises ConfigError for unusable values, and for a secret
+    that would be sent without TLS.
     """
 
     url: str
@@ -36,8 +36,8 @@ class StoreAccess:
 
     def __post_init__(self) -> None:
         if "@" in self.url:
-            raise ConfigError("--metrics-store-url holds credentials: expected files, by flags of their own")
-        if not _is_base(self.url):
+            raise ConfigError("--metrics-store-url holds credentials: expected files, set by their own flags")
+        if not _is_base_url(self.url):
             raise ConfigError(f'--metrics-store-url="{self.url}": expected http(s)://HOST[:PORT][/PATH]')
         parts = urlsplit(self.url)
         if bool(self.username) != bool(self.password_file):
@@ -53,7 +53,7 @@ class StoreAccess:
             raise ConfigError("--metrics-store-tenant: expected printable ASCII, without spaces around it")
 
     def check(self) -> None:
-        """Read all files once. Raises ConfigError naming the one that cannot be read."""
+        """Reads all files once. Raises ConfigError naming a file that cannot be read."""
         try:
             self.headers()
             self.context()
@@ -61,8 +61,8 @@ class StoreAccess:
             raise ConfigError(str(error)) from error
 
     def headers(self) -> dict[str, str]:
-        """The headers of a query; raises StoreSilent naming a file that cannot be read."""
-        # Compressed, a small answer could become one that fills the memory.
+        """Returns the headers of a query. Raises StoreUnavailable naming a file that cannot be read."""
+        # A small compressed answer could expand until it fills the memory.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
         if self.tenant:
             headers[TENANT_HEADER] = self.tenant
@@ -74,23 +74,25 @@ class StoreAccess:
         return headers
 
     def context(self) -> ssl.SSLContext | None:
-        """How the store is known; raises StoreSilent naming a CA file that cannot be used."""
+        """Returns the TLS context, or None for http. Raises StoreUnavailable naming an unusable CA file."""
         if not self.url.startswith("https:"):
             return None
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
-        except OSError as error:  # an SSLError is one, too
+        except OSError as error:  # SSLError is a subclass
             reason = error.strerror or type(error).__name__
-            raise StoreSilent(f"cannot use {self.ca_file} of --metrics-store-ca-file: {reason}") from error
+            raise StoreUnavailable(
+                f"cannot use {self.ca_file} of --metrics-store-ca-file: {reason}"
+            ) from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
 
 
-def _is_base(url: str) -> bool:
+def _is_base_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         bare = not (parts.query or parts.fragment) and parts.port != 0
-    except ValueError:  # an address or a port that is none
+    except ValueError:  # an invalid address or port
         return False
     return bare and parts.scheme in ("http", "https") and bool(parts.hostname)
 
@@ -101,8 +103,8 @@ def _secret(name: str, file: str) -> str:
         with Path(file).open("rb") as stream:
             text = stream.read(MAX_SECRET).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
-        raise StoreSilent(f"cannot read {which}: {reason}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        raise StoreUnavailable(f"cannot read {which}: {reason}") from None
     if not text or not text.isprintable():
-        raise StoreSilent(f"cannot use {which}: expected one line of text")
+        raise StoreUnavailable(f"cannot use {which}: expected one line of text")
     return text

@@ -25,8 +25,8 @@ from urllib3.util.retry import Retry
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.texts import redacted
-from metrics_adapter.prometheus.access import StoreAccess, StoreSilent
-from metrics_adapter.prometheus.answer import Answer, decode_answer, error_text, shown
+from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
+from metrics_adapter.prometheus.results import QueryResult, decode_result, error_text, shown
 
 # A vector of a hundred thousand series; a store may not fill this process' memory.
 MAX_ANSWER = 32 * 1024 * 1024
@@ -62,8 +62,8 @@ class StoreCall:
             if self._aborted:
                 _shut(self._handle)
 
-    def run(self, query: str, parameters: dict[str, str], timeout: float) -> Answer:
-        """Ask. Raises MetricsUnavailable; StoreSilent if it is the store that is out of order."""
+    def run(self, query: str, parameters: dict[str, str], timeout: float) -> QueryResult:
+        """Ask. Raises MetricsUnavailable; StoreUnavailable if it is the store that is out of order."""
         _CALL.set(self)
         asked_at = time.time()
         try:
@@ -74,10 +74,10 @@ class StoreCall:
                 headers = self._access.headers()
                 library.headers = headers
                 result: Any = library.custom_query(query, params=parameters, timeout=timeout)  # type: ignore[arg-type]  # whole seconds, it says; requests takes fractions
-                return decode_answer(cast("bytes", result), asked_at)
+                return decode_result(cast("bytes", result), asked_at)
         # urllib3 may be cut off anywhere in its work, and says so in many ways.
         except (requests.RequestException, HTTPError, OSError, AttributeError) as error:
-            raise StoreSilent(_reason(error)) from error
+            raise StoreUnavailable(_reason(error)) from error
         finally:
             with self._lock:
                 self._release()
@@ -127,16 +127,16 @@ class _Session(requests.Session):
             if status == OK:
                 return _Whole(redacted(_body(response, MAX_ANSWER), authorization))
             if REDIRECTS <= status < 400:
-                raise StoreSilent(f"it answers with a redirect (HTTP {status}), which is not followed")
+                raise StoreUnavailable(f"it answers with a redirect (HTTP {status}), which is not followed")
             text = error_text(redacted(_body(response, MAX_ERROR), authorization))
         message = f"HTTP {status}" + (f": {text}" if text else "")
         silent = status >= SERVER_ERRORS or status in OF_WHO_ASKS
-        raise StoreSilent(message) if silent else MetricsUnavailable(message)
+        raise StoreUnavailable(message) if silent else MetricsUnavailable(message)
 
 
 def _body(response: requests.Response, limit: int) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise StoreSilent("its answer is compressed, which was not asked for")
+        raise StoreUnavailable("its answer is compressed, which was not asked for")
     found = bytearray()
     while len(found) <= limit:
         chunk = response.raw.read(CHUNK, decode_content=False)

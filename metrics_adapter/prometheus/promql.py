@@ -1,7 +1,7 @@
-"""Putting what callers ask for into a PromQL query, so that nothing they write is ever read as PromQL.
+"""Builds PromQL from an operator's query and a caller's request, without PromQL injection.
 
-Callers choose names, namespaces and label selectors; the query itself is the operator's. What callers choose
-comes in as whole label matchers only, its values quoted and its label names checked.
+The operator writes the query. Callers choose names, namespaces and label selectors. These enter the query
+only as whole label matchers, with quoted values and validated label names.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import EQUALS, EXISTS, IN, NOT_EQUALS, NOT_EXISTS, NOT_IN, Selector
 
-# As prometheus-adapter's rules write them, for people who bring theirs along.
+# The placeholders of prometheus-adapter, so that its rules can be reused.
 MATCHERS = "<<.LabelMatchers>>"
 GROUP_BY = "<<.GroupBy>>"
 PLACEHOLDER = re.compile(r"<<[^<>]*>>")
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-# Selects every series, also those without the label: a query must stay well-formed where there is nothing to
-# select by, and PromQL has no braces that begin with a comma.
-ANY = 'cluster=~".*"'
-# What Go's regexp.QuoteMeta quotes.
+# Matches every series, with or without the label. It fills the placeholder if there is nothing to select by,
+# because PromQL does not allow braces that begin with a comma.
+MATCH_ALL = 'cluster=~".*"'
+# The characters that Go's regexp.QuoteMeta escapes.
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
 def is_label_name(text: str) -> bool:
-    """Whether it can be selected by: a classic label name, none of the store's own."""
+    """True for a classic label name that the store does not reserve for itself (__name)."""
     return LABEL_NAME.fullmatch(text) is not None and not text.startswith("__")
 
 
 def quote(text: str) -> str:
-    """A PromQL string whose value is `text`, whatever that is."""
+    """Returns the PromQL string literal of any text. Raises InvalidObject for half a surrogate pair."""
     return '"' + "".join(_quoted(char) for char in text) + '"'
 
 
@@ -42,26 +42,27 @@ def _quoted(char: str) -> str:
         return char
     code = ord(char)
     if 0xD800 <= code <= 0xDFFF:
-        raise InvalidObject("half a surrogate pair is no text: write UTF-8")
+        raise InvalidObject("the text has half a surrogate pair: write UTF-8")
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def equals(label: str, value: str) -> str:
-    """The matcher of one value."""
+    """Returns the matcher of a label and one value."""
     return f"{label}={quote(value)}"
 
 
 def selector_matchers(selector: Selector, names: Mapping[str, str], field: str) -> list[str]:
-    """The matchers of a label selector; `names` maps its keys to labels of series, others stay as they are.
+    """Returns the matchers of a label selector. `names` maps keys to labels of series; other keys stay.
 
-    To a store a label that is empty is one that is absent. Raises InvalidObject for what it cannot select by.
+    To a store, an empty label equals an absent one. Raises InvalidObject for a key or operator that a store
+    does not support.
     """
     found = []
     for requirement in selector.requirements:
         label = names.get(requirement.key, requirement.key)
         if not is_label_name(label):
             raise InvalidObject(
-                f"{field}: {requirement.key!r} is no label name of a metrics store: map it with the rule's"
+                f"{field}: {requirement.key!r} is not a label name of a metrics store: map it with the rule's"
                 " selectorLabels"
             )
         found.append(_matcher(label, requirement.operator, requirement.values, field))
@@ -84,7 +85,7 @@ def _matcher(label: str, operator: str, values: Sequence[str], field: str) -> st
     return f"{label}{'!~' if negated else '=~'}{quote(choices)}"
 
 
-def filled(query: str, matchers: Iterable[str], group_by: Iterable[str]) -> str:
-    """The query with its placeholders replaced, all at once: what is put in is not looked at again."""
-    texts = {MATCHERS: ",".join(matchers) or ANY, GROUP_BY: ",".join(group_by)}
+def fill(query: str, matchers: Iterable[str], group_by: Iterable[str]) -> str:
+    """Replaces the placeholders in one pass, so that inserted text is never scanned for placeholders."""
+    texts = {MATCHERS: ",".join(matchers) or MATCH_ALL, GROUP_BY: ",".join(group_by)}
     return PLACEHOLDER.sub(lambda found: texts[found.group()], query)

@@ -1,8 +1,7 @@
-"""A metrics store (Prometheus, Thanos, Mimir) as the adapter asks it: few queries at once, by a deadline.
+"""Queries a metrics store (Prometheus, Thanos, Mimir) with a deadline, a cache and a circuit breaker.
 
-An answer is shared by all who ask the same within the maximum age, also while it is under way, and so is a
-failure for a moment. A store that does not answer is not asked again at once (a breaker); nothing older
-than the maximum age is ever given.
+Callers of the same query share one result within the maximum age, or one failure for a moment. A circuit
+breaker stops queries to a store that does not answer. A result older than the maximum age is never served.
 """
 
 from __future__ import annotations
@@ -22,40 +21,40 @@ from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
 from fedhpa.members.breaker import CircuitBreaker
 from fedhpa.members.lists import CALLER_QUOTA
-from metrics_adapter.prometheus.access import StoreAccess, StoreSilent
-from metrics_adapter.prometheus.answer import Answer
+from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
 from metrics_adapter.prometheus.client import StoreCall
+from metrics_adapter.prometheus.results import QueryResult
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 
 log = structlog.get_logger(__name__)
 
-# A store that runs queries one after another is not asked a thousand at once by a thousand autoscalers.
-AT_ONCE = 8
-# Who comes when so many wait is told so at once: all would only wait for their deadline.
-MOST_WAITING = 1000
+# Concurrent queries. A thousand autoscalers must not send a thousand queries to the store at once.
+MAX_CONCURRENT = 8
+# Waiting queries. More are refused at once, because they would only wait until their deadline.
+MAX_WAITING = 1000
 FAILURE_SECONDS = 2.0
 FAILURES = 3
 COOLDOWN_SECONDS = 5.0
-# Series that are remembered in all, some hundreds of bytes each; callers may think of queries without end.
-MOST_SERIES = 500_000
-# What a query counts beside its series.
+# Cached series of all queries, some hundreds of bytes each. Callers can make up any number of queries.
+MAX_SERIES = 500_000
+# Weight of a query itself, in series.
 QUERY_SERIES = 20
 
 
 @dataclass(frozen=True)
-class Query:
-    """PromQL, and how many seconds the store looks back for a sample (0: as many as it likes)."""
+class InstantQuery:
+    """A PromQL query, and the seconds that the store looks back for a sample (0: the store's default)."""
 
     text: str
     lookback: int = 0
 
 
 class StoreBusy(MetricsUnavailable):
-    """A query's turn did not come in time: no news of the store."""
+    """A query waited too long for a free slot, which says nothing about the store."""
 
 
-class Store:
-    """An async context manager; leaving it ends the queries under way."""
+class MetricsStore:
+    """The client of one store. Use it as an async context manager, which ends running queries on exit."""
 
     def __init__(
         self,
@@ -72,19 +71,19 @@ class Store:
         self._telemetry = telemetry or StoreTelemetry()
         self._clock = clock
         self._breaker = CircuitBreaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
-        self._answers: Cache[Query, Answer] = Cache(
+        self._results: Cache[InstantQuery, QueryResult] = Cache(
             clock=clock,
-            max_weight=MOST_SERIES,
+            max_weight=MAX_SERIES,
             key_weight=lambda _: QUERY_SERIES,
             failure_seconds=FAILURE_SECONDS,
             keep_seconds=max_age,
         )
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._threads: ThreadPoolExecutor | None = None
         self._group: asyncio.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="store")
+        self._threads = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="store")
         self._group = await asyncio.TaskGroup().__aenter__()
         return self
 
@@ -93,19 +92,19 @@ class Store:
     ) -> None:
         assert self._group is not None, "entered before left"
         assert self._threads is not None, "entered before left"
-        self._answers.close()
+        self._results.close()
         group, self._group = self._group, None
         try:
             await group.__aexit__(kind, error, trace)
         finally:
-            # Their connections were shut with the tasks: what is left of them ends by itself.
+            # Cancelling the tasks shut their connections, so the remaining threads end by themselves.
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def ask(self, query: Query) -> Answer:
-        """The store's answer, at most the maximum age old. Raises MetricsUnavailable."""
+    async def query(self, query: InstantQuery) -> QueryResult:
+        """Returns the result of a query, at most the maximum age old. Raises MetricsUnavailable."""
         if self._group is None:
-            raise RuntimeError("Store is used outside its `async with`")
-        fetched = await self._answers.get(
+            raise RuntimeError("MetricsStore is used outside its `async with`")
+        fetched = await self._results.get(
             query,
             lambda: self._fetch(query),
             max_age=self._max_age,
@@ -116,48 +115,48 @@ class Store:
 
     def _admit(self) -> None:
         """Raises MetricsUnavailable, or the error of a caller over its limit, if no query may be sent now."""
-        if self._answers.in_flight >= MOST_WAITING:
-            raise StoreBusy(f"{MOST_WAITING} queries wait for it already")
+        if self._results.in_flight >= MAX_WAITING:
+            raise StoreBusy(f"{MAX_WAITING} queries wait for it already")
         charge = CALLER_QUOTA.get()
         if charge is not None:
             charge()
         # The breaker comes last: a trial that it lets through must be made, or the store stays refused.
         refusal = self._breaker.refusal()
         if refusal is not None:
-            raise StoreSilent(refusal)
+            raise StoreUnavailable(refusal)
 
-    async def _fetch(self, query: Query) -> Fetched[Answer]:
+    async def _fetch(self, query: InstantQuery) -> Fetched[QueryResult]:
         began = self._clock()
         failure: MetricsUnavailable | None = None
         try:
-            answer = await self._run(query)
-            self._note(None)
-            outcome = "partial" if answer.warnings else "answered"
+            result = await self._run(query)
+            self._record(None)
+            outcome = "partial" if result.warnings else "answered"
         except Exception as error:
-            failure, outcome = self._failed(error)
+            failure, outcome = self._classify(error)
         self._telemetry.answered(outcome, self._clock() - began)
         if failure is not None:
             raise failure
-        return Fetched(answer, began, weight=len(answer.series))
+        return Fetched(result, began, weight=len(result.series))
 
-    def _failed(self, error: Exception) -> tuple[MetricsUnavailable, str]:
-        """What is remembered of a failure, and the outcome to count.
+    def _classify(self, error: Exception) -> tuple[MetricsUnavailable, str]:
+        """Returns the error to cache, and the outcome to count.
 
-        The error is made anew: the frames and causes of the first one hold whole answers.
+        A new error replaces the original one, whose frames and causes keep whole answers in memory.
         """
-        if isinstance(error, StoreSilent):
-            self._note(str(error))
-            return StoreSilent(str(error)), "silent"
+        if isinstance(error, StoreUnavailable):
+            self._record(str(error))
+            return StoreUnavailable(str(error)), "silent"
         if isinstance(error, StoreBusy):
             return StoreBusy(str(error)), "silent"
         if isinstance(error, MetricsUnavailable):
-            self._note(None)  # it answered, if not with what was asked for
+            self._record(None)  # The store answered, although not with a usable result.
             return MetricsUnavailable(str(error)), "refused"
         log.error("a query to the metrics store failed unexpectedly", exc_info=error)
         return MetricsUnavailable(f"unexpected: {type(error).__name__}"), "refused"
 
-    async def _run(self, query: Query) -> Answer:
-        # Without a unit, for Prometheus' durations have no fractions.
+    async def _run(self, query: InstantQuery) -> QueryResult:
+        # Plain seconds, because Prometheus' durations with a unit have no fractions.
         parameters = {"timeout": f"{self._deadline:g}"}
         if query.lookback:
             parameters["lookback_delta"] = str(query.lookback)
@@ -169,26 +168,26 @@ class Store:
             async with asyncio.timeout_at(until):
                 await self._slots.acquire()
                 left = until - loop.time()
-                # The thread may live longer than whoever waits for it; until it ends nobody has its place.
-                assert self._threads is not None, "asked inside `async with`"
+                # The thread may outlive its waiters. It keeps its slot until it ends.
+                assert self._threads is not None, "queries run inside `async with`"
                 work = self._threads.submit(call.run, query.text, parameters, self._deadline)
-                work.add_done_callback(lambda ended: self._ended(loop, ended))
+                work.add_done_callback(lambda ended: self._release_slot(loop, ended))
                 return await asyncio.wrap_future(work)
         except TimeoutError:
             reason = f"no answer within {self._deadline:g} s"
-            if left < self._deadline / 2:  # the store had little of it
+            if left < self._deadline / 2:  # Most of the time passed in our queue, not in the store.
                 raise StoreBusy(f"{reason}: too many queries wait for it") from None
-            raise StoreSilent(reason) from None
+            raise StoreUnavailable(reason) from None
         finally:
             call.abort()
 
-    def _ended(self, loop: asyncio.AbstractEventLoop, ended: Future[Answer]) -> None:
+    def _release_slot(self, loop: asyncio.AbstractEventLoop, ended: Future[QueryResult]) -> None:
         if not ended.cancelled():
             ended.exception()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for a place any more
+        with contextlib.suppress(RuntimeError):  # The loop is closed, so no query waits for a slot.
             loop.call_soon_threadsafe(self._slots.release)
 
-    def _note(self, reason: str | None) -> None:
+    def _record(self, reason: str | None) -> None:
         was_open = self._breaker.reason is not None
         if reason is None:
             if was_open or self._breaker.failures:

@@ -1,4 +1,4 @@
-"""The adapter's HTTP application: who calls and may, then metrics, discovery and health."""
+"""The adapter's HTTP application: authentication and authorization, metrics, discovery and health."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from fedhpa.serving.authorization import Guard, audit_log
 from fedhpa.serving.health import Health
 from fedhpa.serving.server import access_log, metrics_route
 from fedhpa.serving.status import status_errors
-from metrics_adapter.members.catalogue import Catalogue
-from metrics_adapter.members.gather import MembersSource
-from metrics_adapter.server.callers import Callers
-from metrics_adapter.server.custom import CustomApi
-from metrics_adapter.server.external import ExternalApi
-from metrics_adapter.server.handlers import MetricsApi, discovery_routes
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
+from metrics_adapter.members.source import MembersSource
+from metrics_adapter.server.caller_limits import CallerLimits
+from metrics_adapter.server.custom_metrics import CustomMetricsApi
+from metrics_adapter.server.discovery import discovery_routes
+from metrics_adapter.server.external_metrics import ExternalMetricsApi
+from metrics_adapter.server.resource_metrics import ResourceMetricsApi
 from metrics_adapter.telemetry import Telemetry
 
 
@@ -23,31 +24,31 @@ def build_application(
     health: Health,
     telemetry: Telemetry,
     *,
-    catalogue: Catalogue | None = None,
-    callers: Callers | None = None,
+    discovery_cache: MetricDiscoveryCache | None = None,
+    limits: CallerLimits | None = None,
     audit: bool = False,
 ) -> web.Application:
-    """The application of the secure port. Nothing is served before `guard` let the request pass.
+    """Returns the application of the secure port. `guard` checks each request before it is handled.
 
-    Discovery lists the metrics of `catalogue`, which its owner keeps fresh; without it, none.
-    `callers` are charged for what members are asked. With `audit` each request is logged with its user.
+    Discovery lists the metrics of `discovery_cache`, which its owner refreshes, or no metrics without it.
+    `limits` charges users for requests that query members. `audit` logs each request with its user.
     """
-    # Bodies are never read: all that is served are GETs.
+    # Every route is a GET, so request bodies are never read.
     application = web.Application(
         middlewares=[
             *((audit_log,) if audit else ()),
             access_log,
             status_errors,
             guard.middleware,
-            *((callers.charge,) if callers is not None else ()),
+            *((limits.charge,) if limits is not None else ()),
             telemetry.middleware,
         ],
         client_max_size=64 * 1024,
     )
     application.add_routes(health.routes())
     application.add_routes([metrics_route(telemetry.registry)])
-    application.add_routes(discovery_routes(catalogue or Catalogue(source)))
-    application.add_routes(MetricsApi(source).routes())
-    application.add_routes(CustomApi(source).routes())
-    application.add_routes(ExternalApi(source).routes())
+    application.add_routes(discovery_routes(discovery_cache or MetricDiscoveryCache(source)))
+    application.add_routes(ResourceMetricsApi(source).routes())
+    application.add_routes(CustomMetricsApi(source).routes())
+    application.add_routes(ExternalMetricsApi(source).routes())
     return application

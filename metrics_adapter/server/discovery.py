@@ -1,6 +1,6 @@
-"""What the adapter serves, in the documents by which the hub and kubectl find out.
+"""Discovery documents, by which the hub and kubectl find out what the adapter serves, and their routes.
 
-Groups and versions are constant, and the names of metrics come from memory: nothing here waits for a member.
+Groups and versions are constant, and names of metrics come from a cache, so no request waits for a member.
 """
 
 from __future__ import annotations
@@ -9,20 +9,57 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
-from fedhpa.members.metrics import CUSTOM, CUSTOM_VERSIONS, EXTERNAL
-from metrics_adapter.kinds import GROUP, KINDS, VERSION
-from metrics_adapter.members.catalogue import Catalogue, Listed
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
-VERBS = ["get", "list"]
+from fedhpa.members.metrics import CUSTOM, EXTERNAL
+from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
+from metrics_adapter.members.discovery_cache import DiscoveredMetric, MetricDiscoveryCache
+from metrics_adapter.server.negotiation import (
+    JSON,
+    Form,
+    choose_form,
+    discovery_content_type,
+    discovery_version,
+)
+from metrics_adapter.server.openapi import documents as openapi
+from metrics_adapter.server.responses import yaml_response
+
+USAGE_VERBS = ["get", "list"]
 VALUE_VERBS = ["get"]
-# Sorted; the first version of each is preferred.
-SERVED = {CUSTOM: CUSTOM_VERSIONS, EXTERNAL: ("v1beta1",), GROUP: (VERSION,)}
 VALUE_KINDS = {CUSTOM: "MetricValueList", EXTERNAL: "ExternalMetricValueList"}
 
 
+def discovery_routes(cache: MetricDiscoveryCache) -> list[web.RouteDef]:
+    """Returns the routes of discovery, OpenAPI and /version."""
+    constant = {f"/apis/{group}": api_group(group) for group in SERVED_VERSIONS} | {
+        "/openapi/v2": openapi.openapi_v2(),
+        "/openapi/v3": openapi.openapi_v3_index(),
+        **{f"/openapi/v3/{path}": openapi.openapi_v3(path) for path in openapi.V3_PATHS},
+        "/version": version_info(),
+    }
+    lists = {
+        f"/apis/{group}/{version}": (group, version)
+        for group, versions in SERVED_VERSIONS.items()
+        for version in versions
+    }
+    paths = sorted([*constant, *lists, "/apis", "/healthz", "/livez", "/metrics", "/readyz"])
+    constant["/"] = {"paths": paths}
+    handlers = {
+        "/apis": _groups_handler(cache),
+        **{path: _resources_handler(*of, cache) for path, of in lists.items()},
+        **{path: _constant_handler(body) for path, body in constant.items()},
+    }
+    slashed = {f"{path}/": handler for path, handler in handlers.items() if path.startswith("/apis")}
+    return [web.get(path, handler) for path, handler in (handlers | slashed).items()]
+
+
 def api_group(group: str) -> dict[str, Any]:
-    """/apis/GROUP."""
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in SERVED[group]]
+    """Returns the APIGroup at /apis/GROUP."""
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version} for version in SERVED_VERSIONS[group]
+    ]
     return {
         "kind": "APIGroup",
         "apiVersion": "v1",
@@ -33,17 +70,17 @@ def api_group(group: str) -> dict[str, Any]:
 
 
 def api_group_list() -> dict[str, Any]:
-    """/apis for those who do not ask for the aggregated document."""
+    """Returns the APIGroupList at /apis, for clients that do not request aggregated discovery."""
     groups = [
         {key: value for key, value in api_group(group).items() if key not in ("kind", "apiVersion")}
-        for group in SERVED
+        for group in SERVED_VERSIONS
     ]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_resource_list(group: str, version: str, catalogue: Catalogue) -> dict[str, Any]:
-    """/apis/GROUP/VERSION; the hub asks for it to see whether the API is available."""
-    resources = _usage_resources() if group == GROUP else _value_resources(group, catalogue.names(group))
+def api_resource_list(group: str, version: str, cache: MetricDiscoveryCache) -> dict[str, Any]:
+    """Returns the APIResourceList at /apis/GROUP/VERSION, by which the hub tests availability."""
+    resources = _usage_resources() if group == GROUP else _value_resources(group, cache.metrics(group))
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -52,11 +89,11 @@ def api_resource_list(group: str, version: str, catalogue: Catalogue) -> dict[st
     }
 
 
-def aggregated_discovery(version: str, catalogue: Catalogue) -> dict[str, Any]:
-    """/apis for those who ask for apidiscovery.k8s.io of `version`."""
+def aggregated_discovery(version: str, cache: MetricDiscoveryCache) -> dict[str, Any]:
+    """Returns the APIGroupDiscoveryList at /apis, for clients that request apidiscovery.k8s.io/VERSION."""
     items = []
-    for group, served in SERVED.items():
-        resources = _usage_discovery() if group == GROUP else _value_discovery(group, catalogue.names(group))
+    for group, served in SERVED_VERSIONS.items():
+        resources = _usage_discovery() if group == GROUP else _value_discovery(group, cache.metrics(group))
         versions = [{"version": name, "resources": resources, "freshness": "Current"} for name in served]
         items.append({"metadata": {"name": group}, "versions": versions})
     return {
@@ -68,7 +105,7 @@ def aggregated_discovery(version: str, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def version_info() -> dict[str, str]:
-    """/version: ours, in the form of Kubernetes' servers."""
+    """Returns the document at /version: the adapter's own release, in the form of Kubernetes' servers."""
     release = metadata.version("fedhpa")
     major, minor, *_ = release.split(".")
     return {"major": major, "minor": minor, "gitVersion": f"v{release}", "platform": "python"}
@@ -81,36 +118,36 @@ def _usage_resources() -> list[dict[str, Any]]:
             "singularName": "",
             "namespaced": kind.namespaced,
             "kind": kind.kind,
-            "verbs": VERBS,
+            "verbs": USAGE_VERBS,
         }
         for kind in sorted(KINDS, key=lambda kind: kind.plural)
     ]
 
 
-def _value_resources(group: str, names: Sequence[Listed]) -> list[dict[str, Any]]:
+def _value_resources(group: str, metrics: Sequence[DiscoveredMetric]) -> list[dict[str, Any]]:
     return [
         {
-            "name": entry.name,
+            "name": metric.name,
             "singularName": "",
-            "namespaced": entry.namespaced,
+            "namespaced": metric.namespaced,
             "kind": VALUE_KINDS[group],
             "verbs": VALUE_VERBS,
         }
-        for entry in names
+        for metric in metrics
     ]
 
 
 def _usage_discovery() -> list[dict[str, Any]]:
     return [
-        _discovered(kind.plural, kind.kind, kind.namespaced, VERBS)
+        _discovered(kind.plural, kind.kind, kind.namespaced, USAGE_VERBS)
         for kind in sorted(KINDS, key=lambda kind: kind.plural)
     ]
 
 
-def _value_discovery(group: str, names: Sequence[Listed]) -> list[dict[str, Any]]:
-    """A metric of an object is a subresource there, below a resource that itself cannot be asked for."""
+def _value_discovery(group: str, metrics: Sequence[DiscoveredMetric]) -> list[dict[str, Any]]:
+    """Lists a custom metric as a subresource, below a parent resource without verbs."""
     found: dict[str, dict[str, Any]] = {}
-    for entry in names:
+    for entry in metrics:
         resource, _, metric = entry.name.partition("/")
         if not metric:
             found[resource] = _discovered(resource, VALUE_KINDS[group], entry.namespaced, VALUE_VERBS)
@@ -126,9 +163,44 @@ def _value_discovery(group: str, names: Sequence[Listed]) -> list[dict[str, Any]
 def _discovered(resource: str, kind: str, namespaced: bool, verbs: list[str]) -> dict[str, Any]:
     return {
         "resource": resource,
-        # The hub fills in group and version where they are empty, as metrics-server leaves them.
+        # The hub fills in an empty group and version. metrics-server leaves them empty too.
         "responseKind": {"group": "", "version": "", "kind": kind},
         "scope": "Namespaced" if namespaced else "Cluster",
         "singularResource": "",
         "verbs": verbs,
     }
+
+
+def _groups_handler(cache: MetricDiscoveryCache) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        version = discovery_version(request.headers.get("Accept", ""))
+        if version is None:
+            return _document(request, msgspec.json.encode(api_group_list()))
+        body = msgspec.json.encode(aggregated_discovery(version, cache))
+        return web.Response(body=body, headers={"Content-Type": discovery_content_type(version)})
+
+    return handle
+
+
+def _resources_handler(group: str, version: str, cache: MetricDiscoveryCache) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        body = msgspec.json.encode(api_resource_list(group, version, cache))
+        return _document(request, body)
+
+    return handle
+
+
+def _constant_handler(document: dict[str, Any]) -> Handler:
+    body = msgspec.json.encode(document)
+
+    async def handle(request: web.Request) -> web.Response:
+        return _document(request, body)
+
+    return handle
+
+
+def _document(request: web.Request, body: bytes) -> web.Response:
+    """Returns YAML if it is requested, else JSON. The hub also lists protobuf, and accepts JSON instead."""
+    if choose_form(request.headers.get("Accept", "")) is Form.YAML:
+        return yaml_response(body)
+    return web.Response(body=body, content_type=JSON)

@@ -1,7 +1,7 @@
-"""Which form of an answer the caller asked for.
+"""Content negotiation: the form of a response by the request's Accept header.
 
-kubectl asks for a Table first and JSON second, the hub's aggregator for its discovery documents by
-parameters of application/json, everybody else for JSON.
+kubectl prefers a Table to JSON. The hub's aggregator requests its discovery documents by parameters of
+application/json. Other clients request JSON.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ YAML = "application/yaml"
 TABLE_GROUP, TABLE_VERSION = "meta.k8s.io", "v1"
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
 DISCOVERY_VERSIONS = ("v2", "v2beta1")
-# As Go's servers read a boolean parameter.
+# The spellings of true that Go servers accept in a query parameter.
 TRUE_WORDS = ("1", "t", "true")
 DISCOVERY_LIST = "APIGroupDiscoveryList"
 
 
 class Form(Enum):
-    """The forms in which metrics are given."""
+    """The forms in which metrics are served."""
 
     JSON = "json"
     YAML = "yaml"
@@ -32,14 +32,14 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class MediaRange:
-    """One entry of an Accept header; parameter names are lower case, q is left out."""
+    """One entry of an Accept header, without its weight `q`. Names of parameters are in lower case."""
 
     type: str
     parameters: Mapping[str, str]
 
 
 def media_ranges(accept: str) -> list[MediaRange]:
-    """The entries of an Accept header, most wanted first; without any, everything is accepted."""
+    """Returns the entries of an Accept header by descending weight. An empty header accepts everything."""
     weighted: list[tuple[float, MediaRange]] = []
     for entry in accept.split(","):
         kind, *rest = (part.strip() for part in entry.split(";"))
@@ -48,12 +48,12 @@ def media_ranges(accept: str) -> list[MediaRange]:
         pairs = (part.partition("=") for part in rest if part)
         parameters = {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
         weighted.append((_weight(parameters.pop("q", "1")), MediaRange(kind.lower(), parameters)))
-    wanted = [media for weight, media in sorted(weighted, key=lambda entry: -entry[0]) if weight > 0]
-    return wanted or [MediaRange("*/*", {})]
+    accepted = [media for weight, media in sorted(weighted, key=lambda entry: -entry[0]) if weight > 0]
+    return accepted or [MediaRange("*/*", {})]
 
 
 def choose_form(accept: str) -> Form | None:
-    """The form of metrics for an Accept header; None if none of what is wanted can be given."""
+    """Returns the form for an Accept header, or None if the adapter offers none of the accepted types."""
     for media in media_ranges(accept):
         representation = media.parameters.get("as")
         if representation == "Table":
@@ -68,7 +68,7 @@ def choose_form(accept: str) -> Form | None:
 
 
 def discovery_version(accept: str) -> str | None:
-    """The version of the aggregated discovery document that is wanted first; None: the plain one is."""
+    """Returns the preferred version of aggregated discovery, or None for the plain APIGroupList."""
     for media in media_ranges(accept):
         if media.type not in (JSON, "*/*", "application/*"):
             continue
@@ -83,12 +83,12 @@ def discovery_version(accept: str) -> str | None:
 
 
 def discovery_content_type(version: str) -> str:
-    """The exact content type by which the hub recognises an aggregated discovery document."""
+    """Returns the exact content type by which the hub recognises aggregated discovery."""
     return f"{JSON};g={DISCOVERY_GROUP};v={version};as={DISCOVERY_LIST}"
 
 
-def warnings_header(texts: Iterable[str]) -> list[str]:
-    """Values of Warning headers, one a text; quoted as RFC 7234 says, on one line, short, ASCII."""
+def warning_values(texts: Iterable[str]) -> list[str]:
+    """Returns one Warning header value for each text, in short ASCII lines, quoted as RFC 7234 says."""
     values = []
     for text in texts:
         escaped = ascii_line(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,6 +1,6 @@
-"""metav1.Table of metrics, as metrics-server prints them: name, one column a resource, window.
+"""metav1.Table of metrics, laid out as metrics-server's: name, one column for each resource, window.
 
-The columns are those of the first item's resources, sorted; a pod's row sums its containers.
+The first item's resources, sorted, are the columns. A pod's row is the sum of its containers.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import msgspec
 
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.wire import RawQuantity
-from metrics_adapter.members.items import Item
-from metrics_adapter.members.values import add
+from metrics_adapter.members.custom_metrics import add_quantities
+from metrics_adapter.members.resource_metrics import Item
 
 Usage = dict[str, RawQuantity]
 
@@ -21,27 +21,27 @@ class _Container(msgspec.Struct, frozen=True, gc=False):
     usage: Usage | None = None
 
 
-class _Measured(msgspec.Struct, frozen=True, gc=False):
+class _TableItem(msgspec.Struct, frozen=True, gc=False):
     metadata: msgspec.Raw
     window: str | None = None
     containers: list[_Container] | None = None
     usage: Usage | None = None
 
 
-_DECODE = msgspec.json.Decoder(_Measured).decode
-# Where a member's item is not what it should be: as kubectl shows what it cannot read.
+_DECODE_ITEM = msgspec.json.Decoder(_TableItem).decode
+# Shown for an item that cannot be decoded, as kubectl does.
 UNKNOWN = "<unknown>"
 
 
 def table(items: Sequence[Item], kind: str, api_version: str, include: str, *, single: bool) -> bytes:
-    """The Table of items. `include` is the request's includeObject: None, Metadata ("" too) or Object.
+    """Returns the Table of items. `include` is the request's includeObject: None, Metadata (or "") or Object.
 
-    An empty list has neither columns nor rows, from which kubectl prints "No resources found".
+    The Table of an empty list has neither columns nor rows, so that kubectl prints "No resources found".
     """
-    measured = [_measured(item) for item in items]
-    names: list[str] = next((sorted(_total(found)) for found in measured if found.window != UNKNOWN), [])
+    decoded = [_decode(item) for item in items]
+    names: list[str] = next((sorted(_total(entry)) for entry in decoded if entry.window != UNKNOWN), [])
     rows: list[object] = []
-    for item, metrics in zip(items, measured, strict=True):
+    for item, metrics in zip(items, decoded, strict=True):
         usage = _total(metrics)
         cells = [item.name, *(str(usage.get(name, Quantity(0))) for name in names), metrics.window or "0s"]
         if metrics.window == UNKNOWN:
@@ -61,29 +61,29 @@ def table(items: Sequence[Item], kind: str, api_version: str, include: str, *, s
     return msgspec.json.encode(answer)
 
 
-def _measured(item: Item) -> _Measured:
+def _decode(item: Item) -> _TableItem:
     try:
-        return _DECODE(item.json)
+        return _DECODE_ITEM(item.json)
     except msgspec.DecodeError:
         metadata = msgspec.json.encode({"name": item.name, "namespace": item.namespace})
-        return _Measured(msgspec.Raw(metadata), window=UNKNOWN)
+        return _TableItem(msgspec.Raw(metadata), window=UNKNOWN)
 
 
-def _total(metrics: _Measured) -> dict[str, Quantity]:
+def _total(metrics: _TableItem) -> dict[str, Quantity]:
     usages: Iterable[Usage | None] = (
         [container.usage for container in metrics.containers] if metrics.containers else [metrics.usage]
     )
     total: dict[str, Quantity] = {}
     for usage in usages:
         for name, value in (usage or {}).items():
-            amount = Quantity.parse(value)  # checked when it came: `usage`
+            amount = Quantity.parse(value)  # Validated when the answer arrived: `usage_validation`.
             known = total.get(name)
-            total[name] = amount if known is None else add(known, amount)
+            total[name] = amount if known is None else add_quantities(known, amount)
     return total
 
 
 def _object(
-    item: Item, metrics: _Measured, kind: str, api_version: str, include: str
+    item: Item, metrics: _TableItem, kind: str, api_version: str, include: str
 ) -> dict[str, object] | None:
     if include == "None":
         return None

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from controller.telemetry import ControllerMetrics
 from fedhpa.serving.fairness import Limits
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
-from metrics_adapter.server.callers import Callers
+from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.telemetry import Telemetry as AdapterTelemetry
 from testbed.reference.markdown import code, table
 from webhook.telemetry import Telemetry as WebhookTelemetry
@@ -32,7 +32,7 @@ def series_tables() -> list[str]:
 
 def _registries() -> dict[str, CollectorRegistry]:
     adapter = AdapterTelemetry(dict).registry
-    Callers(Limits(0, 0, 0.0, 1), adapter)
+    CallerLimits(Limits(0, 0, 0.0, 1), adapter)
     StoreTelemetry(adapter)
     controller = CollectorRegistry()
     ControllerMetrics(controller)

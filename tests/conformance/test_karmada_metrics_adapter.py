@@ -22,8 +22,8 @@ from fedhpa.members.member import Member
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
-from metrics_adapter.members.catalogue import Catalogue
-from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
+from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
 from tests.support.fakeapi import FakeApi
@@ -149,10 +149,10 @@ async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Requ
         peers = PeerAuthenticator(Trust())
         nobody = ApiClient(ApiConfig(server="http://hub.invalid"))
         guard = Guard(Authenticator(lambda: peers), Authorizer(nobody), ["*"])
-        catalogue = Catalogue(source)
+        catalogue = MetricDiscoveryCache(source)
         await catalogue.refresh()
         application = build_application(
-            source, guard, Health(), Telemetry(lambda: members), catalogue=catalogue
+            source, guard, Health(), Telemetry(lambda: members), discovery_cache=catalogue
         )
         yield await stack.enter_async_context(TestClient(TestServer(application)))
 

@@ -18,8 +18,15 @@ from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.lists import CALLER_QUOTA
 from metrics_adapter.prometheus import client as store_client
 from metrics_adapter.prometheus import store as module
-from metrics_adapter.prometheus.access import StoreAccess, StoreSilent
-from metrics_adapter.prometheus.store import AT_ONCE, COOLDOWN_SECONDS, FAILURES, Query, Store, StoreBusy
+from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
+from metrics_adapter.prometheus.store import (
+    COOLDOWN_SECONDS,
+    FAILURES,
+    MAX_CONCURRENT,
+    InstantQuery,
+    MetricsStore,
+    StoreBusy,
+)
 from tests.support.fakeapi import eventually
 from tests.support.store_world import (
     DEADLINE,
@@ -34,7 +41,7 @@ from tests.support.store_world import (
     vector,
 )
 
-UP = Query("up")
+UP = InstantQuery("up")
 WELL = vector(series("1", cluster="member1", namespace="shop"))
 TRICKLE = [Raw(b"HTTP/1.1 200 OK\r\nX-Long: "), *[Raw(b"x"), 0.05] * 2000]
 SLOW_BODY = [Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"), *[Raw(b" "), 0.05] * 2000]
@@ -54,17 +61,17 @@ async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[An
     async with FakeStore() as fake:
         fake.answer = lambda query: answer if "hang" in query else WELL
         access = StoreAccess(fake.url)
-        async with Store(access, deadline=1.0, max_age=0.0, clock=lambda: clock[0]) as store:
-            hanging = [store.ask(Query(f"hang_{number}")) for number in range(AT_ONCE + 2)]
+        async with MetricsStore(access, deadline=1.0, max_age=0.0, clock=lambda: clock[0]) as store:
+            hanging = [store.query(InstantQuery(f"hang_{number}")) for number in range(MAX_CONCURRENT + 2)]
             failed = await asyncio.gather(*hanging, return_exceptions=True)
             clock[0] += 2 * COOLDOWN_SECONDS
             store._deadline = 60.0  # a slow machine may take its time
-            found = await store.ask(UP)
+            found = await store.query(UP)
 
-            assert {"no answer within 1 s"} == {str(error) for error in failed[:AT_ONCE]}
-            assert {StoreSilent} == {type(error) for error in failed[:AT_ONCE]}
+            assert {"no answer within 1 s"} == {str(error) for error in failed[:MAX_CONCURRENT]}
+            assert {StoreUnavailable} == {type(error) for error in failed[:MAX_CONCURRENT]}
             # On a slow machine, which starts threads one by one, the last may get the place of the first.
-            assert {type(error) for error in failed[AT_ONCE:]} <= {StoreBusy, StoreSilent}
+            assert {type(error) for error in failed[MAX_CONCURRENT:]} <= {StoreBusy, StoreUnavailable}
             assert len(found.series) == 1
     await eventually(lambda: threads() == 0, within=30.0)
 
@@ -105,8 +112,8 @@ async def test_a_redirect_is_not_followed() -> None:
     """Where it leads nobody is asked."""
     async with FakeStore() as elsewhere, FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: failing("307 X", Location=f"{elsewhere.url}/api/v1/query")
-        with pytest.raises(StoreSilent, match="not followed"):
-            await store.ask(UP)
+        with pytest.raises(StoreUnavailable, match="not followed"):
+            await store.query(UP)
 
         assert elsewhere.queries == []
 
@@ -118,7 +125,7 @@ async def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: endless
         with pytest.raises(MetricsUnavailable, match="narrow the query"):
-            await store.ask(UP)
+            await store.query(UP)
 
 
 async def test_a_store_that_fails_is_left_alone_for_a_while() -> None:
@@ -128,13 +135,13 @@ async def test_a_store_that_fails_is_left_alone_for_a_while() -> None:
         fake.answer = lambda _: failing("502 Bad Gateway")
         async with store_of(fake, clock=lambda: clock[0]) as store:
             for number in range(FAILURES + 3):
-                with pytest.raises(StoreSilent, match="HTTP 502"):
-                    await store.ask(Query(f"q{number}"))
+                with pytest.raises(StoreUnavailable, match="HTTP 502"):
+                    await store.query(InstantQuery(f"q{number}"))
             asked = len(fake.queries)
             clock[0] += COOLDOWN_SECONDS + 0.1
             fake.answer = lambda _: WELL
-            await store.ask(UP)
-            await store.ask(Query("other"))
+            await store.query(UP)
+            await store.query(InstantQuery("other"))
 
             assert asked == FAILURES
             assert [*fake.queries[asked:]] == ["up", "other"]
@@ -151,31 +158,31 @@ async def test_who_may_not_ask_does_not_keep_others_from_trying() -> None:
         fake.answer = lambda _: failing("502 Bad Gateway")
         async with store_of(fake, clock=lambda: clock[0]) as store:
             for number in range(FAILURES):
-                with pytest.raises(StoreSilent):
-                    await store.ask(Query(f"q{number}"))
+                with pytest.raises(StoreUnavailable):
+                    await store.query(InstantQuery(f"q{number}"))
             clock[0] += COOLDOWN_SECONDS + 0.1
             fake.answer = lambda _: WELL
             token = CALLER_QUOTA.set(enough)
             with pytest.raises(PermissionError):
-                await store.ask(UP)
+                await store.query(UP)
             CALLER_QUOTA.reset(token)
 
-            assert len((await store.ask(UP)).series) == 1
+            assert len((await store.query(UP)).series) == 1
 
 
 async def test_our_own_queue_is_no_fault_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries whose turn does not come say so, and the store is asked on."""
-    monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(module, "MAX_CONCURRENT", 1)
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: [None]
-        hanging = asyncio.ensure_future(store.ask(Query("hanging")))
+        hanging = asyncio.ensure_future(store.query(InstantQuery("hanging")))
         await eventually(lambda: len(fake.queries) == 1)
         store._deadline = 0.2  # of those that wait for the one place
         waited = await asyncio.gather(
-            *(store.ask(Query(f"q{number}")) for number in range(FAILURES)), return_exceptions=True
+            *(store.query(InstantQuery(f"q{number}")) for number in range(FAILURES)), return_exceptions=True
         )
         fake.answer = lambda _: WELL
-        fetching = store._answers._entries[Query("hanging")].flight
+        fetching = store._results._entries[InstantQuery("hanging")].flight
         assert fetching is not None
         fetching.task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -183,16 +190,16 @@ async def test_our_own_queue_is_no_fault_of_the_store(monkeypatch: pytest.Monkey
         store._deadline = DEADLINE
 
         assert {StoreBusy} == {type(error) for error in waited}
-        assert len((await store.ask(UP)).series) == 1
+        assert len((await store.query(UP)).series) == 1
 
 
 async def test_a_thousand_who_wait_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes after them is told so, also if all come in the same moment."""
-    monkeypatch.setattr(module, "MOST_WAITING", 3)
+    monkeypatch.setattr(module, "MAX_WAITING", 3)
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: WELL
         asked = await asyncio.gather(
-            *(store.ask(Query(f"q{number}")) for number in range(5)), return_exceptions=True
+            *(store.query(InstantQuery(f"q{number}")) for number in range(5)), return_exceptions=True
         )
 
         assert [isinstance(one, MetricsUnavailable) for one in asked] == [False] * 3 + [True] * 2
@@ -206,8 +213,8 @@ async def test_who_is_refused_whatever_it_asks_leaves_the_store_alone(status: in
         fake.answer = lambda _: failing(f"{status} No")
         with capture_logs() as logs:
             for number in range(FAILURES + 2):
-                with pytest.raises(StoreSilent, match=f"HTTP {status}"):
-                    await store.ask(Query(f"q{number}"))
+                with pytest.raises(StoreUnavailable, match=f"HTTP {status}"):
+                    await store.query(InstantQuery(f"q{number}"))
 
         assert len(fake.queries) == FAILURES
         assert [entry["reason"] for entry in logs] == [f"HTTP {status}"]
@@ -219,7 +226,7 @@ async def test_what_is_remembered_of_a_failure_is_small() -> None:
         fake.answer = lambda _: b"[" * 200_000
         for _ in range(2):
             with pytest.raises(MetricsUnavailable, match="its answer cannot be read") as refused:
-                await store.ask(UP)
+                await store.query(UP)
 
         assert (refused.value.__cause__, refused.value.__context__) == (None, None)
         assert len(fake.queries) == 1
@@ -233,9 +240,9 @@ async def test_a_token_that_the_store_quotes_is_passed_on_to_nobody(tmp_path: Pa
         body = f'{{"error":"no such token: {token}."}}'.encode()
         fake.answer = lambda _: failing("400 Bad Request", body)
         with pytest.raises(MetricsUnavailable) as refused:
-            await store.ask(UP)
+            await store.query(UP)
         fake.answer = lambda _: vector(warnings=[f"Bearer {token} is slow"])
-        answer = await store.ask(UP)
+        answer = await store.query(UP)
 
         assert str(refused.value) == "HTTP 400: no such token: (redacted)"
         assert answer.warnings == ("Bearer (redacted) is slow",)
@@ -247,9 +254,9 @@ async def test_a_wrong_query_is_no_reason_to_leave_the_store_alone() -> None:
         fake.answer = lambda query: WELL if query == "up" else failing("400 X", b'{"error":"parse error"}')
         for number in range(FAILURES + 1):
             with pytest.raises(MetricsUnavailable, match="parse error"):
-                await store.ask(Query(f"q{number}"))
+                await store.query(InstantQuery(f"q{number}"))
 
-        assert len((await store.ask(UP)).series) == 1
+        assert len((await store.query(UP)).series) == 1
 
 
 async def test_nothing_older_than_the_maximum_age_is_given() -> None:
@@ -258,13 +265,13 @@ async def test_nothing_older_than_the_maximum_age_is_given() -> None:
     async with FakeStore() as fake:
         fake.answer = lambda _: WELL
         async with store_of(fake, clock=lambda: clock[0], max_age=10.0) as store:
-            first = await store.ask(UP)
+            first = await store.query(UP)
             fake.answer = lambda _: failing("500 X")
             clock[0] = 9.9
-            second = await store.ask(UP)
+            second = await store.query(UP)
             clock[0] = 10.1
-            with pytest.raises(StoreSilent, match="HTTP 500"):
-                await store.ask(UP)
+            with pytest.raises(StoreUnavailable, match="HTTP 500"):
+                await store.query(UP)
 
             assert first is second
 
@@ -274,8 +281,8 @@ async def test_a_failure_is_shared_for_a_moment() -> None:
     async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
         fake.answer = lambda _: failing("500 X")
         for _ in range(5):
-            with pytest.raises(StoreSilent):
-                await store.ask(UP)
+            with pytest.raises(StoreUnavailable):
+                await store.query(UP)
 
         assert len(fake.queries) == 1
 
@@ -285,14 +292,14 @@ async def test_the_store_is_told_who_asks_and_logs_are_not(tmp_path: Path) -> No
     file = secret(tmp_path, "hush-1")
     with capture_logs() as logs:
         async with FakeStore() as fake, store_of(fake, token_file=file, tenant="team-a") as store:
-            await store.ask(UP)
+            await store.query(UP)
             secret(tmp_path, "hush-2")
             fake.answer = lambda _: failing("401 Unauthorized")
             with pytest.raises(MetricsUnavailable) as refused:
-                await store.ask(UP)
+                await store.query(UP)
             fake.answer = lambda _: failing("500 Error")
-            with pytest.raises(StoreSilent) as broken:
-                await store.ask(UP)
+            with pytest.raises(StoreUnavailable) as broken:
+                await store.query(UP)
 
     first, second, _ = fake.heads
     assert "Authorization: Bearer hush-1\r\n" in first
@@ -306,7 +313,7 @@ async def test_basic_authentication(tmp_path: Path) -> None:
     """User and password are sent as RFC 7617 says."""
     file = secret(tmp_path, "open sesame")
     async with FakeStore() as fake, store_of(fake, username="aladdin", password_file=file) as store:
-        await store.ask(UP)
+        await store.query(UP)
 
     assert "Authorization: Basic YWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n" in fake.heads[0]
 
@@ -316,8 +323,8 @@ async def test_a_secret_that_cannot_be_read_names_its_file(tmp_path: Path) -> No
     file = secret(tmp_path, "hush")
     async with FakeStore() as fake, store_of(fake, token_file=file) as store:
         Path(file).unlink()  # noqa: ASYNC240 - a file of this test, on a disk of this machine
-        with capture_logs() as logs, pytest.raises(StoreSilent, match=f"cannot read {file}"):
-            await store.ask(UP)
+        with capture_logs() as logs, pytest.raises(StoreUnavailable, match=f"cannot read {file}"):
+            await store.query(UP)
 
         assert fake.queries == []
         assert [file in entry["reason"] for entry in logs] == [True]
@@ -330,16 +337,16 @@ async def test_the_environment_sends_nobody_astray(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with FakeStore() as fake, store_of(fake) as store:
-        await store.ask(UP)
+        await store.query(UP)
 
     assert "Authorization" not in fake.heads[0]
 
 
 async def test_a_store_that_is_not_there() -> None:
     """A closed port is said in words."""
-    async with Store(StoreAccess("http://127.0.0.1:1"), deadline=DEADLINE, max_age=0.0) as store:
-        with pytest.raises(StoreSilent, match=r"^Connection refused$"):
-            await store.ask(UP)
+    async with MetricsStore(StoreAccess("http://127.0.0.1:1"), deadline=DEADLINE, max_age=0.0) as store:
+        with pytest.raises(StoreUnavailable, match=r"^Connection refused$"):
+            await store.query(UP)
 
 
 class TlsStore(FakeStore):
@@ -368,10 +375,10 @@ async def test_the_ca_file_alone_vouches_for_the_store(
     file.write_bytes(right.bundle_pem)
     async with fake, store_of(fake, ca_file=str(file)) as store:
         fake.answer = lambda _: WELL
-        known = await store.ask(UP)
+        known = await store.query(UP)
         file.write_bytes(wrong.bundle_pem)
-        with pytest.raises(StoreSilent, match="certificate verify failed"):
-            await store.ask(UP)
+        with pytest.raises(StoreUnavailable, match="certificate verify failed"):
+            await store.query(UP)
 
         assert len(known.series) == 1
         assert len(fake.queries) == 1
@@ -381,10 +388,10 @@ async def test_a_store_that_hangs_in_the_handshake_costs_a_deadline(tmp_path: Pa
     """A port that takes connections and says nothing is no TLS."""
     async with FakeStore() as fake:
         url = fake.url.replace("http:", "https:")
-        async with Store(StoreAccess(url), deadline=0.5, max_age=0.0) as store:
+        async with MetricsStore(StoreAccess(url), deadline=0.5, max_age=0.0) as store:
             started = time.monotonic()
-            with pytest.raises(StoreSilent, match=r"no answer within 0\.5 s"):
-                await store.ask(UP)
+            with pytest.raises(StoreUnavailable, match=r"no answer within 0\.5 s"):
+                await store.query(UP)
 
             assert time.monotonic() - started < 30.0
     await eventually(lambda: threads() == 0, within=30.0)
@@ -395,7 +402,7 @@ async def test_leaving_ends_what_is_under_way() -> None:
     async with FakeStore() as fake:
         fake.answer = lambda _: [None]
         async with store_of(fake, deadline=60.0) as store:
-            waiting = asyncio.ensure_future(store.ask(UP))
+            waiting = asyncio.ensure_future(store.query(UP))
             await eventually(lambda: len(fake.queries) == 1, within=30.0)
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -404,7 +411,7 @@ async def test_leaving_ends_what_is_under_way() -> None:
 
 async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers may think of queries without end; one that was refused leaves nothing behind."""
-    monkeypatch.setattr(module, "MOST_SERIES", 10 * module.QUERY_SERIES)
+    monkeypatch.setattr(module, "MAX_SERIES", 10 * module.QUERY_SERIES)
 
     def enough() -> None:
         raise PermissionError
@@ -412,18 +419,18 @@ async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.Monk
     async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
         fake.answer = lambda _: [WELL]
         for number in range(50):
-            await store.ask(Query(f"up{number}"))
+            await store.query(InstantQuery(f"up{number}"))
 
-            assert sum(entry.weight for entry in store._answers._entries.values()) == store._answers.weight
-            assert store._answers.weight <= module.MOST_SERIES
-        kept = set(store._answers._entries)
-        assert Query("up49") in kept
+            assert sum(entry.weight for entry in store._results._entries.values()) == store._results.weight
+            assert store._results.weight <= module.MAX_SERIES
+        kept = set(store._results._entries)
+        assert InstantQuery("up49") in kept
 
         token = CALLER_QUOTA.set(enough)
         try:
             with pytest.raises(PermissionError):
-                await store.ask(Query("another"))
+                await store.query(InstantQuery("another"))
         finally:
             CALLER_QUOTA.reset(token)
 
-        assert set(store._answers._entries) == kept
+        assert set(store._results._entries) == kept

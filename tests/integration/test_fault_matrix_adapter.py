@@ -54,7 +54,7 @@ ROWS = [
     Row(Fault.SERVER_ERROR, SERVER, "HTTP 500"),
     Row(Fault.TRUNCATED, SERVER, UNREADABLE),
     Row(Fault.CUT, SERVER, CUT),
-    Row(Fault.NAN, SERVER, f"{UNUSABLE}: shop/web-.*cpu 'NaN' is no quantity"),
+    Row(Fault.NAN, SERVER, f"{UNUSABLE}: shop/web-.*cpu 'NaN' is not a quantity"),
     Row(Fault.NEGATIVE, SERVER, f"{UNUSABLE}: shop/web-.*cpu '-[0-9]+m' is negative"),
     Row(Fault.HANG, METRICS, SILENT),
     Row(Fault.DRIP, METRICS, SILENT),

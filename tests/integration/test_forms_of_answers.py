@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from metrics_adapter.server import answers, tables
+from metrics_adapter.server import responses as answers
+from metrics_adapter.server import tables
 from tests.support.values_world import CUSTOM, EXTERNAL, NOON, Client, adapter, items, serving, value
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"

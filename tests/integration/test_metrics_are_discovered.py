@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from metrics_adapter.members.catalogue import MAX_NAMES, REFRESH_SECONDS, RETRY_SECONDS, Catalogue
+from metrics_adapter.members.discovery_cache import (
+    MAX_NAMES,
+    REFRESH_SECONDS,
+    RETRY_SECONDS,
+    MetricDiscoveryCache,
+)
 from tests.support.values_world import CUSTOM, EXTERNAL, client_of, members_source, serving
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -55,7 +60,7 @@ async def test_the_metrics_of_all_members_are_listed_once() -> None:
         "m5": None,
     }
     async with members_source(worlds) as (source, _):
-        catalogue = Catalogue(source)
+        catalogue = MetricDiscoveryCache(source)
         await catalogue.refresh()
         async with client_of(source, catalogue) as client:
             custom = [await names(client, path) for path in VERSIONS]
@@ -76,7 +81,7 @@ async def test_the_metrics_of_all_members_are_listed_once() -> None:
 async def test_all_groups_are_in_the_aggregated_document() -> None:
     """A metric of an object is a subresource there, as Kubernetes' own conversion makes it."""
     async with members_source({"m1": lists(["pods/rps", "pods/lag"], ["depth"])}) as (source, _):
-        catalogue = Catalogue(source)
+        catalogue = MetricDiscoveryCache(source)
         await catalogue.refresh()
         async with client_of(source, catalogue) as client:
             document = await (await client.get("/apis", headers={"Accept": AGGREGATED})).json(
@@ -127,7 +132,7 @@ async def test_who_discovers_never_asks_a_member() -> None:
     """
     clock = Clock()
     async with members_source({"m1": lists(["pods/rps"])}) as (source, stubs):
-        catalogue = Catalogue(source, clock=clock)
+        catalogue = MetricDiscoveryCache(source, clock=clock)
         seen: list[int] = []
 
         async def look(*, reads: bool, after: float) -> None:
@@ -157,16 +162,16 @@ async def test_a_member_that_fails_keeps_what_it_served() -> None:
     clock = Clock()
     worlds = {"m1": lists(["pods/a"], ["x"]), "m2": lists(["pods/b"], ["y"]), "m3": lists(["pods/c"], ["z"])}
     async with members_source(worlds) as (source, stubs):
-        catalogue = Catalogue(source, clock=clock)
+        catalogue = MetricDiscoveryCache(source, clock=clock)
         await catalogue.refresh()
         stubs["m1"].responses[EXTERNAL] = stubs["m1"].responses[f"{CUSTOM}/v1beta2"] = 500
         stubs["m2"].responses[EXTERNAL] = stubs["m2"].responses[f"{CUSTOM}/v1beta2"] = 404
         source.members().pop("m3")  # type: ignore[attr-defined]  # the test's own dictionary
-        catalogue.names("custom.metrics.k8s.io")
+        catalogue.metrics("custom.metrics.k8s.io")
         clock.now += REFRESH_SECONDS
         await catalogue.refresh()
         known = [
-            [entry.name for entry in catalogue.names(group)]
+            [entry.name for entry in catalogue.metrics(group)]
             for group in ("custom.metrics.k8s.io", "external.metrics.k8s.io")
         ]
 
@@ -179,16 +184,16 @@ async def test_a_member_that_could_not_be_listed_is_asked_again_soon() -> None:
     served = lists(["pods/a"], ["x"])
     async with members_source({"m1": {}}) as (source, stubs):
         stubs["m1"].responses.update(dict.fromkeys(served, 500))
-        catalogue = Catalogue(source, clock=clock)
+        catalogue = MetricDiscoveryCache(source, clock=clock)
         await catalogue.refresh()
         stubs["m1"].responses = served
         clock.now += RETRY_SECONDS
         asked = len(stubs["m1"].seen)
         await catalogue.refresh()
         unread = len(stubs["m1"].seen) - asked
-        catalogue.names("external.metrics.k8s.io")
+        catalogue.metrics("external.metrics.k8s.io")
         await catalogue.refresh()
-        known = [entry.name for entry in catalogue.names("external.metrics.k8s.io")]
+        known = [entry.name for entry in catalogue.metrics("external.metrics.k8s.io")]
 
     assert (unread, known) == (0, ["x"])
 
@@ -198,17 +203,17 @@ async def test_a_list_that_cannot_be_read_is_none(answer: str) -> None:
     """The others' are listed."""
     worlds = {"m1": serving("v1beta2") | {f"{CUSTOM}/v1beta2": answer}, "m2": lists(["pods/b"])}
     async with members_source(worlds) as (source, _):
-        catalogue = Catalogue(source)
+        catalogue = MetricDiscoveryCache(source)
         await catalogue.refresh()
 
-        assert [entry.name for entry in catalogue.names("custom.metrics.k8s.io")] == ["pods/b"]
+        assert [entry.name for entry in catalogue.metrics("custom.metrics.k8s.io")] == ["pods/b"]
 
 
 async def test_a_member_cannot_fill_the_memory() -> None:
     """Only so many names, and none that is longer than names are."""
     many = [f"pods/{number:06}" for number in range(MAX_NAMES + 5)]
     async with members_source({"m1": lists(["pods/" + "x" * 600, *many])}) as (source, _):
-        catalogue = Catalogue(source)
+        catalogue = MetricDiscoveryCache(source)
         await catalogue.refresh()
 
-        assert [entry.name for entry in catalogue.names("custom.metrics.k8s.io")] == many[:MAX_NAMES]
+        assert [entry.name for entry in catalogue.metrics("custom.metrics.k8s.io")] == many[:MAX_NAMES]

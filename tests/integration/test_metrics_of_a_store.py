@@ -436,7 +436,7 @@ async def test_labels_without_a_name_are_none() -> None:
 @pytest.mark.parametrize("path", [f"{EXTERNAL}/shop/queue_depth", f"{CUSTOM}/shop/services/*/hits"])
 async def test_values_of_one_metric_have_a_bound(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant who gives a metric labels without end does not keep the adapter busy with each request."""
-    monkeypatch.setattr("metrics_adapter.prometheus.ruled.MOST_VALUES", 3)
+    monkeypatch.setattr("metrics_adapter.prometheus.source.MAX_VALUES", 3)
     async with store_world() as world:
         found = [
             series("1", cluster="member1", namespace="shop", queue=name, service=name)
@@ -453,7 +453,7 @@ async def test_values_of_one_metric_have_a_bound(path: str, monkeypatch: pytest.
 
 async def test_strangers_beyond_number_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """All series of clusters that nobody registered are counted, and a few clusters named; also aside."""
-    monkeypatch.setattr("metrics_adapter.prometheus.ruled.LARGE", 10)
+    monkeypatch.setattr("metrics_adapter.prometheus.source.LARGE_RESULT", 10)
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("1", cluster="member1", namespace="shop"),

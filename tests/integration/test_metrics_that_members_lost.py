@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import fedhpa.members.metrics as values_of_members
-from metrics_adapter.members import remembered
+from metrics_adapter.members import recently_served as remembered
 from tests.support.values_world import (
     CUSTOM,
     EXTERNAL,
@@ -113,7 +113,7 @@ async def test_an_api_that_went_for_good_is_no_alarm(
     members["m2"].responses = {}
     members["m2"].no_api = True
     missing = await get(client, path)
-    monkeypatch.setattr(remembered, "REMEMBERED_SECONDS", -1.0)
+    monkeypatch.setattr(remembered, "TTL_SECONDS", -1.0)
     # A member's versions are known for a while, until when it is the metric that is absent.
     monkeypatch.setattr(values_of_members, "VERSION_SECONDS", 0.0)
     absent = await get(client, path)
@@ -130,7 +130,7 @@ async def test_the_log_is_not_filled_by_one_metric_of_many(
 ) -> None:
     """A member that lost one metric and serves others is told of once, not at each turn."""
     # However long a turn takes on this machine.
-    monkeypatch.setattr("metrics_adapter.members.gather.BACK_SECONDS", 3600.0)
+    monkeypatch.setattr("metrics_adapter.members.source.RECOVERY_SECONDS", 3600.0)
     client, members = federation
     await get(client, DEPTH)
     other = f"{EXTERNAL}/namespaces/shop/other"

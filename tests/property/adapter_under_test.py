@@ -35,9 +35,9 @@ from fedhpa.serving.authorization import Attributes, Authorizer, Guard, Verdict
 from fedhpa.serving.connections import Site
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.health import Health
-from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
-from metrics_adapter.server.callers import Callers
+from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.telemetry import Telemetry
 
 # Nothing here takes a second; a machine that is busy with other things may.
@@ -206,10 +206,10 @@ async def target() -> AsyncIterator[Target]:
         peers = PeerAuthenticator(Trust())
         api = _Hub(ApiConfig(server="http://hub.invalid"))
         hub = _Noting(api)
-        callers = Callers(Limits(100, 100), CollectorRegistry())
+        callers = CallerLimits(Limits(100, 100), CollectorRegistry())
         anybody = _Anybody(lambda: peers, TokenReviewer(api))
         guard = Guard(anybody, hub, ("/healthz", "/livez", "/readyz"), callers.fairness)
-        application = build_application(source, guard, Health(), Telemetry(lambda: members), callers=callers)
+        application = build_application(source, guard, Health(), Telemetry(lambda: members), limits=callers)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

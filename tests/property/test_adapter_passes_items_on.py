@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from metrics_adapter.kinds import PODS
-from metrics_adapter.members.items import decode_list, merge
-from metrics_adapter.server.bodies import list_json
+from metrics_adapter.apis import PODS
+from metrics_adapter.members.resource_metrics import decode_list, merge
+from metrics_adapter.server.list_body import encode_list
 
 TEXT = st.text(max_size=8)
 VALUES = st.recursive(
@@ -60,7 +60,7 @@ def test_items_pass_unchanged_but_for_the_cluster(
     """However the member writes its JSON."""
     body = json.dumps({"items": sent}, separators=separators, ensure_ascii=ascii).encode()
 
-    answered = json.loads(list_json(PODS, merge([decode_list(body, 'm"1')])))["items"]
+    answered = json.loads(encode_list(PODS, merge([decode_list(body, 'm"1')])))["items"]
 
     expected = []
     for item in sent:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.api.errors import MetricsUnavailable
-from metrics_adapter.prometheus.answer import MAX_NANO, STALE_SECONDS, amount_of, decode_answer
-from metrics_adapter.prometheus.series import by_cluster
+from metrics_adapter.prometheus.grouping import by_cluster
+from metrics_adapter.prometheus.results import MAX_NANO, STALE_SECONDS, amount_of, decode_result
 
 NOW = 1_773_230_400.0
 TEXT = st.text(max_size=6)
@@ -43,19 +43,19 @@ ANSWERS = (
 def test_an_answer_is_read_or_refused(body: bytes) -> None:
     """No error but our own, and only finite numbers of now, for clusters that are registered."""
     try:
-        answer = decode_answer(body, NOW)
+        answer = decode_result(body, NOW)
     except MetricsUnavailable:
         return
-    found = by_cluster(answer, label="cluster", default=None, registered={"a", "b"}, asked=lambda _: True)
+    samples = by_cluster(answer, label="cluster", default=None, registered={"a", "b"}, matches=lambda _: True)
 
-    assert found.found.keys() <= {"a", "b"}
-    for measured in found.found.values():
+    assert samples.samples.keys() <= {"a", "b"}
+    for measured in samples.samples.values():
         for one in measured:
             assert 0 <= one.amount.nano <= MAX_NANO
             assert abs(one.at - NOW) <= STALE_SECONDS
             assert not any(name.startswith("__") or name == "cluster" for name in one.labels)
-    kept = sum(len(measured) for measured in found.found.values())
-    assert len(answer.series) == kept + sum(found.dropped.values())
+    kept = sum(len(measured) for measured in samples.samples.values())
+    assert len(answer.series) == kept + sum(samples.dropped.values())
 
 
 @given(st.floats(min_value=0, max_value=9e15))
@@ -66,6 +66,6 @@ def test_a_number_is_read_as_it_was_written(number: float) -> None:
         "result": [{"metric": {}, "value": [NOW, repr(number)]}],
     }
     body = json.dumps({"status": "success", "data": answer}).encode()
-    [series] = decode_answer(body, NOW).series
+    [series] = decode_result(body, NOW).series
 
     assert math.isclose(number, float(amount_of(series, NOW)), rel_tol=1e-12, abs_tol=1e-9)

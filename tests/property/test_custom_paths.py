@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.serving.authorization import Attributes
-from metrics_adapter.members.wanted import read_path
+from metrics_adapter.server.paths import custom_query
 
 WORDS = st.sampled_from(
     ["namespaces", "metrics", "pods", "*", "%2A", "%2F", "shop", "..", "%2e%2e", "", ".", "a%00b"]
@@ -21,11 +21,11 @@ PARTS = st.lists(WORDS | st.text(max_size=4).map(lambda text: quote(text, safe="
 def test_a_path_is_read_as_access_is_reviewed(parts: list[str]) -> None:
     """Namespace, resource and name are the same in both readings, and none is empty or a step up."""
     path = "/apis/custom.metrics.k8s.io/v1beta2/" + "/".join(parts)
-    wanted = read_path(path)
+    wanted = custom_query(path)
 
     if wanted is not None:
         reviewed = Attributes.of(make_mocked_request("GET", path))
-        if wanted.of_namespace:
+        if wanted.is_namespace_metric:
             asked = (wanted.name, "metrics", wanted.metric, "")
         else:
             asked = (wanted.namespace, wanted.resource, wanted.name, wanted.metric)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Requirement, Selector, parse_selector
-from metrics_adapter.prometheus.promql import GROUP_BY, MATCHERS, equals, filled, quote, selector_matchers
+from metrics_adapter.prometheus.promql import GROUP_BY, MATCHERS, equals, fill, quote, selector_matchers
 
 HOSTILE = st.text() | st.sampled_from(
     ['"} or up{a="', "\\", '\\"', "a\nb", "#", "`", "<<.LabelMatchers>>", "<<.GroupBy>>", "\x00", "$1", "\\1"]
@@ -64,7 +64,7 @@ def test_a_quoted_text_is_one_string_that_says_it(text: str) -> None:
 def test_values_of_callers_never_end_a_matcher(pairs: list[tuple[str, str]]) -> None:
     """A query has as many matchers as were asked for, with the values that were given."""
     try:
-        query = filled(f"x{{{MATCHERS}}}", [equals(label, value) for label, value in pairs], [])
+        query = fill(f"x{{{MATCHERS}}}", [equals(label, value) for label, value in pairs], [])
     except InvalidObject:
         return
 
@@ -110,7 +110,7 @@ def test_sets_match_their_values_and_no_others(values: list[str], other: str, op
 def test_what_is_put_in_is_not_looked_at_again(text: str) -> None:
     """A placeholder in a value stays a text."""
     try:
-        query = filled(f"sum by ({GROUP_BY}) (x{{{MATCHERS}}})", [equals("a", text)], ["cluster"])
+        query = fill(f"sum by ({GROUP_BY}) (x{{{MATCHERS}}})", [equals("a", text)], ["cluster"])
     except InvalidObject:
         return
 

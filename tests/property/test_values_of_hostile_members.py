@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.times import parse_time
-from metrics_adapter.members.series import Told, decode_series, list_json
-from metrics_adapter.members.values import AGGREGATIONS, decode_values, merged, side_by_side, values_json
+from metrics_adapter.members.custom_metrics import (
+    AGGREGATIONS,
+    decode_values,
+    encode_values,
+    merge_values,
+    sort_values,
+)
+from metrics_adapter.members.external_metrics import (
+    ClusterValues,
+    decode_external_values,
+    encode_external_values,
+)
 
 TEXT = st.text(max_size=6)
 ANY = st.recursive(
@@ -65,13 +75,13 @@ def readable(item: dict[str, Any]) -> bool:
 
 @given(st.lists(VALUES, max_size=3) | ANY, st.sampled_from(["v1beta1", "v1beta2"]))
 def test_custom_values_come_out_readable(items: Any, version: str) -> None:
-    """Alone and merged with the same from another cluster, however they are aggregated."""
+    """Alone and merge_values with the same from another cluster, however they are aggregated."""
     try:
         values = decode_values(body(items))
     except (FedHPAError, ValueError):
         return
-    for found in (side_by_side([values]), *(merged([values, values], name) for name in AGGREGATIONS)):
-        written = json.loads(values_json(found, version))["items"]
+    for found in (sort_values([values]), *(merge_values([values, values], name) for name in AGGREGATIONS)):
+        written = json.loads(encode_values(found, version))["items"]
 
         assert len(written) == len(found) == len(values)
         assert all(readable(item) for item in written)
@@ -81,10 +91,10 @@ def test_custom_values_come_out_readable(items: Any, version: str) -> None:
 def test_external_values_come_out_readable(items: Any) -> None:
     """With strings for labels, and the cluster they came from."""
     try:
-        series = decode_series(body(items))
+        series = decode_external_values(body(items))
     except (FedHPAError, ValueError):
         return
-    written = json.loads(list_json([Told("m1", series)], "depth"))["items"]
+    written = json.loads(encode_external_values([ClusterValues("m1", series)], "depth"))["items"]
 
     assert len(written) == len(series)
     assert all(readable(item) and item["metricLabels"]["cluster"] == "m1" for item in written)

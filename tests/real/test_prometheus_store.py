@@ -179,7 +179,7 @@ async def test_values_of_all_clusters(scene: Scene) -> None:
     )
 
     assert await settled(usage, lambda found: found == of_each) == of_each
-    assert (idle.status, "is no number that can be meant" in str(idle.json)) == (503, True)
+    assert (idle.status, "is not a usable number" in str(idle.json)) == (503, True)
 
 
 async def test_an_exporter_that_goes_is_missing_and_not_zero(scene: Scene) -> None:

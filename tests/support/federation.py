@@ -41,7 +41,7 @@ from fedhpa.serving.authentication import Authenticator as Authentication
 from fedhpa.serving.authentication import PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
-from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
 from testbed.embedded.api.server import ApiServer, first_namespace

@@ -15,11 +15,11 @@ from urllib.parse import parse_qs
 
 from prometheus_client import CollectorRegistry
 
-from metrics_adapter.members.catalogue import Catalogue
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.prometheus.access import StoreAccess
-from metrics_adapter.prometheus.ruled import RuledSource
-from metrics_adapter.prometheus.rules_text import read_rules
-from metrics_adapter.prometheus.store import Store
+from metrics_adapter.prometheus.rules.file import read_rules
+from metrics_adapter.prometheus.source import PrometheusSource
+from metrics_adapter.prometheus.store import MetricsStore
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from tests.support.values_world import Client, StubMember, client_of, members_source
 
@@ -166,10 +166,10 @@ async def store_of(
     max_age: float = 0.0,
     clock: Callable[[], float] | None = None,
     **access: str,
-) -> AsyncIterator[Store]:
+) -> AsyncIterator[MetricsStore]:
     """A store's client; the age of what it remembers is by `clock`, by default one that crawls."""
     known = StoreAccess(fake.url, **access)
-    async with Store(known, deadline=deadline, max_age=max_age, clock=clock or crawling()) as store:
+    async with MetricsStore(known, deadline=deadline, max_age=max_age, clock=clock or crawling()) as store:
         yield store
 
 
@@ -216,10 +216,10 @@ async def store_world(
         fake = await stack.enter_async_context(FakeStore())
         given = {"member1": {}, "member2": {}} if members is None else members
         over, stubs = await stack.enter_async_context(members_source(given, max_age=max_age))
-        store = Store(StoreAccess(fake.url), deadline=deadline, max_age=max_age, telemetry=telemetry)
+        store = MetricsStore(StoreAccess(fake.url), deadline=deadline, max_age=max_age, telemetry=telemetry)
         await stack.enter_async_context(store)
-        source = RuledSource(over, store, Rules(rules), telemetry)
-        client = await stack.enter_async_context(client_of(source, Catalogue(source)))
+        source = PrometheusSource(over, store, Rules(rules), telemetry)
+        client = await stack.enter_async_context(client_of(source, MetricDiscoveryCache(source)))
         yield StoreWorld(client, fake, stubs, registry)
 
 

@@ -19,8 +19,8 @@ from fedhpa.members.member import Member
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
-from metrics_adapter.members.catalogue import Catalogue
-from metrics_adapter.members.gather import MembersSource
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
+from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
 from tests.support.fakeapi import FakeApi, Object
@@ -104,13 +104,15 @@ async def members_source(
 
 
 @asynccontextmanager
-async def client_of(source: MembersSource, catalogue: Catalogue | None = None) -> AsyncIterator[Client]:
+async def client_of(
+    source: MembersSource, catalogue: MetricDiscoveryCache | None = None
+) -> AsyncIterator[Client]:
     """A caller of the adapter's application; who calls is not looked at."""
     peers = PeerAuthenticator(Trust())
     hub = ApiClient(ApiConfig(server="http://hub.invalid"))
     guard = Guard(Authenticator(lambda: peers), Authorizer(hub), ["*"])
     source.observer = telemetry = Telemetry(lambda: source.members())
-    application = build_application(source, guard, Health(), telemetry, catalogue=catalogue)
+    application = build_application(source, guard, Health(), telemetry, discovery_cache=catalogue)
     async with TestClient(TestServer(application)) as client:
         yield client
 

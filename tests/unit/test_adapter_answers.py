@@ -13,12 +13,12 @@ from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
-from metrics_adapter.kinds import KINDS, PODS
-from metrics_adapter.members.items import MemberItems, decode_list, decode_one, merge
-from metrics_adapter.server import openapi
-from metrics_adapter.server.answers import item_json
-from metrics_adapter.server.bodies import Bodies, list_json
-from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warnings_header
+from metrics_adapter.apis import API_VERSION, KINDS, PODS
+from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one, merge
+from metrics_adapter.server.list_body import ListBodyCache, encode_list
+from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
+from metrics_adapter.server.openapi import documents as openapi
+from metrics_adapter.server.responses import encode_item
 from metrics_adapter.server.tables import table
 from metrics_adapter.settings import FLAGS
 
@@ -67,7 +67,7 @@ def test_kind_and_api_version_of_items_are_left_out() -> None:
     ).items
 
     assert set(json.loads(item.json)) == {"metadata", "timestamp", "window", "containers"}
-    single = json.loads(item_json(PODS, item))
+    single = json.loads(encode_item(PODS, item))
     assert (single["kind"], single["apiVersion"]) == ("PodMetrics", "metrics.k8s.io/v1beta1")
 
 
@@ -101,25 +101,25 @@ def test_labels_select() -> None:
         listing(pod("a", labels={"app": "x"}), pod("b", labels={"app": "y"}), pod("c")), "m1"
     )
 
-    selected = answer.selected(parse_selector("app!=y"))
+    select = answer.select(parse_selector("app!=y"))
 
-    assert answer.labelled
-    assert [item.name for item in selected.items] == ["a", "c"]
+    assert answer.has_labels
+    assert [item.name for item in select.items] == ["a", "c"]
 
 
 def test_a_body_is_made_once_for_the_same_answers() -> None:
     """And made anew when one member answered again."""
     bodies, first, second = (
-        Bodies(),
+        ListBodyCache(),
         decode_list(listing(pod("a")), "m1"),
         decode_list(listing(pod("a")), "m1"),
     )
 
-    made = bodies.list_body(PODS, "a", [first])
+    made = bodies.get(PODS, "a", [first])
 
-    assert bodies.list_body(PODS, "a", [first]) is made
-    assert bodies.list_body(PODS, "a", [second]) is not made
-    assert made.whole() == list_json(PODS, first.items)
+    assert bodies.get(PODS, "a", [first]) is made
+    assert bodies.get(PODS, "a", [second]) is not made
+    assert made.whole() == encode_list(PODS, first.items)
 
 
 def test_a_table_sums_containers() -> None:
@@ -152,13 +152,13 @@ def test_a_table_shows_as_much_of_the_object_as_is_wanted(include: str, kind: st
 @pytest.mark.parametrize(
     ("usage", "problem"),
     [
-        ({"cpu": "NaN", "memory": "1Mi"}, "usage.cpu 'NaN' is no quantity"),
-        ({"cpu": "much", "memory": 5}, "usage.cpu 'much' is no quantity"),
+        ({"cpu": "NaN", "memory": "1Mi"}, "usage.cpu 'NaN' is not a quantity"),
+        ({"cpu": "much", "memory": 5}, "usage.cpu 'much' is not a quantity"),
         ({"cpu": "-5m", "memory": "1Mi"}, "usage.cpu '-5m' is negative"),
         ({"cpu": "5m", "memory": -1}, "usage.memory -1 is negative"),
-        ({"memory": "1Mi", "cpu": ""}, "usage.cpu '' is no quantity"),
-        ({"cpu": "1m", "memory": "1Mi", "gpu": "Infinity"}, "usage.gpu 'Infinity' is no quantity"),
-        ({"cpu": "1m", "memory": "1mi"}, "usage.memory '1mi' is no quantity"),
+        ({"memory": "1Mi", "cpu": ""}, "usage.cpu '' is not a quantity"),
+        ({"cpu": "1m", "memory": "1Mi", "gpu": "Infinity"}, "usage.gpu 'Infinity' is not a quantity"),
+        ({"cpu": "1m", "memory": "1mi"}, "usage.memory '1mi' is not a quantity"),
         ({"cpu": [1]}, "got `array` - at `$"),
         ("none", "Expected `object | null`, got `str`"),
     ],
@@ -252,7 +252,7 @@ def test_aggregated_discovery_is_given_to_who_asks(accept: str, version: str | N
 
 def test_a_warning_is_one_line_of_quoted_ascii() -> None:
     """Whatever a member's error was made of."""
-    assert warnings_header(['m "x" said\n\\o/ ü']) == ['299 - "m \\"x\\" said \\\\o/ ?"']
+    assert warning_values(['m "x" said\n\\o/ ü']) == ['299 - "m \\"x\\" said \\\\o/ ?"']
 
 
 @pytest.mark.parametrize("name", [".", ".."])
@@ -271,6 +271,7 @@ def references(value: Any) -> set[str]:
     return set()
 
 
+USAGE_PATH = f"apis/{API_VERSION}"
 LISTED = {"ExternalMetricValueList", "MetricValueList"}
 USED = {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
 
@@ -279,8 +280,8 @@ USED = {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
     ("document", "expected"),
     [
         (openapi.openapi_v2(), USED | LISTED),
-        *((openapi.openapi_v3(path), LISTED) for path in openapi.V3_PATHS if path != openapi.USAGE_PATH),
-        (openapi.openapi_v3(openapi.USAGE_PATH), USED),
+        *((openapi.openapi_v3(path), LISTED) for path in openapi.V3_PATHS if path != USAGE_PATH),
+        (openapi.openapi_v3(USAGE_PATH), USED),
     ],
 )
 def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) -> None:
@@ -301,7 +302,7 @@ def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) 
 
 def test_an_answer_without_items_has_no_labels() -> None:
     """An empty namespace is not asked about again."""
-    assert not MemberItems("m1", ()).labelled
+    assert not MemberItems("m1", ()).has_labels
 
 
 def test_the_flags_of_karmadas_manifest_are_accepted() -> None:

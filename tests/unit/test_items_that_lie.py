@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import MetricsUnavailable
-from metrics_adapter.members.items import decode_list, decode_one
+from metrics_adapter.members.resource_metrics import decode_list, decode_one
 from metrics_adapter.server.tables import table
 
 WELL = {
@@ -42,7 +42,7 @@ def test_labels_that_are_none_cost_the_member_the_answer() -> None:
     found = decode_list(json.dumps({"items": [odd]}, separators=(",", ":")).encode(), "m1")
 
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
-        assert found.labelled
+        assert found.has_labels
 
 
 def test_bytes_that_are_no_text_cost_the_member_the_answer() -> None:

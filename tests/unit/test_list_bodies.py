@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from aiohttp.abc import AbstractStreamWriter
 
-from metrics_adapter.kinds import KINDS
-from metrics_adapter.members.items import SLICE, MemberItems, decode_list, merge
-from metrics_adapter.server import bodies as module
-from metrics_adapter.server.bodies import Bodies, ListBody, list_json
+from metrics_adapter.apis import KINDS
+from metrics_adapter.members.resource_metrics import SLICE, MemberItems, decode_list, merge
+from metrics_adapter.server import list_body as module
+from metrics_adapter.server.list_body import ListBody, ListBodyCache, encode_list
 
 PODS = KINDS[0]
 
@@ -54,7 +54,7 @@ async def test_pieces_are_the_list(counts: list[int]) -> None:
     sent = b"".join(await write(body))
     keys = [(item.namespace, item.name, item.cluster) for item in merge(answers)]
 
-    assert sent == list_json(PODS, merge(answers))
+    assert sent == encode_list(PODS, merge(answers))
     assert len(sent) == body.length
     assert len(json.loads(sent)["items"]) == sum(counts)
     assert keys == sorted(keys)
@@ -62,10 +62,10 @@ async def test_pieces_are_the_list(counts: list[int]) -> None:
 
 async def test_a_list_that_is_kept_is_sent_again() -> None:
     """It is made once, and given to all who ask while the members' answers are the same."""
-    bodies, answers = Bodies(), [answer("m1", 3), answer("m2", 2)]
-    first = bodies.list_body(PODS, "", answers)
-    again = bodies.list_body(PODS, "", list(answers))
-    other = bodies.list_body(PODS, "", answers[:1])
+    bodies, answers = ListBodyCache(), [answer("m1", 3), answer("m2", 2)]
+    first = bodies.get(PODS, "", answers)
+    again = bodies.get(PODS, "", list(answers))
+    other = bodies.get(PODS, "", answers[:1])
 
     assert first is again
     assert await write(first) == await write(first) != await write(other)
@@ -73,13 +73,13 @@ async def test_a_list_that_is_kept_is_sent_again() -> None:
 
 async def test_a_large_list_is_forgotten_once_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the bodies nor the connection, which holds its last answer, hold the members' answers then."""
-    monkeypatch.setattr(module, "KEPT_BYTES", 1000)
-    bodies, answers = Bodies(), [answer("m1", 100)]
-    body = bodies.list_body(PODS, "", answers)
+    monkeypatch.setattr(module, "MAX_CACHED_BYTES", 1000)
+    bodies, answers = ListBodyCache(), [answer("m1", 100)]
+    body = bodies.get(PODS, "", answers)
     sent = b"".join(await write(body))
 
-    assert sent == list_json(PODS, answers[0].items)
-    assert bodies.list_body(PODS, "", answers) is not body
+    assert sent == encode_list(PODS, answers[0].items)
+    assert bodies.get(PODS, "", answers) is not body
     assert not body.made_of(answers)
 
 
@@ -87,17 +87,17 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list that was not asked for longest goes first, by number and by bytes."""
     one = answer("m1", 1)
     size = ListBody(PODS, [one]).length
-    for bound, value in (("KEPT_BODIES", 3), ("KEPT_BYTES", 3 * size)):
+    for bound, value in (("MAX_CACHED_BODIES", 3), ("MAX_CACHED_BYTES", 3 * size)):
         with monkeypatch.context() as patch:
             patch.setattr(module, bound, value)
-            bodies = Bodies()
-            made: dict[str, Any] = {place: bodies.list_body(PODS, place, [one]) for place in "abc"}
-            bodies.list_body(PODS, "a", [one])
-            bodies.list_body(PODS, "d", [one])
+            bodies = ListBodyCache()
+            made: dict[str, Any] = {place: bodies.get(PODS, place, [one]) for place in "abc"}
+            bodies.get(PODS, "a", [one])
+            bodies.get(PODS, "d", [one])
 
-            assert bodies.list_body(PODS, "a", [one]) is made["a"]
-            assert bodies.list_body(PODS, "c", [one]) is made["c"]
-            assert bodies.list_body(PODS, "b", [one]) is not made["b"]
+            assert bodies.get(PODS, "a", [one]) is made["a"]
+            assert bodies.get(PODS, "c", [one]) is made["c"]
+            assert bodies.get(PODS, "b", [one]) is not made["b"]
 
 
 async def test_others_get_their_turn_between_two_pieces() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.metrics import NotServed
-from metrics_adapter.members import remembered
-from metrics_adapter.members.remembered import Remembered
+from metrics_adapter.members import recently_served as remembered
+from metrics_adapter.members.recently_served import RecentlyServed
 
 DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
 NO_API = "it does not serve external.metrics.k8s.io/v1beta1"
@@ -20,7 +20,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.kept = Remembered(clock=lambda: self.now)
+        self.kept = RecentlyServed(clock=lambda: self.now)
 
     async def told(
         self, answer: Sequence[int] | NotServed | None, cluster: str = "m1", **params: str
@@ -32,7 +32,7 @@ class Memory:
                 raise answer
             return answer
 
-        return await self.kept.told(cluster, DEPTH, params, give())
+        return await self.kept.check(cluster, DEPTH, params, give())
 
 
 @pytest.fixture
@@ -95,14 +95,14 @@ async def test_a_failure_is_neither(memory: Memory) -> None:
         raise MetricsUnavailable("HTTP 500")
 
     with pytest.raises(MetricsUnavailable, match="HTTP 500"):
-        await memory.kept.told("m1", DEPTH, {}, fail())
+        await memory.kept.check("m1", DEPTH, {}, fail())
     with pytest.raises(MetricsUnavailable, match="it served this 0 s ago"):
         await memory.told(None)
 
 
 async def test_the_memory_is_bounded(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was served longest ago goes first, and questions take the same room however long they are."""
-    monkeypatch.setattr(remembered, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(remembered, "MAX_ENTRIES", 3)
     await memory.told([1])
     for number in range(5):
         await memory.told([1], labelSelector=f"queue={number}" + "x" * 10_000)

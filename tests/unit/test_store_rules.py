@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.prometheus.access import StoreAccess
-from metrics_adapter.prometheus.rules_file import RulesFile
-from metrics_adapter.prometheus.rules_text import read_rules
+from metrics_adapter.prometheus.rules.file import RulesFile, read_rules
 from metrics_adapter.prometheus.settings import URL
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from metrics_adapter.settings import FLAGS
@@ -54,9 +53,9 @@ def one(more: str) -> str:
             "resources: {nodes: {clusterLabel: node, cpu: &q 'a{<<.LabelMatchers>>}', memory: *q}}",
             "resources.nodes: 'node' is clusterLabel and objectLabel",
         ),
-        ("clusterLabel: a-b", "clusterLabel: 'a-b' is no label name"),
-        ("clusterLabel: __address__", "clusterLabel: '__address__' is no label name"),
-        (one("selectorLabels: {x: 'y z'}"), "external[0].selectorLabels.x: 'y z' is no label name"),
+        ("clusterLabel: a-b", "clusterLabel: 'a-b' is not a label name"),
+        ("clusterLabel: __address__", "clusterLabel: '__address__' is not a label name"),
+        (one("selectorLabels: {x: 'y z'}"), "external[0].selectorLabels.x: 'y z' is not a label name"),
         (f"custom: [{{metric: a, resource: widgets, {QUERY}}}]", "expected kind, apiVersion and objectLabel"),
         ("resources: {pods: {cpu: 'a{<<.LabelMatchers>>}'}}", "resources.pods.memory: required"),
         ("external: " + "[" * 2000, "it is no YAML"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedhpa.api.quantity import Quantity
-from metrics_adapter.kinds import NODES, PODS, MetricsKind
-from metrics_adapter.members.gather import Gathered
-from metrics_adapter.prometheus.rules import UsageRule
-from metrics_adapter.prometheus.series import Measured
-from metrics_adapter.prometheus.usage import member_items
-from metrics_adapter.server.bodies import ListBody
+from metrics_adapter.apis import NODES, PODS, MetricsKind
+from metrics_adapter.members.source import Gathered
+from metrics_adapter.prometheus.grouping import Sample
+from metrics_adapter.prometheus.resource_metrics import member_items
+from metrics_adapter.prometheus.rules.model import UsageRule
+from metrics_adapter.server.list_body import ListBody
 
 QUERY = "a{<<.LabelMatchers>>}"
 RULE = UsageRule(cpu=QUERY, memory=QUERY)
@@ -19,16 +19,16 @@ MEBIBYTE = 2**20
 NOON = 1_773_230_400.0
 
 
-def measured(amount: str, at: float = NOON, **labels: str) -> Measured:
-    return Measured(labels, Quantity.parse(amount), at)
+def measured(amount: str, at: float = NOON, **labels: str) -> Sample:
+    return Sample(labels, Quantity.parse(amount), at)
 
 
-def of_one(values: Sequence[Measured]) -> Gathered[tuple[str, Sequence[Measured]]]:
+def of_one(values: Sequence[Sample]) -> Gathered[tuple[str, Sequence[Sample]]]:
     return Gathered([("m1", values)], {})
 
 
 def written(
-    kind: MetricsKind, names: tuple[str, str], cpu: Sequence[Measured], memory: Sequence[Measured]
+    kind: MetricsKind, names: tuple[str, str], cpu: Sequence[Sample], memory: Sequence[Sample]
 ) -> str:
     """The list of what one cluster has."""
     gathered = member_items(of_one(cpu), of_one(memory), kind, RULE, names)

@@ -12,8 +12,8 @@ import structlog
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.texts import ascii_line, cut_line, one_line, redacted
 from fedhpa.serving.logs import configure_logs
-from metrics_adapter.members.gather import Gathered, _reason
-from metrics_adapter.server.negotiation import warnings_header
+from metrics_adapter.members.source import Gathered, _reason
+from metrics_adapter.server.negotiation import warning_values
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_header_is_ascii() -> None:
 
 def test_a_warning_can_be_read_whatever_it_says() -> None:
     """Quotes are quoted, and the text is as long as a warning may be."""
-    long, nasty = warnings_header(["x" * 100_000, 'a "b" \\ \r\nX: y\0'])
+    long, nasty = warning_values(["x" * 100_000, 'a "b" \\ \r\nX: y\0'])
 
     assert len(long) < 600
     assert nasty == '299 - "a \\"b\\" \\\\ X: y?"'
@@ -103,7 +103,7 @@ def test_the_reason_of_a_member_is_short(error: MetricsUnavailable) -> None:
 
 def test_a_thousand_silent_members_are_told_of_in_one_message() -> None:
     """Some of them by name."""
-    message = Gathered((), {f"m{number}": "x" * 512 for number in range(1000)}).reasons()
+    message = Gathered((), {f"m{number}": "x" * 512 for number in range(1000)}).missing_text()
 
     assert message.startswith("m0: x")
     assert len(message) < 10_000

@@ -26,12 +26,14 @@ from metrics_adapter.prometheus.promql import GROUP_BY, MATCHERS, PLACEHOLDER, i
 MAX_RULES = 1000
 MAX_QUERY = 8192
 MAX_METRIC = 512
-EVERY = "*"
+ALL_CLUSTERS = "*"
 
 
 def _label(text: str) -> str:
     if not is_label_name(text):
-        raise ValueError(f"{text!r} is no label name: expected letters, digits and _, not beginning with __")
+        raise ValueError(
+            f"{text!r} is not a label name: expected letters, digits and _, not beginning with __"
+        )
     return text
 
 
@@ -79,14 +81,14 @@ Cluster = Annotated[str, AfterValidator(_cluster)]
 Seconds = Annotated[int, BeforeValidator(_seconds)]
 Aggregation = Literal["Sum", "Average", "Max", "Min"]
 # "*" stands for every registered cluster.
-Expected = list[Annotated[str, AfterValidator(lambda text: text if text == EVERY else _cluster(text))]]
+Expected = list[Annotated[str, AfterValidator(lambda text: text if text == ALL_CLUSTERS else _cluster(text))]]
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
 
 
-class Common(_Model):
+class RuleBase(_Model):
     """What all kinds of rules have. `clusters` are those that must have series, or are missing."""
 
     cluster_label: Label | None = None
@@ -97,7 +99,7 @@ class Common(_Model):
     lookback: Seconds | None = None
 
 
-class ExternalRule(Common):
+class ExternalRule(RuleBase):
     """A metric of external.metrics.k8s.io; with an `aggregation` its clusters' values become one."""
 
     metric: Metric
@@ -122,7 +124,7 @@ KNOWN = {
 OF_ROOT = frozenset({"nodes", "namespaces"})
 
 
-class CustomRule(Common):
+class CustomRule(RuleBase):
     """A metric of objects, custom.metrics.k8s.io; `resource` as in the path: "pods", "deployments.apps"."""
 
     metric: Metric
@@ -155,7 +157,7 @@ class CustomRule(Common):
         return self.resource not in OF_ROOT if self.namespaced is None else self.namespaced
 
 
-class UsageRule(Common):
+class UsageRule(RuleBase):
     """CPU and memory of pods or nodes, metrics.k8s.io; the container's label is of pods alone."""
 
     cpu: Query
@@ -204,7 +206,7 @@ class Rules(_Model):
             self._apart("resources.nodes", nodes, namespaced=False, object=nodes.object_label or "node")
         return self
 
-    def _apart(self, field: str, rule: Common, *, namespaced: bool, **labels: str) -> None:
+    def _apart(self, field: str, rule: RuleBase, *, namespaced: bool, **labels: str) -> None:
         told = {"cluster": self.cluster_of(rule), **labels}
         if namespaced:
             told["namespace"] = self.namespace_of(rule)
@@ -225,11 +227,11 @@ class Rules(_Model):
         wanted = (resource, metric)
         return next((rule for rule in self.custom if (rule.resource, rule.metric) == wanted), None)
 
-    def cluster_of(self, rule: Common) -> str:
+    def cluster_of(self, rule: RuleBase) -> str:
         """The label that names the cluster of a rule's series."""
         return rule.cluster_label or self.cluster_label
 
-    def namespace_of(self, rule: Common) -> str:
+    def namespace_of(self, rule: RuleBase) -> str:
         """The label that names the namespace of a rule's series."""
         return rule.namespace_label or self.namespace_label
 

@@ -1,24 +1,21 @@
-"""The OpenAPI of custom and external metrics: schemas and paths, whatever metrics there are."""
+"""The OpenAPI schemas and paths of custom and external metrics, which do not depend on the metrics served."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
-
-Parameter = Callable[[str, str], dict[str, Any]]
-Response = Callable[[dict[str, Any]], dict[str, Any]]
+from metrics_adapter.server.openapi.resource_metrics import QUANTITY, Parameter, Response
 
 STRING = {"type": "string"}
 INT64 = {"type": "integer", "format": "int64"}
 TIME = {"type": "string", "format": "date-time"}
-QUANTITY = {"type": "string", "description": "A Kubernetes quantity."}
 SELECTOR = {"type": "object", "description": "A label selector of the metric."}
 DESCRIBED = {
     "type": "object",
-    "description": "The object that the metric is of.",
+    "description": "The object that the metric describes.",
     "properties": {"kind": STRING, "namespace": STRING, "name": STRING, "apiVersion": STRING},
 }
 IDENTIFIER = {
@@ -44,7 +41,7 @@ EXTERNAL_PATHS = ("namespaces/{namespace}/{metric}",)
 
 @dataclass(frozen=True)
 class ValueApi:
-    """One version of one group of values."""
+    """One version of custom.metrics.k8s.io or external.metrics.k8s.io as schemas and paths."""
 
     group: str
     version: str
@@ -60,7 +57,7 @@ class ValueApi:
         return f"{self.group}/{self.version}"
 
     def schemas(self, prefix: str) -> dict[str, Any]:
-        """An item and its list; `prefix` is where the document keeps schemas."""
+        """Returns the schemas of an item and its list. `prefix` is where the document keeps its schemas."""
         item = f"{self.package}.{self.kind}"
         listing = {
             "apiVersion": STRING,
@@ -85,7 +82,7 @@ class ValueApi:
         }
 
     def paths(self, parameter: Parameter, response: Response, prefix: str) -> dict[str, Any]:
-        """The paths with their GET; the names of resources and metrics are parameters."""
+        """Returns the paths, each with its GET operation. Names of resources and metrics are parameters."""
         schema = {"$ref": f"{prefix}{self.package}.{self.kind}List"}
         return {
             f"/apis/{self.api_version}/{below}": {

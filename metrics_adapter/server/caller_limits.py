@@ -1,4 +1,4 @@
-"""What one caller may have of the adapter, and have it ask of the members."""
+"""Limits on the requests of one user and of all users, and on the member requests that they cause."""
 
 from __future__ import annotations
 
@@ -17,61 +17,63 @@ from fedhpa.serving.flags.types import Flag, Values, integer, number
 MAX_REQUESTS = integer(
     "max-requests-inflight",
     1000,
-    "Requests that are answered at once, of all users; above it they get 429. 0: no limit.",
+    "Concurrent requests of all users; more get HTTP 429. 0: no limit.",
     minimum=0,
 )
 MAX_USER_REQUESTS = integer(
     "max-user-requests-inflight",
     100,
-    "Requests of one user that are answered at once; above it they get 429. 0: no limit.",
+    "Concurrent requests of one user; more get HTTP 429. 0: no limit.",
     minimum=0,
 )
 USER_QPS = number(
     "user-qps",
     100.0,
-    "Requests a second of one user for which members are asked; what is known is free. 0: no limit.",
+    "Requests a second of one user that query members; cached answers are free. 0: no limit.",
     minimum=0,
 )
-USER_BURST = integer("user-burst", 1000, "Requests that may exceed --user-qps at once.", minimum=1)
+USER_BURST = integer(
+    "user-burst", 1000, "Requests of one user that may exceed --user-qps in a burst.", minimum=1
+)
 FLAGS: tuple[Flag[Any], ...] = (MAX_REQUESTS, MAX_USER_REQUESTS, USER_QPS, USER_BURST)
 
 
-class Callers:
-    """The limits of all callers, and the series that tells who met one."""
+class CallerLimits:
+    """Applies the limits and counts refused requests."""
 
     def __init__(self, limits: Limits, registry: CollectorRegistry | None = None) -> None:
         self._refused = Counter(
             "fedhpa_adapter_requests_refused",
-            "Requests that were answered 429, by the limit that was met.",
+            "Requests refused with HTTP 429, by the limit that was exceeded.",
             ["limit"],
             registry=registry,
         )
         for limit in (USER, TOTAL, RATE):
-            # From the first scrape on, or the first refusal would be no increase.
+            # The series exists from the first scrape on, so that increase() sees the first refusal.
             self._refused.labels(limit)
         self.fairness = Fairness(limits, lambda limit: self._refused.labels(limit).inc())
 
     @classmethod
-    def of(cls, values: Values, registry: CollectorRegistry) -> Callers:
-        """With the limits that the flags say."""
+    def of(cls, values: Values, registry: CollectorRegistry) -> CallerLimits:
+        """Returns the limits that the flags set."""
         limits = Limits(values[MAX_REQUESTS], values[MAX_USER_REQUESTS], values[USER_QPS], values[USER_BURST])
         return cls(limits, registry)
 
     @web.middleware
     async def charge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Have whoever asks pay for what members are asked: once a request, however many they are."""
+        """Charges the user once for a request that queries members, however many members it queries."""
         user = request.get(USER_KEY)
         if user is None:
             return await handler(request)
-        token = CALLER_QUOTA.set(_Once(self.fairness, user))
+        token = CALLER_QUOTA.set(_ChargeOnce(self.fairness, user))
         try:
             return await handler(request)
         finally:
             CALLER_QUOTA.reset(token)
 
 
-class _Once:
-    """Charges for the first question of a request; once refused, for none."""
+class _ChargeOnce:
+    """Charges the user for the first member request of an HTTP request. Later ones are free."""
 
     def __init__(self, fairness: Fairness, user: User) -> None:
         self._fairness = fairness

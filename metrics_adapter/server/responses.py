@@ -1,4 +1,4 @@
-"""Metrics as HTTP answers: lists and single items as JSON, YAML or Table, and the refusals."""
+"""HTTP responses: lists and single items as JSON, YAML or Table, and the error responses."""
 
 from __future__ import annotations
 
@@ -12,78 +12,78 @@ from multidict import CIMultiDict
 
 from fedhpa.api.selectors import FieldSelector
 from fedhpa.serving.status import status_response
-from metrics_adapter.kinds import API_VERSION, GROUP, MetricsKind
-from metrics_adapter.members.gather import Gathered, MembersSource
-from metrics_adapter.members.items import Item
-from metrics_adapter.server.bodies import ListBody
-from metrics_adapter.server.negotiation import JSON, YAML, Form, warnings_header
+from metrics_adapter.apis import API_VERSION, GROUP, MetricsKind
+from metrics_adapter.members.resource_metrics import Item
+from metrics_adapter.members.source import Gathered, MembersSource
+from metrics_adapter.server.list_body import ListBody
+from metrics_adapter.server.negotiation import JSON, YAML, Form, warning_values
 from metrics_adapter.server.tables import table
 
-# Bytes of JSON, some two hundred items.
-LONGEST_WRITTEN = 64 * 1024
+# Bytes of JSON, about two hundred items.
+MAX_YAML_BYTES = 64 * 1024
 
 
-def item_json(kind: MetricsKind, item: Item) -> bytes:
-    """A single PodMetrics or NodeMetrics."""
+def encode_item(kind: MetricsKind, item: Item) -> bytes:
+    """Returns the JSON of a single PodMetrics or NodeMetrics."""
     head = f'{{"kind":"{kind.kind}","apiVersion":"{API_VERSION}",'
     return head.encode() + item.json[1:]
 
 
-def filtered(items: Sequence[Item], fields: FieldSelector) -> Sequence[Item]:
-    """The items that a field selector selects."""
+def filter_items(items: Sequence[Item], fields: FieldSelector) -> Sequence[Item]:
+    """Returns the items that a field selector selects."""
     return [item for item in items if fields.matches(name=item.name, namespace=item.namespace)]
 
 
 def warning_headers(gathered: Gathered[Any]) -> CIMultiDict[str]:
-    """A warning for each member that did not answer."""
-    return CIMultiDict[str](("Warning", value) for value in warnings_header(gathered.warnings()))
+    """Returns a Warning header for each member that did not answer, and for each note."""
+    return CIMultiDict[str](("Warning", value) for value in warning_values(gathered.warnings()))
 
 
-def respond(body: bytes | ListBody, form: Form, gathered: Gathered[Any]) -> web.Response:
-    """200 with the body, which is JSON or a Table, and a warning for each member that did not answer."""
+def metrics_response(body: bytes | ListBody, form: Form, gathered: Gathered[Any]) -> web.Response:
+    """Returns 200 with a JSON or Table body and a Warning header for each member that did not answer."""
     headers = warning_headers(gathered)
     if form is Form.YAML:
-        return as_yaml(body if isinstance(body, bytes) else body.whole(), headers)
+        return yaml_response(body if isinstance(body, bytes) else body.whole(), headers)
     if isinstance(body, ListBody):
         headers["Content-Length"] = str(body.length)
     return web.Response(body=body, content_type=JSON, headers=headers)
 
 
-def as_yaml(body: bytes, headers: CIMultiDict[str] | None = None) -> web.Response:
-    """200 with a JSON document as YAML; a large one as it is, for JSON is YAML, in one line.
+def yaml_response(body: bytes, headers: CIMultiDict[str] | None = None) -> web.Response:
+    """Returns 200 with a JSON document as YAML. A large document stays JSON in one line, which is valid YAML.
 
-    Writing YAML costs a millisecond an item, during which nobody else would be answered.
+    Converting to YAML costs a millisecond an item, which would block other requests.
     """
-    if len(body) > LONGEST_WRITTEN:
+    if len(body) > MAX_YAML_BYTES:
         return web.Response(body=body, content_type=YAML, charset="utf-8", headers=headers)
     text = yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, sort_keys=True)
     return web.Response(text=text, content_type=YAML, headers=headers)
 
 
 def table_body(kind: MetricsKind, items: Sequence[Item], query: Mapping[str, str], *, single: bool) -> bytes:
-    """The Table of items, with what the caller wants to see of the objects."""
+    """Returns the Table of items. `includeObject` in `query` decides what it shows of each object."""
     return table(items, kind.kind, API_VERSION, query.get("includeObject", ""), single=single)
 
 
 def unavailable(gathered: Gathered[Any]) -> web.Response:
-    """503: members are expected and none answered."""
-    return status_response(503, f"no member cluster answered: {gathered.reasons()}")
+    """Returns 503: members were expected to answer and none did."""
+    return status_response(503, f"no member cluster answered: {gathered.missing_text()}")
 
 
 def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[Any]) -> web.Response:
-    """404: no member that answered has it; members that did not answer are named in warnings."""
+    """Returns 404: no member that answered has the object. Warnings name the missing members."""
     headers = warning_headers(gathered)
     if not gathered.missing:
         details = {"name": name, "kind": kind.plural}
         return status_response(404, f'{kind.plural} "{name}" not found', details=details, headers=headers)
-    # It may exist where nobody answered: then it is its metrics that were not found.
+    # The object may exist in a missing member, so the message says that its metrics were not found.
     full, resource = f"{namespace}/{name}" if namespace else name, kind.kind.lower()
     details = {"name": full, "group": GROUP, "kind": resource}
     return status_response(404, f'{resource}.{GROUP} "{full}" not found', details=details, headers=headers)
 
 
 def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Response:
-    """409: several clusters have an object of that name."""
+    """Returns 409: several clusters have an object of that name."""
     clusters = ", ".join(item.cluster for item in items)
     message = (
         f'Operation cannot be fulfilled on {kind.plural}.{GROUP} "{name}": found in more than one cluster:'
@@ -93,9 +93,9 @@ def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Respon
 
 
 def cluster_of(request: web.Request, source: MembersSource) -> tuple[str | None, web.Response | None]:
-    """The one cluster that `?cluster=` chooses, or 404 where it is not known."""
+    """Returns the cluster that `?cluster=` selects (None: all), or a 404 if it is not registered."""
     cluster = request.query.get("cluster")
-    if cluster is None or source.knows(cluster):
+    if cluster is None or source.is_registered(cluster):
         return cluster, None
     message = f'clusters.cluster.karmada.io "{cluster}" not found'
     details = {"name": cluster, "group": "cluster.karmada.io", "kind": "clusters"}
@@ -103,13 +103,13 @@ def cluster_of(request: web.Request, source: MembersSource) -> tuple[str | None,
 
 
 def no_watch(group: str, resource: str) -> web.Response:
-    """405: metrics cannot be watched."""
+    """Returns 405: metrics cannot be watched."""
     message = f'watch is not supported on resources of kind "{resource}.{group}"'
     return status_response(405, message, details={"group": group, "kind": resource})
 
 
 def not_acceptable() -> web.Response:
-    """406: none of the forms that the caller takes can be given."""
+    """Returns 406: the adapter offers none of the media types that the client accepts."""
     message = (
         "only the following media types are accepted: application/json,"
         " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"

@@ -1,7 +1,7 @@
-"""Whether what a member calls usage is a quantity that usage can have.
+"""Checks that the usage in a member's PodMetrics and NodeMetrics is valid and not negative.
 
-One value that no client can read spoils the whole answer for kubectl and everybody else, and a negative one
-misleads them: a member that sends such is one that did not answer.
+A quantity that clients cannot parse spoils the whole answer for kubectl and every other client. A negative
+one misleads them. A member that sends either counts as unavailable.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from fedhpa.api.errors import InvalidQuantity, MetricsUnavailable
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.wire import RawQuantity
 
-# How metrics-server writes usage. What looks so is fine; only what does not is decoded and looked at, which
-# costs ten times as much.
-ANY = b'"usage"'
-USUAL = re.compile(rb':\{"cpu":"[0-9]++[num]?+","memory":"[0-9]++(?:[KMGTPE]i|[kMGTPE])?+"\}').match
-# With it the same key can be written in another way.
+# The form in which metrics-server writes usage. If every usage in a body has this form, the body is not
+# decoded here. Decoding costs ten times as much.
+USAGE_KEY = b'"usage"'
+COMMON_USAGE = re.compile(rb':\{"cpu":"[0-9]++[num]?+","memory":"[0-9]++(?:[KMGTPE]i|[kMGTPE])?+"\}').match
+# An escape sequence can spell the same key in another way.
 ESCAPE = b"\\"
 
 
@@ -33,34 +33,34 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
 
 
-class _Measured(msgspec.Struct, frozen=True, gc=False):
+class _UsageItem(msgspec.Struct, frozen=True, gc=False):
     metadata: _Metadata = _Metadata()
     containers: list[_Container] | None = None
     usage: dict[str, RawQuantity] | None = None
 
 
-class _MeasuredList(msgspec.Struct, frozen=True, gc=False):
-    items: list[_Measured] | None = None
+class _UsageItemList(msgspec.Struct, frozen=True, gc=False):
+    items: list[_UsageItem] | None = None
 
 
-_DECODE_LIST = msgspec.json.Decoder(_MeasuredList).decode
-_DECODE_ONE = msgspec.json.Decoder(_Measured).decode
+_DECODE_LIST = msgspec.json.Decoder(_UsageItemList).decode
+_DECODE_ONE = msgspec.json.Decoder(_UsageItem).decode
 
 
 def check_list(body: bytes, count: int) -> None:
-    """MetricsUnavailable or msgspec's DecodeError for a list of `count` items that is not to be passed on."""
-    _, *mentions = body.split(ANY)
-    if len(mentions) < count or ESCAPE in body or not all(map(USUAL, mentions)):
+    """Checks a list of `count` items. Raises MetricsUnavailable, or msgspec's DecodeError."""
+    _, *usages = body.split(USAGE_KEY)
+    if len(usages) < count or ESCAPE in body or not all(map(COMMON_USAGE, usages)):
         for item in _DECODE_LIST(body).items or ():
             _check(item)
 
 
 def check_one(body: bytes) -> None:
-    """The same for a single object."""
+    """Checks a single object. Raises MetricsUnavailable, or msgspec's DecodeError."""
     _check(_DECODE_ONE(body))
 
 
-def _check(item: _Measured) -> None:
+def _check(item: _UsageItem) -> None:
     for field, usage in _usages(item):
         for resource, value in (usage or {}).items():
             problem = _problem(value)
@@ -71,7 +71,7 @@ def _check(item: _Measured) -> None:
                 )
 
 
-def _usages(item: _Measured) -> Iterator[tuple[str, Mapping[str, RawQuantity] | None]]:
+def _usages(item: _UsageItem) -> Iterator[tuple[str, Mapping[str, RawQuantity] | None]]:
     yield "", item.usage
     for index, container in enumerate(item.containers or ()):
         yield f"containers[{index}].", container.usage
@@ -81,4 +81,4 @@ def _problem(value: RawQuantity) -> str:
     try:
         return "is negative" if Quantity.parse(value).nano < 0 else ""
     except InvalidQuantity:
-        return "is no quantity"
+        return "is not a quantity"

@@ -1,7 +1,6 @@
-"""The answer of a metrics store to an instant query, read with suspicion.
+"""The result of an instant query, decoded from the Prometheus HTTP API's JSON and validated.
 
-An answer is JSON of the Prometheus HTTP API. A series whose value is no number that can be meant (NaN, an
-infinity, a negative or absurd one, one that is long out of date) has none: it never becomes zero.
+A NaN, an infinity, a negative, too large or outdated value is an error. It never becomes zero.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64, Quantity
 from fedhpa.api.texts import cut_line
 
-# Thousandths of a value are what Kubernetes reckons with, in 64 bits.
+# Kubernetes computes with thousandths in 64 bits.
 MAX_NANO = MAX_INT64 * 10**6
-# Prometheus looks back so far for a sample; clocks may differ by as much.
+# Prometheus' default lookback for a sample. The clocks may differ by as much.
 STALE_SECONDS = 300.0
 SHOWN = 200
-# A store behind which hundreds fail names each; one answer's headers hold only so much.
-MOST_WARNINGS = 10
+# A store may warn of each of its hundreds of failing backends, and the size of response headers is limited.
+MAX_WARNINGS = 10
 
-# How Go writes floats. What Kubernetes reads beside that ("5Mi") no store sends that means well.
+# The form in which Go writes floats. Suffixes that Kubernetes accepts ("5Mi") are rejected.
 _NUMBER = re.compile(r"[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 class Series(msgspec.Struct, frozen=True, gc=False):
-    """One series: its labels, and when its value was looked at with the value as text."""
+    """One series: its labels, and its value as evaluation time and text."""
 
     metric: dict[str, str]
     value: tuple[float, str] | None = None
 
     def labels(self) -> dict[str, str]:
-        """The labels that are not the store's own, to be changed at will; none is called ""."""
+        """Returns a copy of the labels, without the store's own (__name) and without an empty name."""
         found = dict(self.metric)
         for name in self.metric:
             if not name or name[:2] == "__":
@@ -61,19 +60,16 @@ _DECODE_VECTOR = msgspec.json.Decoder(list[Series]).decode
 
 
 @dataclass(frozen=True)
-class Answer:
-    """All series of a query, and what the store itself says is wrong with them; `asked_at` is Unix time.
-
-    Of many warnings there are the first.
-    """
+class QueryResult:
+    """All series of a query, and the store's first warnings. `asked_at` is the Unix time of the request."""
 
     series: tuple[Series, ...]
     warnings: tuple[str, ...]
     asked_at: float
 
 
-def decode_answer(body: bytes, asked_at: float) -> Answer:
-    """The vector of a store's answer. Raises MetricsUnavailable for anything else."""
+def decode_result(body: bytes, asked_at: float) -> QueryResult:
+    """Decodes an instant vector. Raises MetricsUnavailable for an error or another type of result."""
     try:
         envelope = _DECODE(body)
         if envelope.status != "success" or envelope.data is None:
@@ -85,12 +81,12 @@ def decode_answer(body: bytes, asked_at: float) -> Answer:
         series = tuple(_DECODE_VECTOR(envelope.data.result))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MetricsUnavailable(f"its answer cannot be read: {error}") from error
-    warnings = (envelope.warnings or [])[:MOST_WARNINGS]
-    return Answer(series, tuple(shown(text) for text in warnings), asked_at)
+    warnings = (envelope.warnings or [])[:MAX_WARNINGS]
+    return QueryResult(series, tuple(shown(text) for text in warnings), asked_at)
 
 
 def error_text(body: bytes) -> str:
-    """What a store says of an error, "" if that cannot be read."""
+    """Returns the store's error message, or "" if the body cannot be decoded."""
     try:
         envelope = _DECODE(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -99,21 +95,21 @@ def error_text(body: bytes) -> str:
 
 
 def amount_of(series: Series, asked_at: float) -> Quantity:
-    """The value of a series. Raises MetricsUnavailable saying what is wrong with it."""
+    """Returns the value of a series. Raises MetricsUnavailable for an unusable one."""
     if series.value is None:
         raise MetricsUnavailable("it is no number")
     at, text = series.value
-    # A comparison with a NaN is false: it is out of date, too.
+    # A comparison with NaN is false, so a NaN time counts as outdated.
     if not abs(asked_at - at) <= STALE_SECONDS:
         raise MetricsUnavailable(f"its time is more than {STALE_SECONDS:.0f} s off")
     return Quantity(_nano(text))
 
 
-# Of tens of thousands of pods many have the same value.
+# Many of tens of thousands of pods have the same value.
 @lru_cache(maxsize=65_536)
 def _nano(text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise MetricsUnavailable(f"{shown(text)!r} is no number that can be meant")
+        raise MetricsUnavailable(f"{shown(text)!r} is not a usable number")
     nano = Quantity.parse(text).nano
     if nano > MAX_NANO:
         raise MetricsUnavailable(f"{shown(text)!r} is too large")
@@ -121,5 +117,5 @@ def _nano(text: str) -> int:
 
 
 def shown(text: str) -> str:
-    """A store's text, for a message: one line, bounded."""
+    """Returns a store's text for a message: one line of bounded length."""
     return cut_line(text, SHOWN)

@@ -1,7 +1,7 @@
-"""Values of custom metrics: read from members in either version, put together, written in either version.
+"""Values of custom metrics: decoded from members in either API version, merged, and encoded in either.
 
-Quantities are added exactly. What a client cannot read spoils a whole answer, so a member that sends such
-(a time that is none, labels that are no strings, a value that nobody can mean) is one that did not answer.
+Quantities are added exactly. One value that a client cannot read would spoil the whole answer. A member
+that sends an invalid time, label or quantity therefore counts as unavailable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_INT64 = 2**63 - 1
 V1BETA1, V1BETA2 = "v1beta1", "v1beta2"
 
 
-class Expression(msgspec.Struct, frozen=True, omit_defaults=True):
+class MetricLabelRequirement(msgspec.Struct, frozen=True, omit_defaults=True):
     """metav1.LabelSelectorRequirement."""
 
     key: str
@@ -33,28 +33,28 @@ class Expression(msgspec.Struct, frozen=True, omit_defaults=True):
     values: list[str] | None = None
 
 
-class LabelSelector(msgspec.Struct, frozen=True, omit_defaults=True):
-    """metav1.LabelSelector, so strict that Go's clients can read what is passed on."""
+class MetricLabelSelector(msgspec.Struct, frozen=True, omit_defaults=True):
+    """metav1.LabelSelector, decoded strictly, so that Go clients can read what is passed on."""
 
     matchLabels: dict[str, str] | None = None
-    matchExpressions: list[Expression] | None = None
+    matchExpressions: list[MetricLabelRequirement] | None = None
 
 
 @dataclass(frozen=True)
-class Value:
-    """One value of one object. `key` is what makes it one: the object, the metric and the metric's labels."""
+class CustomValue:
+    """One value of one object. `key` identifies it by object, metric and the metric's labels."""
 
     key: tuple[str, ...]
     described: ObjectReference
     metric: str
-    selector: LabelSelector | None
+    selector: MetricLabelSelector | None
     timestamp: float | None
     window: int | None
     amount: Quantity
 
 
-def decode_values(body: bytes) -> tuple[Value, ...]:
-    """The items of a member's MetricValueList; ValueError or InvalidObject if one cannot be passed on."""
+def decode_values(body: bytes) -> tuple[CustomValue, ...]:
+    """Returns the items of a member's MetricValueList. Raises ValueError or InvalidObject for a bad item."""
     values = []
     keys = set()
     for index, item in enumerate(custom_values(body)):
@@ -67,24 +67,24 @@ def decode_values(body: bytes) -> tuple[Value, ...]:
 
 
 def whole_seconds(window: int | None, field: str) -> int | None:
-    """A window that fits Go's int64. Raises InvalidObject."""
+    """Returns the window if it is not negative and fits Go's int64. Raises InvalidObject."""
     if window is not None and not 0 <= window <= MAX_INT64:
         raise InvalidObject(f"{field}: {window} is no number of seconds")
     return window
 
 
-def add(left: Quantity, right: Quantity) -> Quantity:
-    """The exact sum, written as Kubernetes' Quantity.Add does: a zero takes the other's format."""
+def add_quantities(left: Quantity, right: Quantity) -> Quantity:
+    """Returns the exact sum. Like Kubernetes' Quantity.Add, a zero takes the format of the other operand."""
     return right if left.nano == 0 else Quantity(left.nano + right.nano, left.format)
 
 
 def _total(amounts: Sequence[Quantity]) -> Quantity:
-    return reduce(add, amounts)
+    return reduce(add_quantities, amounts)
 
 
 def _average(amounts: Sequence[Quantity]) -> Quantity:
     whole = _total(amounts)
-    # Rounded up at the ninth digit, as quantities are read.
+    # Rounds up at the ninth decimal, as parsing of a quantity does.
     return Quantity(-(-whole.nano // len(amounts)), whole.format)
 
 
@@ -96,7 +96,7 @@ def _smallest(amounts: Sequence[Quantity]) -> Quantity:
     return min(amounts, key=lambda amount: amount.nano)
 
 
-# contracts: over clusters, by name.
+# How values are combined over clusters. `?aggregation=` and the rules file use these names.
 AGGREGATIONS: Mapping[str, Callable[[Sequence[Quantity]], Quantity]] = {
     "Sum": _total,
     "Average": _average,
@@ -105,20 +105,20 @@ AGGREGATIONS: Mapping[str, Callable[[Sequence[Quantity]], Quantity]] = {
 }
 
 
-def side_by_side(answers: Iterable[Sequence[Value]]) -> list[Value]:
-    """All values of all clusters, which must come sorted by name, in the order of objects and labels."""
+def sort_values(answers: Iterable[Sequence[CustomValue]]) -> list[CustomValue]:
+    """Returns the values of all clusters by object and labels. `answers` must be sorted by cluster."""
     return sorted((value for values in answers for value in values), key=lambda value: value.key)
 
 
-def merged(answers: Iterable[Sequence[Value]], aggregation: str) -> list[Value]:
-    """One value an object and labels, over clusters.
+def merge_values(answers: Iterable[Sequence[CustomValue]], aggregation: str) -> list[CustomValue]:
+    """Returns one value for each object and label set, aggregated over clusters.
 
-    Its timestamp is the oldest, an unknown one before all, and its window the longest; how the object is
-    described, and the format of the quantity, are the first cluster's by name.
+    The timestamp is the oldest one, or none if any value has none. The window is the longest one. The first
+    cluster by name gives the description of the object and the format of the quantity.
     """
     combine = AGGREGATIONS[aggregation]
     found = []
-    for _, group in groupby(side_by_side(answers), key=lambda value: value.key):
+    for _, group in groupby(sort_values(answers), key=lambda value: value.key):
         values = list(group)
         times = [value.timestamp for value in values if value.timestamp is not None]
         found.append(
@@ -132,8 +132,8 @@ def merged(answers: Iterable[Sequence[Value]], aggregation: str) -> list[Value]:
     return found
 
 
-def values_json(values: Iterable[Value], version: str) -> bytes:
-    """The MetricValueList of a version."""
+def encode_values(values: Iterable[CustomValue], version: str) -> bytes:
+    """Returns the JSON of a MetricValueList in one API version."""
     write = _v1beta2 if version == V1BETA2 else _v1beta1
     return msgspec.json.encode(
         {
@@ -145,20 +145,20 @@ def values_json(values: Iterable[Value], version: str) -> bytes:
     )
 
 
-def time_json(seconds: float | None) -> str | None:
-    """metav1.Time: whole seconds, null where there is none."""
+def encode_time(seconds: float | None) -> str | None:
+    """Returns a metav1.Time, which has whole seconds, or None for an unknown time."""
     return None if seconds is None else format_time(math.floor(seconds))
 
 
-def _value(item: MetricValue, field: str) -> Value:
+def _value(item: MetricValue, field: str) -> CustomValue:
     window = item.windowSeconds if item.windowSeconds is not None else item.window
     given = item.metric.selector if item.metric is not None else item.selector
-    selector = None if given is None else msgspec.convert(given, LabelSelector)
+    selector = None if given is None else msgspec.convert(given, MetricLabelSelector)
     described = item.describedObject
     metric = item.metric.name if item.metric is not None else item.metricName
     group = described.apiVersion.rpartition("/")[0]
     labels = str(selector_of(given))
-    return Value(
+    return CustomValue(
         key=(described.namespace, described.kind, group, described.name, metric, labels),
         described=described,
         metric=metric,
@@ -169,29 +169,29 @@ def _value(item: MetricValue, field: str) -> Value:
     )
 
 
-def _described(value: Value) -> dict[str, str]:
+def _described(value: CustomValue) -> dict[str, str]:
     names = ("kind", "namespace", "name", "apiVersion")
     return {name: text for name in names if (text := getattr(value.described, name))}
 
 
-def _v1beta1(value: Value) -> dict[str, object]:
+def _v1beta1(value: CustomValue) -> dict[str, object]:
     window = {} if value.window is None else {"window": value.window}
     return {
         "describedObject": _described(value),
         "metricName": value.metric,
-        "timestamp": time_json(value.timestamp),
+        "timestamp": encode_time(value.timestamp),
         **window,
         "value": str(value.amount),
         "selector": value.selector,
     }
 
 
-def _v1beta2(value: Value) -> dict[str, object]:
+def _v1beta2(value: CustomValue) -> dict[str, object]:
     window = {} if value.window is None else {"windowSeconds": value.window}
     return {
         "describedObject": _described(value),
         "metric": {"name": value.metric, "selector": value.selector},
-        "timestamp": time_json(value.timestamp),
+        "timestamp": encode_time(value.timestamp),
         **window,
         "value": str(value.amount),
     }

@@ -1,0 +1,1 @@
+"""The rules that map metrics to queries of a metrics store."""

@@ -1,0 +1,83 @@
+"""custom.metrics.k8s.io, v1beta1 and v1beta2, over all members.
+
+Each member is queried in the best version that it serves. Values of pods are listed for each pod and cluster,
+because pods of different clusters may share a name. Values of other objects are merged by object and labels.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.selectors import Selector, parse_field_selector, parse_selector
+from fedhpa.members.metrics import CUSTOM, CUSTOM_VERSIONS
+from fedhpa.serving.status import status_response
+from metrics_adapter.members.custom_metrics import AGGREGATIONS, encode_values, merge_values, sort_values
+from metrics_adapter.members.queries import ALL, CustomMetricQuery, MetricSelectors
+from metrics_adapter.members.source import Gathered, MembersSource
+from metrics_adapter.server import responses
+from metrics_adapter.server.negotiation import choose_form
+from metrics_adapter.server.paths import custom_query
+
+
+class CustomMetricsApi:
+    """The handlers of custom.metrics.k8s.io."""
+
+    def __init__(self, source: MembersSource) -> None:
+        self._source = source
+
+    def routes(self) -> list[web.RouteDef]:
+        """Returns the routes of both versions."""
+        below = "{rest:.+}"
+        return [web.get(f"/apis/{CUSTOM}/{version}/{below}", self._get) for version in CUSTOM_VERSIONS]
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        query = custom_query(request.rel_url.raw_path)
+        if query is None:
+            return status_response(400, "invalid request path")
+        form = choose_form(request.headers.get("Accept", ""))
+        if form is None:
+            return responses.not_acceptable()
+        selectors = _selectors(request, query)
+        aggregation = aggregation_of(request)
+        cluster, refusal = responses.cluster_of(request, self._source)
+        if refusal is not None:
+            return refusal
+
+        # Access was reviewed for the namespace of the path, so a metric of another namespace is not shown.
+        gathered = (
+            Gathered((), {})
+            if query.is_of_other_namespace
+            else await self._source.custom(query, selectors, cluster)
+        )
+        if gathered.none_answered:
+            return responses.unavailable(gathered)
+        pods = query.resource == "pods"
+        how = aggregation or gathered.aggregation or "Sum"
+        values = sort_values(gathered.answers) if pods else merge_values(gathered.answers, how)
+        if not values:
+            message = f"the server could not find the metric {query.metric} for {query.resource}"
+            return status_response(404, message, headers=responses.warning_headers(gathered))
+        version = request.path.split("/")[3]
+        # Values have no Table form. A client that requests a Table gets the list, as from Karmada.
+        return responses.metrics_response(encode_values(values, version), form, gathered)
+
+
+def _selectors(request: web.Request, query: CustomMetricQuery) -> MetricSelectors:
+    """Returns the selectors of a request. Raises InvalidObject for an invalid one."""
+    params = request.query
+    field_text = params.get("fieldSelector", "")
+    if field_text and parse_field_selector(field_text).required("metadata.name") != query.name:
+        raise InvalidObject("fieldSelector metadata.name doesn't match requested name")
+    objects = parse_selector(params.get("labelSelector", ""))
+    metric = parse_selector(params.get("metricLabelSelector", ""))
+    # labelSelector selects among objects, so it has no effect on a request for one object by name.
+    return MetricSelectors(objects if query.name == ALL else Selector(), metric)
+
+
+def aggregation_of(request: web.Request) -> str:
+    """Returns the aggregation that the client requests, or "". Raises InvalidObject."""
+    aggregation = request.query.get("aggregation", "")
+    if "aggregation" in request.query and aggregation not in AGGREGATIONS:
+        raise InvalidObject(f"aggregation {aggregation!r} is not one of {', '.join(AGGREGATIONS)}")
+    return aggregation

@@ -1,0 +1,117 @@
+"""metrics.k8s.io/v1beta1: LIST and GET of pods and nodes over all members."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
+from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
+from metrics_adapter.members.resource_metrics import Item, merge
+from metrics_adapter.members.source import MembersSource
+from metrics_adapter.server import responses
+from metrics_adapter.server.list_body import ListBody, ListBodyCache, encode_list
+from metrics_adapter.server.negotiation import TRUE_WORDS, Form, choose_form
+
+# Rows. A row costs 25 us. A longer table is rendered in a thread, so that it does not block other requests.
+SHORT_TABLE = 500
+
+
+class ResourceMetricsApi:
+    """The handlers of metrics.k8s.io."""
+
+    def __init__(self, source: MembersSource) -> None:
+        self._source = source
+        self._bodies = ListBodyCache()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Returns the routes of the API."""
+        routes = []
+        for kind in KINDS:
+            root = f"/apis/{API_VERSION}"
+            scoped = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else None
+            routes.append(web.get(f"{root}/{kind.plural}", self._list_handler(kind)))
+            if scoped is not None:
+                routes.append(web.get(scoped, self._list_handler(kind)))
+            routes.append(web.get(f"{scoped or f'{root}/{kind.plural}'}/{{name}}", self._get_handler(kind)))
+        return routes
+
+    def _list_handler(self, kind: MetricsKind) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._list(request, kind)
+
+        return handle
+
+    def _get_handler(self, kind: MetricsKind) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._get(request, kind)
+
+        return handle
+
+    async def _list(self, request: web.Request, kind: MetricsKind) -> web.Response:
+        query = request.query
+        form = choose_form(request.headers.get("Accept", ""))
+        if form is None:
+            return responses.not_acceptable()
+        if query.get("watch", "").lower() in TRUE_WORDS:
+            return responses.no_watch(GROUP, kind.plural)
+        selector = parse_selector(query.get("labelSelector", ""))
+        field_text = query.get("fieldSelector", "")
+        fields = parse_field_selector(field_text)
+        cluster, refusal = responses.cluster_of(request, self._source)
+        if refusal is not None:
+            return refusal
+        namespace = request.match_info.get("namespace", "")
+
+        gathered = await self._source.list(kind, namespace, selector, cluster)
+        if gathered.none_answered:
+            return responses.unavailable(gathered)
+        whole = not selector.requirements and not field_text
+        body: bytes | ListBody
+        if whole and form is not Form.TABLE:
+            body = self._bodies.get(kind, f"{namespace} {cluster or ''}", gathered.answers)
+        else:
+            items = merge(gathered.answers)
+            body = await self._render(kind, items, fields, form, request)
+        return responses.metrics_response(body, form, gathered)
+
+    async def _render(
+        self,
+        kind: MetricsKind,
+        items: Sequence[Item],
+        fields: FieldSelector,
+        form: Form,
+        request: web.Request,
+    ) -> bytes:
+        selected = responses.filter_items(items, fields)
+        if form is not Form.TABLE:
+            return encode_list(kind, selected)
+        if len(selected) <= SHORT_TABLE:
+            return responses.table_body(kind, selected, request.query, single=False)
+        return await asyncio.to_thread(responses.table_body, kind, selected, request.query, single=False)
+
+    async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
+        form = choose_form(request.headers.get("Accept", ""))
+        if form is None:
+            return responses.not_acceptable()
+        cluster, refusal = responses.cluster_of(request, self._source)
+        if refusal is not None:
+            return refusal
+        namespace, name = request.match_info.get("namespace", ""), request.match_info["name"]
+
+        gathered = await self._source.get(kind, namespace, name, cluster)
+        if gathered.none_answered:
+            return responses.unavailable(gathered)
+        items = merge(gathered.answers)
+        if not items:
+            return responses.not_found(kind, namespace, name, gathered)
+        if len(items) > 1:
+            return responses.ambiguous(kind, name, items)
+        if form is Form.TABLE:
+            body = responses.table_body(kind, items, request.query, single=True)
+        else:
+            body = responses.encode_item(kind, items[0])
+        return responses.metrics_response(body, form, gathered)
