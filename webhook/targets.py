@@ -1,7 +1,7 @@
-"""Whether a target is there: asked of the hub, remembered for seconds, waited for no longer than a blink.
+"""Looks up on the hub if a scale target exists, without delaying admission.
 
-An answer that comes too late serves the next request; while the hub does not answer it is not waited for at
-all. Many different targets at once cannot make more than a few calls, nor fill the memory.
+An admission request waits only a moment for the hub. A late answer serves the next request, and while the
+hub does not answer, requests do not wait at all. Concurrent calls and cached answers are bounded.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from webhook.owners import Target, named
 
 log = structlog.get_logger(__name__)
 
-# How long an admission request waits for an answer of the hub.
+# The time for which an admission request waits for the hub.
 PATIENCE_SECONDS: Final = 0.15
-# How long the answer may take to be of use to somebody else.
+# The deadline of a call, whose answer then serves later requests.
 CALL_SECONDS: Final = 2.0
-# After a call that took too long or failed, for how long none is waited for.
+# The time without waiting after a call that took too long or failed.
 QUIET_SECONDS: Final = 5.0
-# A target that is there stays for a while; one that is missing is about to be created.
+# A missing target is cached briefly, because it is often created moments later.
 FOUND_SECONDS: Final = 10.0
 MISSING_SECONDS: Final = 1.0
 MAX_REMEMBERED: Final = 1000
 MAX_CALLS: Final = 8
-# Kinds that discovery was asked about; more of them than any hub serves are somebody's inventions.
+# Kinds that were looked up by discovery. No hub serves more; beyond that the mapper is replaced.
 MAX_KINDS: Final = 500
 NOT_FOUND: Final = 404
-# Answers that say nothing about the target, and that waiting does not mend: no rights on this kind, mostly.
+# Statuses that say nothing about the target, mostly because of missing permissions for its kind.
 REFUSED: Final = (400, 401, 403, 405, 406)
-# Longer ones than this are no names, and nothing to ask about.
+# Kubernetes names are not longer; longer ones are not looked up.
 MAX_TEXT: Final = 253
 
 
@@ -47,7 +47,7 @@ class _NotLookedUpError(Exception):
 
 
 class Targets:
-    """Looks targets up on the hub, while `run` runs."""
+    """Looks up targets on the hub while `run` runs."""
 
     def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -60,7 +60,7 @@ class Targets:
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Keep the calls that nobody waits for any more; until cancelled, which ends them."""
+        """Run the calls until cancelled, also those that no request waits for any more."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -69,7 +69,7 @@ class Targets:
                 self._group = None
 
     async def problem(self, target: Target, api_version: str) -> str | None:
-        """What is wrong with a target: it is not there, or cannot be scaled. None if nothing is known."""
+        """Returns why a target is missing or cannot be scaled; None if it is fine or nothing is known."""
         if not api_version or max(map(len, (api_version, *target))) > MAX_TEXT:
             return None
         if self._generation != self._client.generation:
@@ -105,7 +105,7 @@ class Targets:
             self._stay_quiet(str(error) or "no answer")
             raise _NotLookedUpError from error
         except Exception as error:
-            # A defect that somebody's odd target meets must end neither other calls nor admission.
+            # A bug that an odd target triggers must not end other calls or admission.
             log.exception("target not looked up", kind=target.kind[:40])
             self._stay_quiet("defect")
             raise _NotLookedUpError from error
@@ -136,7 +136,7 @@ class Targets:
         return None
 
     def _forget(self) -> None:
-        """Another server may be behind the client from now on."""
+        """Forget everything, because the client may use another server now."""
         self._generation = self._client.generation
         self._answers.clear()
         self._forget_kinds()

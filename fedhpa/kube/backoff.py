@@ -1,4 +1,4 @@
-"""Waiting longer after each failure, never in step with others."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 class Backoff:
     """Delays that double from `first` to `most` seconds, each shortened at random by up to half.
 
-    The random half keeps a thousand clients of a server that came back from returning in the same instant.
+    The jitter spreads the clients of a server that comes back.
     """
 
     def __init__(self, first: float, most: float, *, rng: random.Random | None = None) -> None:
@@ -18,11 +18,11 @@ class Backoff:
         self._next = first
 
     def next(self) -> float:
-        """The seconds to wait now; the following delay will be twice as long."""
+        """Returns the seconds to wait now, and doubles the delay after it."""
         delay = self._next
         self._next = min(self._next * 2, self._most)
         return delay * (0.5 + self._rng.random() / 2)
 
     def reset(self) -> None:
-        """Begin again with the first delay, after a success."""
+        """Start again with the first delay, after a success."""
         self._next = self._first

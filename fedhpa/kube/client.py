@@ -1,7 +1,7 @@
-"""One API server: requests with a deadline, bounded bytes back, errors as `ApiError`.
+"""The client of one API server: each request has a deadline and a size limit, and fails with `ApiError`.
 
-Compression is off unless the configuration asks for it: near a server it only adds waiting (28 MB of pods
-in 0.66 s instead of 0.60 s), far from it it saves most of the bytes.
+Compression is off by default. Close to the server it only adds latency (28 MB of pods in 0.66 s instead of
+0.60 s); over a long distance it saves most of the bytes.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from fedhpa.kube.transport import (
 
 T = TypeVar("T")
 
-# An API server gives a request 60 s; what has not answered a small request by then will not.
+# An API server gives a request 60 s, but a healthy one answers a small request well within this.
 DEFAULT_DEADLINE = 10.0
-# Pages of this many items: a page of fat pods is some 5 MB and decodes in about 15 ms.
+# Items per page: a page of large pods is about 5 MB and decodes in about 15 ms.
 PAGE_SIZE = 500
 LIST_IDLE_SECONDS = 3.0
-# How often an expired continue token restarts a list before it is asked for in one piece.
+# Restarts after an expired continue token, before the list is requested in one page.
 LIST_RESTARTS = 2
-# client-go repeats an answer with Retry-After at most ten times.
+# client-go repeats a request that is answered with Retry-After at most ten times.
 MAX_RETRIES = 10
 
 JSON = "application/json"
@@ -56,7 +56,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class RateLimit:
-    """A token bucket: `qps` a second on average, `burst` at once. qps 0 switches it off."""
+    """A token bucket: `qps` requests a second on average, `burst` at once. qps 0 means no limit."""
 
     def __init__(self, qps: float, burst: int) -> None:
         self._interval = 1.0 / qps if qps > 0 else 0.0
@@ -64,9 +64,9 @@ class RateLimit:
         self._due = float("-inf")
 
     def wait_seconds(self, now: float) -> float:
-        """Take the next place in the queue; how long to wait for it, in seconds.
+        """Take the next token. Returns the seconds until it is valid.
 
-        The place stays taken when the caller gives up: a little too slow rather than a burst.
+        The token stays taken if the caller gives up: this wastes a token but never allows a burst.
         """
         if not self._interval:
             return 0.0
@@ -75,11 +75,11 @@ class RateLimit:
 
 
 class ApiClient:
-    """Requests to one API server over one pool of connections.
+    """Sends requests to one API server over one connection pool.
 
-    `deadline` everywhere is seconds over the whole call, waiting for the client-side limit and for
-    Retry-After included; None means the client's default. Everything raises ApiError (Conflict for
-    409); `status` 0 means that no usable answer came (`fedhpa.kube.transport` has the reasons).
+    `deadline` is in seconds and covers the whole call, with the waits for the client-side rate limit and for
+    Retry-After; None means the client's default. All methods raise ApiError (Conflict for 409). Its `status`
+    is 0 if no usable response came; `fedhpa.kube.transport` lists the reasons.
     """
 
     def __init__(self, config: ApiConfig, *, deadline: float = DEFAULT_DEADLINE) -> None:
@@ -91,12 +91,12 @@ class ApiClient:
 
     @property
     def config(self) -> ApiConfig:
-        """What the client works with now."""
+        """The current configuration."""
         return self._config
 
     @property
     def generation(self) -> int:
-        """Counts `use`: what was learned under another generation may be of another server."""
+        """The number of calls of `use`. Data from another generation may come from another server."""
         return self._generation
 
     async def __aenter__(self) -> Self:
@@ -106,7 +106,7 @@ class ApiClient:
         await self.close()
 
     async def use(self, config: ApiConfig) -> None:
-        """Go on with another configuration: new requests use it at once, watches end, others finish."""
+        """Switch to another configuration. Watches end; other requests under way finish with the old one."""
         old, self._pool = self._pool, None
         self._config = config
         self._limit = RateLimit(config.qps, config.burst)
@@ -133,9 +133,9 @@ class ApiClient:
         idle: bool = False,
         limit: int = MAX_BODY,
     ) -> Response:
-        """One call. `path` is percent-encoded (`fedhpa.kube.paths`); statuses from 300 on raise.
+        """Send one request. `path` is percent-encoded (`fedhpa.kube.paths`). Raises for statuses from 300.
 
-        With `idle` the deadline counts from the last byte received (at most five minutes in all).
+        With `idle` the deadline counts from the last byte received, within five minutes in total.
         """
         seconds = self._deadline if deadline is None else deadline
         async with self.guarded(path, seconds):
@@ -145,7 +145,7 @@ class ApiClient:
 
     @asynccontextmanager
     async def guarded(self, path: str, seconds: float) -> AsyncIterator[None]:  # noqa: ARG002
-        """Around each request and each opening of a watch: for a subclass that counts how they end."""
+        """Wraps each request and each opening of a watch. Subclasses refuse calls or record outcomes."""
         yield
 
     async def _send(
@@ -169,9 +169,10 @@ class ApiClient:
     async def watch(
         self, path: str, *, params: Params = None, deadline: float | None = None, idle: float
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch; first an empty one, once the server accepted it within the deadline.
+        """Yields the lines of a watch. The first is empty and means that the server accepted the watch.
 
-        ApiError with reason Timeout after `idle` seconds without a byte. Use with `contextlib.aclosing`.
+        The server must accept within `deadline`. Raises ApiError with reason Timeout after `idle` seconds
+        without a byte. Use with `contextlib.aclosing`.
         """
         seconds = self._deadline if deadline is None else deadline
         async with AsyncExitStack() as stack:
@@ -192,31 +193,31 @@ class ApiClient:
     async def get(
         self, path: str, kind: type[T], *, params: Params = None, deadline: float | None = None
     ) -> T:
-        """One object, decoded."""
+        """Returns an object decoded as `kind`."""
         return (await self.request("GET", path, params=params, deadline=deadline)).decode(kind)
 
     async def get_json(
         self, path: str, *, params: Params = None, deadline: float | None = None
     ) -> dict[str, Any]:
-        """One object as decoded JSON."""
+        """Returns an object as decoded JSON."""
         return (await self.request("GET", path, params=params, deadline=deadline)).json()
 
     async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
-        """Create; `body` is anything msgspec encodes."""
+        """Create an object; `body` is anything that msgspec can encode."""
         return await self._write("POST", path, body, JSON, deadline)
 
     async def put(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
-        """Replace; with a resourceVersion in the body a newer one on the server raises Conflict."""
+        """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body."""
         return await self._write("PUT", path, body, JSON, deadline)
 
     async def patch(
         self, path: str, body: Any, *, content_type: str = MERGE_PATCH, deadline: float | None = None
     ) -> Response:
-        """Patch, by default a merge patch."""
+        """Patch an object, by default with a merge patch."""
         return await self._write("PATCH", path, body, content_type, deadline)
 
     async def delete(self, path: str, *, deadline: float | None = None) -> Response:
-        """Delete; an object already gone raises ApiError with status 404."""
+        """Delete an object. Raises ApiError with status 404 if it does not exist."""
         return await self.request("DELETE", path, deadline=deadline)
 
     async def _write(
@@ -235,10 +236,10 @@ class ApiClient:
         page_size: int = PAGE_SIZE,
         idle: float = LIST_IDLE_SECONDS,
     ) -> Listing[T]:
-        """All items of a collection, page by page, each decoded as `item`.
+        """Returns all items of a collection, fetched page by page, each decoded as `item`.
 
-        Dead after `idle` seconds without a byte, however long the whole takes. A continue token that
-        expires meanwhile (410) starts the list again; the last try asks for everything in one piece.
+        The call fails after `idle` seconds without a byte; the whole list may take longer. If a continue
+        token expires (410), the list starts again. The last try requests all items in one page.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         for restart in range(LIST_RESTARTS + 1):
@@ -277,7 +278,7 @@ class ApiClient:
         if response.status >= MULTIPLE_CHOICES:
             body = await read_body(response, MAX_BODY)
             if response.status == UNAUTHORIZED:
-                await self._config.credentials.renew()  # the next attempt has the newer token
+                await self._config.credentials.renew()  # for the next attempt
             raise status_error("GET", path, response.status, body)
         return response
 

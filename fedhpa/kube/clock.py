@@ -1,4 +1,4 @@
-"""Where the time of a process comes from."""
+"""The clocks of a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Clock:
-    """`monotonic` measures spans, `wall` dates what is shown to others; both in seconds."""
+    """`monotonic` measures durations, `wall` gives timestamps; both in seconds."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time

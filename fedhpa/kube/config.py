@@ -1,8 +1,7 @@
-"""Where an API server is and how to prove who we are: from a kubeconfig or from the pod's own account.
+"""The address and credentials of an API server, from a kubeconfig or from the pod's service account.
 
-Reading kubeconfigs (merging files, contexts, exec plugins, identity providers) is the `kubernetes`
-package's work. It is imported inside the functions that need it: 0.5 s and 22 MB that a process without
-a hub, such as the webhook, does not pay.
+The `kubernetes` package reads kubeconfigs (merging files, contexts, exec plugins, identity providers). It is
+imported only in the functions that need it, because the import costs 0.5 s and 22 MB.
 """
 
 from __future__ import annotations
@@ -31,17 +30,20 @@ from fedhpa.kube.credentials import (
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PROXY_SCHEMES = ("http", "https")
 
-# Makes the connections of a client: where there is no network to speak of, something else than TCP.
+# Makes the connections of a client; tests use an in-memory network instead of TCP.
 ConnectorFactory = Callable[["ApiConfig"], aiohttp.BaseConnector]
 
 
 @dataclass(frozen=True)
 class ApiConfig:
-    """One API server as one identity sees it. Immutable: a rotation makes a new one (`ApiClient.use`).
+    """One API server with one identity. Immutable: a rotation makes a new one (`ApiClient.use`).
 
-    `server` is the base URL without a trailing slash; `ssl` is None for plain http; `qps` 0 means no
-    client-side limit; `compression` asks for gzip; `files` are the files that it was read from, and
-    `fingerprint` a digest of them (`file_fingerprint`); `connector` makes the connections, None means TCP.
+    - `server`: the base URL without a trailing slash.
+    - `ssl`: None for plain http.
+    - `qps`: 0 means no client-side limit.
+    - `compression`: requests gzip.
+    - `files`: the files it was read from; `fingerprint` is their digest (`file_fingerprint`).
+    - `connector`: makes the connections; None means TCP.
     """
 
     server: str
@@ -61,10 +63,10 @@ class ApiConfig:
 
 
 async def load_config(kubeconfig: str | None, context: str | None = None) -> ApiConfig:
-    """The API server of a kubeconfig's context, of $KUBECONFIG, of the pod we run in, or of ~/.kube/config.
+    """Returns the configuration from the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
 
-    The first of these that is there is used; `context` overrides the kubeconfig's current one.
-    ConfigError names the file and the remedy.
+    `context` overrides the current context of the kubeconfig. Raises ConfigError, which names the file and
+    the remedy.
     """
     source = kubeconfig or os.environ.get("KUBECONFIG")
     if source:
@@ -87,9 +89,10 @@ def tls_context(
     key_file: str | None = None,
     verify: bool = True,
 ) -> ssl.SSLContext:
-    """An immutable-by-convention client context. OSError or ValueError if a certificate or key is unusable.
+    """Returns a TLS context for a client; by convention nobody changes it afterwards.
 
-    With a CA only that CA is trusted, without one the system's are (as client-go does).
+    With a CA only that CA is trusted, otherwise the system's CAs are, as in client-go. Raises OSError or
+    ValueError if a certificate or key is unusable.
     """
     context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
     if cert_file:
@@ -101,7 +104,7 @@ def tls_context(
 
 
 def check_proxy(url: str) -> str:
-    """The URL if it names a proxy that can be used (http, https); else ValueError."""
+    """Returns the URL if it names an http or https proxy. Raises ValueError otherwise."""
     parts = urlsplit(url)
     if parts.scheme not in PROXY_SCHEMES or not parts.hostname:
         raise ValueError("a proxy URL has the form http://HOST:PORT or https://HOST:PORT")
@@ -109,12 +112,12 @@ def check_proxy(url: str) -> str:
 
 
 def file_fingerprint(files: Iterable[Path]) -> bytes:
-    """A digest of the files' content; a file that cannot be read counts as empty."""
+    """Returns a digest of the files' contents. A file that cannot be read counts as empty."""
     digest = hashlib.sha256()
     for path in files:
         try:
             content = path.read_bytes()
-        except OSError:  # in the middle of a replacement
+        except OSError:  # the file is being replaced
             content = b""
         digest.update(hashlib.sha256(content).digest())
     return digest.digest()
@@ -134,7 +137,7 @@ async def _from_kubeconfig(source: str, context: str | None) -> ApiConfig:
         return _convert(loader, settings, tuple(present))
     except ConfigError:
         raise
-    # The library lets whatever a wrong file provokes through: YAML, base64, key, type and file errors.
+    # For a wrong file the library raises YAML, base64, key, type and file errors alike.
     except Exception as error:
         where = f", context {context!r}" if context else ""
         raise ConfigError(
@@ -181,7 +184,7 @@ def _credentials(loader: Any, settings: Any) -> Credentials:
     user = loader._user
     token_file = user.safe_get("tokenFile") if user is not None else None
     if token_file:
-        # The library reads the file once, newline included; client-go reads it again and lets it win.
+        # The library reads the file once, with its newline. client-go rereads it and prefers it to `token`.
         return FileToken(Path(loader._get_base_path(user.path), token_file))
     if user is not None and ("exec" in user or loader.provider):
         return PluginCredentials(lambda: _run_plugin(loader), _plugin_answer(loader))
@@ -191,7 +194,7 @@ def _credentials(loader: Any, settings: Any) -> Credentials:
 
 async def _run_plugin(loader: Any) -> tuple[str | None, float | None]:
     if hasattr(loader, "exec_plugin_expiry"):
-        del loader.exec_plugin_expiry  # or the library answers from its cache, also after a 401
+        del loader.exec_plugin_expiry  # otherwise the library returns its cached token, also after a 401
     await loader._load_authentication()
     return _plugin_answer(loader)
 
@@ -227,6 +230,6 @@ def _in_cluster(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
 
 
 def _first_line(error: BaseException) -> str:
-    """An error as one short line: parsers quote whole files, which may hold keys."""
+    """Returns an error as one short line, because parsers quote whole files, which may contain keys."""
     text = str(error).strip().splitlines()
     return text[0][:200] if text else type(error).__name__

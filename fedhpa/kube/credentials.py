@@ -1,8 +1,7 @@
-"""Where the Authorization header of a request comes from, and how it is renewed.
+"""Sources of the Authorization header, and their renewal.
 
-A source is asked before every request, so a rotated token is used without rebuilding a client; after
-a 401 the client calls `renew` and tries once more if that brought something new. No source ever shows
-its secret in a repr.
+A client calls its source before every request, so that a rotated token is used at once. After a 401 the
+client calls `renew` and repeats the request if the header has changed. No repr contains a secret.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Protocol
 
 from fedhpa.api.errors import ConfigError
 
-# The kubelet writes a bound service account token anew at 80 % of its life (at least minutes ahead), so
-# a file need not be looked at more often than this (client-go: once a minute).
+# The kubelet replaces a service account token at 80 % of its lifetime, minutes before it expires. client-go
+# reads the file once a minute, too.
 FILE_PERIOD_SECONDS = 60.0
-# An exec plugin may ask a person or a slow identity provider; kubectl waits for ever, a daemon must not.
+# An exec plugin may wait for a person or a slow identity provider; unlike kubectl, a daemon must not hang.
 PLUGIN_DEADLINE_SECONDS = 60.0
-# A credential is renewed this long before it expires, so that a request in flight does not meet the end.
+# A credential is renewed this long before it expires, so that it stays valid during a request.
 EXPIRY_LEEWAY_SECONDS = 60.0
 
 
@@ -28,23 +27,23 @@ class Credentials(Protocol):
     """A source of the Authorization header."""
 
     async def authorization(self) -> str | None:
-        """The header's value, or None to send none."""
+        """Returns the header's value; None means no header."""
         ...
 
     async def renew(self) -> bool:
-        """Look for a newer credential after a 401; True if there is one."""
+        """Look for a new credential after a 401. Returns True if there is one."""
         ...
 
 
 class NoCredentials:
-    """Sends no Authorization header: a client certificate, or nothing, says who we are."""
+    """Sends no Authorization header, for clients with a certificate or without credentials."""
 
     async def authorization(self) -> str | None:
-        """Always None."""
+        """Returns None."""
         return None
 
     async def renew(self) -> bool:
-        """Never anything newer."""
+        """Returns False: there is nothing to renew."""
         return False
 
 
@@ -58,16 +57,16 @@ class StaticCredentials:
         return "StaticCredentials(...)"
 
     async def authorization(self) -> str | None:
-        """The value given."""
+        """Returns the fixed value."""
         return self._value
 
     async def renew(self) -> bool:
-        """Never anything newer."""
+        """Returns False: there is nothing to renew."""
         return False
 
 
 class FileToken:
-    """A bearer token in a file that somebody else rotates."""
+    """A bearer token in a file that is rotated from outside, e.g. by the kubelet."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -79,13 +78,13 @@ class FileToken:
         return f"FileToken({str(self._path)!r})"
 
     async def authorization(self) -> str | None:
-        """The file's token, read at most once a minute. ConfigError if it was never readable."""
+        """Returns the token, read at most once a minute. Raises ConfigError if it was never readable."""
         if self._clock() - self._read_at >= FILE_PERIOD_SECONDS:
             self._read()
         return f"Bearer {self._token}"
 
     async def renew(self) -> bool:
-        """Read the file at once; True if the token in it is another."""
+        """Read the file now. Returns True if the token has changed."""
         before = self._token
         self._read()
         return self._token != before
@@ -100,14 +99,14 @@ class FileToken:
         if token:
             self._token, self._read_at = token, self._clock()
         elif not self._token:
-            # A file that vanishes for a moment in a rotation does not void the token already known.
+            # During a rotation the file may be missing for a moment; the last token stays in use.
             raise ConfigError(f"token file {self._path} {cause}: mount the token or correct tokenFile")
 
 
 class PluginCredentials:
-    """A header from an exec plugin or an identity provider, run again before it expires and after a 401.
+    """A header from an exec plugin or an identity provider, renewed before it expires and after a 401.
 
-    `load` runs the plugin and gives (header value or None, expiry as POSIX seconds or None).
+    `load` runs the plugin and returns (header value or None, expiry in POSIX seconds or None).
     """
 
     def __init__(
@@ -126,13 +125,13 @@ class PluginCredentials:
         return "PluginCredentials(...)"
 
     async def authorization(self) -> str | None:
-        """The current header; runs the plugin first when the known one is about to expire."""
+        """Returns the header. Runs the plugin first if the header is about to expire."""
         if self._expiry is not None and self._wall() >= self._expiry - EXPIRY_LEEWAY_SECONDS:
             await self.renew()
         return self._value
 
     async def renew(self) -> bool:
-        """Run the plugin, once for all who ask at the same time; True if the header is another."""
+        """Run the plugin, once for concurrent callers. Returns True if the header has changed."""
         before = self._value
         async with self._lock:
             if self._value == before:

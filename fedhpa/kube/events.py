@@ -1,6 +1,6 @@
-"""core/v1 Events as client-go writes them: repeated ones counted, similar ones combined, floods cut.
+"""core/v1 Events as client-go writes them: repeats are counted, similar ones combined, floods limited.
 
-Recording never fails and never waits: events go through a bounded queue that `run` empties.
+Recording never fails and never waits: events go into a bounded queue, and `run` writes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 # The API server refuses messages above 1,024 bytes.
 MAX_MESSAGE_BYTES = 1024
-# client-go, tools/record: queue length, cache size, when events count as similar, and the flood bound.
+# client-go, tools/record: queue length, cache size, the bounds for similar events, and the flood limit.
 QUEUE_SIZE = 1000
 CACHE_SIZE = 4096
 SIMILAR_EVENTS = 10
@@ -33,7 +33,7 @@ SIMILAR_SECONDS = 600.0
 SPAM_BURST = 25
 SPAM_REFILL_SECONDS = 300.0
 COMBINED = "(combined from similar events): "
-# client-go tries twelve times, ten seconds apart; an event that cannot be written for a minute is stale.
+# client-go tries twelve times, ten seconds apart. Here an event is dropped sooner, because it grows stale.
 TRIES = 5
 FIRST_WAIT_SECONDS = 1.0
 MAX_WAIT_SECONDS = 15.0
@@ -41,7 +41,7 @@ MAX_WAIT_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class InvolvedObject:
-    """What an event is about; "" where unknown. Without a namespace the event goes to `default`."""
+    """The object of an event; unknown fields are "". Without a namespace the event goes to `default`."""
 
     api_version: str
     kind: str
@@ -67,7 +67,7 @@ class _Occurrence:
 
 @dataclass
 class _WrittenEvent:
-    """An event object of ours on the server."""
+    """An event object that was written to the server."""
 
     name: str
     count: int
@@ -75,7 +75,7 @@ class _WrittenEvent:
 
 @dataclass
 class _SimilarEvents:
-    """Events that differ in their message alone."""
+    """Events that differ only in their message."""
 
     last: float
     messages: set[str] = field(default_factory=set)
@@ -83,10 +83,10 @@ class _SimilarEvents:
 
 @dataclass
 class _TokenBucket:
-    """The flood bound of one object and reason: each event takes a token.
+    """The flood limit of one object and reason: each event takes a token.
 
-    client-go has one for each object; there, a metric that fails at every look would drown the news that the
-    object was scaled at last.
+    client-go has one bucket per object. With that, a metric that fails at every reconcile would suppress the
+    event that the object was scaled.
     """
 
     tokens: float
@@ -94,7 +94,7 @@ class _TokenBucket:
 
 
 class EventRecorder:
-    """Records events of one component into one API server."""
+    """Records the events of one component in one API server."""
 
     def __init__(
         self,
@@ -119,13 +119,13 @@ class EventRecorder:
 
     @property
     def dropped(self) -> int:
-        """How many events were not written: floods, a full queue, a server that did not take them."""
+        """The number of events that were not written: floods, a full queue, refused or failed writes."""
         return self._dropped
 
     def event(
         self, about: InvolvedObject, type_: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None:
-        """Record one occurrence; returns at once, whatever the server does."""
+        """Queue one event; never waits for the server."""
         occurrence = _Occurrence(about, type_, reason, _bounded(message), self._wall())
         try:
             self._queue.put_nowait(occurrence)
@@ -133,13 +133,13 @@ class EventRecorder:
             self._drop(occurrence, "queue full")
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled."""
+        """Write the queued events until cancelled."""
         while True:
             await self._record(await self._queue.get())
             self._queue.task_done()
 
     async def flush(self, deadline: float) -> None:
-        """Wait until all that was recorded is written, at most `deadline` seconds; `run` must be running."""
+        """Wait at most `deadline` seconds until the queue is written; `run` must be running."""
         try:
             async with asyncio.timeout(deadline):
                 await self._queue.join()
@@ -157,7 +157,7 @@ class EventRecorder:
                 await self._write(occurrence, key, message)
                 return
             except ApiError as error:
-                if error.status and error.status < 500:  # refused: another try would be, too
+                if error.status and error.status < 500:  # another try would be refused, too
                     self._drop(occurrence, str(error))
                     return
                 problem = str(error)
@@ -168,9 +168,9 @@ class EventRecorder:
         self._drop(occurrence, problem)
 
     def _combine(self, occurrence: _Occurrence) -> tuple[_EventKey, str]:
-        """Which event object counts this occurrence, and with what message.
+        """Returns the key of the event object that counts this occurrence, and its message.
 
-        From the tenth different message of a reason within ten minutes on it is one event for them all.
+        From the tenth different message of a reason within ten minutes, one event stands for all of them.
         """
         similar = (_identity(occurrence.about), occurrence.type, occurrence.reason)
         group = _touch(self._groups, similar, lambda: _SimilarEvents(occurrence.at))
@@ -205,9 +205,9 @@ class EventRecorder:
                 self._written.move_to_end(key)
                 return
             except ApiError as error:
-                if error.status != NOT_FOUND:  # the server forgets events after an hour
+                if error.status != NOT_FOUND:  # the server deletes events after an hour
                     raise
-        # Two events in the same tick of the clock are two events.
+        # Two events at the same instant need different names.
         self._stamp = max(self._stamp + 1, int(occurrence.at * 1e9))
         name = f"{occurrence.about.name}.{self._stamp:x}"
         body = self._body(occurrence, name, message)
@@ -266,7 +266,7 @@ V = TypeVar("V")
 
 
 def _touch(cache: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
-    """The value of a key, made if absent, as the most recently used of a bounded cache."""
+    """Returns the value of a key in a bounded LRU cache; makes it if it is absent."""
     if key in cache:
         cache.move_to_end(key)
     else:
@@ -292,5 +292,5 @@ def _bounded(message: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    """A metav1.Time, whole seconds."""
+    """Returns POSIX seconds as a metav1.Time, in whole seconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,11 +1,13 @@
 """Leader election over a coordination.k8s.io/v1 Lease.
 
-The `kubernetes` package has one (`kubernetes.aio.leaderelection`), which does not fit: it never releases
-a lease, so each restart costs its whole duration; it puts no deadline on its calls, so a leader whose
-server hangs goes on leading after another took over; it measures by the wall clock, writes local time as
-UTC, and leaves leaseTransitions alone. The timing here is client-go's: a lease is valid for
-`lease_duration` after a renewal *began*, a leader that could not renew for `renew_deadline` stops before
-that, and a follower takes over when it saw no renewal for the lease's duration by its own clock.
+`kubernetes.aio.leaderelection` is not used (docs/decisions/0004). It never releases a lease, so that each
+restart costs the whole lease duration. Its calls have no deadline, so that a leader whose API server hangs
+leads on after another took over. It measures with the wall clock, writes local time as UTC, and does not
+count leaseTransitions.
+
+The timing is client-go's. A lease is valid for `lease_duration` after the start of a renewal. A leader that
+cannot renew within `renew_deadline` stops before that. A follower takes over if it has observed no renewal
+for the lease's duration, by its own clock.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ from fedhpa.kube.responses import NOT_FOUND
 log = structlog.get_logger(__name__)
 
 API_VERSION = "coordination.k8s.io/v1"
-# client-go spreads its tries by up to 120 % of the retry period.
+# client-go adds up to 120 % of the retry period to each wait.
 JITTER = 1.2
-# A process that ends must not wait long for a server that is away.
+# A process that stops must not wait long for a server that does not answer.
 RELEASE_DEADLINE_SECONDS = 2.0
-# Who would like to have the lease; its holder may give it back for that. Gone with the next holder.
+# The identity that asks the holder to release the lease. The next holder removes the annotation.
 WANTED_BY = "fedhpa.io/wanted-by"
 
 
 @dataclass(frozen=True)
 class LeaseTiming:
-    """Seconds; the defaults are those of Karmada's and Kubernetes' own controllers."""
+    """Seconds. The defaults are those of Karmada's and Kubernetes' controllers."""
 
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
@@ -82,15 +84,15 @@ class LeaderElector:
         self._identity = identity
         self._timing = timing or LeaseTiming()
         self._on_change = on_change
-        self._may_take = may_acquire
+        self._may_acquire = may_acquire
         self._may_lead = may_lead
-        self._gives_up = yields_to
+        self._yields_to = yields_to
         self._yielded = False
         self._clock = clock
         self._wall = wall
         self._rng = rng or random.Random()
         self._log = log.bind(lease=name, namespace=namespace, identity=identity)
-        # client-go's: half of what is left to renew, so that one lost packet is not the end of a reign.
+        # Half of the renew deadline, as in client-go, so that one lost packet does not cost the lease.
         self._call_deadline = self._timing.renew_deadline / 2
         self._failing = False
         self._leading = False
@@ -101,27 +103,27 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this candidate leads, and its lease cannot have been taken by another yet."""
+        """True while this candidate leads and no other can have acquired the lease yet."""
         return self._leading and self._clock() < self._renewed_at + self._timing.lease_duration
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last seen; "" for nobody."""
+        """The identity of the last observed holder; "" if the lease was free."""
         return str(self._observed.get("holderIdentity") or "")
 
     @property
     def wanted_by(self) -> str:
-        """Who has asked for the lease that is held; "" for nobody else."""
+        """The other identity that asks for the lease; "" if there is none."""
         annotations = ((self._lease or {}).get("metadata") or {}).get("annotations") or {}
         found = str(annotations.get(WANTED_BY) or "")
         return "" if found == self._identity else found
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Campaign, run `lead` while leading, cancel it when the lease is lost, and campaign again.
+        """Acquire the lease, run `work` while leading, cancel it when the lease is lost, and start again.
 
-        `lead` has the seconds between renew_deadline and lease_duration to clean up before another can
-        lead. When `lead` returns, this returns; when `lead` raises or this is cancelled, so does this;
-        the lease is released in each case.
+        A cancelled `work` has the seconds between renew_deadline and lease_duration to clean up before
+        another candidate can lead. Returns when `work` returns and raises what it raises. The lease is
+        released in each case, also on cancellation.
         """
         while True:
             await self._acquire()
@@ -132,7 +134,7 @@ class LeaderElector:
                 await self._release()
             if ended:
                 return
-            if self._yielded:  # whoever wanted it looks this often
+            if self._yielded:  # leave the other candidate the time to acquire it
                 self._yielded = False
                 await asyncio.sleep(self._timing.retry_period * (1 + JITTER) * 2)
 
@@ -145,8 +147,8 @@ class LeaderElector:
             self._on_change(True)
 
     async def _try_acquire(self) -> bool:
-        """Take the lease if it is free and may be taken; give it back if it may not be led with."""
-        if self._may_take is not None and not await self._may_take():
+        """Acquire the lease if it is free and the callbacks allow it. Returns True if it may lead."""
+        if self._may_acquire is not None and not await self._may_acquire():
             return False
         if not await self._acquire_or_renew():
             return False
@@ -169,7 +171,7 @@ class LeaderElector:
             self._on_change(False)
 
     async def _lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """True if `lead` returned, False if the lease was lost and `lead` was cancelled."""
+        """Returns True if `work` returned, and False if it was cancelled because the lease was lost."""
         async with asyncio.TaskGroup() as group:
             leading = group.create_task(work())
             renewal = group.create_task(self._renew())
@@ -181,7 +183,7 @@ class LeaderElector:
         return not leading.cancelled()
 
     async def _renew(self) -> None:
-        """Returns when the lease is another's, or could not be renewed for renew_deadline."""
+        """Renew until another holds the lease, the renew deadline passes, or the lease is to be released."""
         while True:
             await asyncio.sleep(self._timing.retry_period)
             left = self._renewed_at + self._timing.renew_deadline - self._clock()
@@ -194,17 +196,17 @@ class LeaderElector:
             except TimeoutError:
                 self._log.warning("lease could not be renewed in time")
                 return
-            if self.wanted_by and self._gives_up(self.wanted_by):
+            if self.wanted_by and self._yields_to(self.wanted_by):
                 self._log.info("lease given up for another", wanted_by=self.wanted_by)
                 self._yielded = True
                 return
 
     async def _acquire_or_renew(self) -> bool:
-        """Take or renew the lease; False if it is another's or the server did not do it."""
+        """Write the lease for this candidate. Returns False if another holds it or the write fails."""
         began = self._clock()
         try:
             if self._leading and self._lease is not None:
-                # As long as nobody else writes it, the lease need not be read to be renewed.
+                # If nobody else has written the lease, the renewal needs no read.
                 with contextlib.suppress(Conflict):
                     return await self._write(self._lease, began)
             lease = await self._read()
@@ -214,7 +216,7 @@ class LeaderElector:
                     return False
             return await self._write(lease, began)
         except Conflict:
-            return False  # another candidate was quicker; the next read shows who
+            return False  # another candidate was faster; the next read shows which
         except FedHPAError as error:
             (self._log.debug if self._failing else self._log.warning)("lease unreachable", error=str(error))
             self._failing = True
@@ -275,16 +277,16 @@ class LeaderElector:
         return claim
 
     async def _release(self) -> None:
-        """Give the lease back, so that the next leader need not wait for its end; best effort."""
+        """Release the lease, best effort, so that the next leader need not wait until it expires."""
         if self._lease is None or self.holder != self._identity:
             return
         try:
             async with asyncio.timeout(RELEASE_DEADLINE_SECONDS):
                 try:
-                    # Its resourceVersion is our own last write's: a Conflict if another leads already.
+                    # With the resourceVersion of our last write: a Conflict if another leads already.
                     await self._write_released(self._lease)
                 except Conflict:
-                    # Or a renewal of ours was cut short and taken by the server all the same.
+                    # The conflict may come from our own renewal, which timed out but reached the server.
                     lease = await self._read()
                     if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._identity:
                         await self._write_released(lease)
@@ -300,5 +302,5 @@ class LeaderElector:
 
 
 def _micro_time(seconds: float) -> str:
-    """A metav1.MicroTime."""
+    """Returns POSIX seconds as a metav1.MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""From a reference (apiVersion, kind) to the resource that serves it, by discovery."""
+"""Maps a reference (apiVersion, kind) to the resource that serves it, by discovery."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import group_path, resource_path, segment
 from fedhpa.kube.responses import NOT_FOUND
 
-# A new CRD or a new version is noticed after this long.
+# A new CRD version is noticed after this long.
 TTL_SECONDS = 300.0
-# A kind that is not served is asked for again after this long, not at each reconcile.
+# Discovery of a kind that is not served is repeated after this long, not at each reconcile.
 ABSENT_TTL_SECONDS = 15.0
 
 
@@ -40,7 +40,7 @@ class _APIGroup(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Resource:
-    """A served resource. `scale` tells whether it has the scale subresource."""
+    """A served resource. `scale` is True if it has the scale subresource."""
 
     api_version: str
     kind: str
@@ -49,14 +49,14 @@ class Resource:
     scale: bool
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of an object, or of the collection without a name."""
+        """Returns the URL path of an object, or of the collection if `name` is empty."""
         return resource_path(
             self.api_version, self.plural, namespace if self.namespaced else "", name, subresource
         )
 
 
 class ResourceMapper:
-    """Answers of one server's discovery, kept for a while."""
+    """Maps kinds to resources by discovery on one server, with a cache."""
 
     def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -64,18 +64,18 @@ class ResourceMapper:
         self._known: dict[tuple[str, str], tuple[float, Resource | None]] = {}
 
     async def resolve(self, api_version: str, kind: str, *, deadline: float | None = None) -> Resource:
-        """The resource of a kind: in the version given if that is served, else as the group prefers.
+        """Returns the resource of a kind in the given version, or in the group's preferred version otherwise.
 
-        (Kubernetes HPA 1.36 maps group and kind and ignores the version; a version that is served keeps
-        its meaning here.) InvalidObject if no version of the group serves the kind; ApiError if
-        discovery fails. The deadline is for each call.
+        Kubernetes HPA 1.36 maps only group and kind and ignores the version; here a served version is used.
+        Raises InvalidObject if no version of the group serves the kind, and ApiError if discovery fails.
+        The deadline applies to each call.
         """
-        asked = (api_version, kind)
-        until, resource = self._known.get(asked, (float("-inf"), None))
+        key = (api_version, kind)
+        until, resource = self._known.get(key, (float("-inf"), None))
         if self._clock() >= until:
             resource = await self._discover(api_version, kind, deadline)
             ttl = TTL_SECONDS if resource is not None else ABSENT_TTL_SECONDS
-            self._known[asked] = (self._clock() + ttl, resource)
+            self._known[key] = (self._clock() + ttl, resource)
         if resource is None:
             group = api_version.rpartition("/")[0]
             raise InvalidObject(f'no matches for kind "{kind}" in group "{group}"')

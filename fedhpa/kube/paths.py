@@ -1,4 +1,4 @@
-"""URL paths of the Kubernetes API, percent-encoded: a name from an object never changes the path's shape."""
+"""URL paths of the Kubernetes API. Parts are percent-encoded, so that no name changes the path's shape."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 
 def group_path(api_version: str) -> str:
-    """The root of an apiVersion: `v1` is /api/v1, `apps/v1` is /apis/apps/v1."""
+    """Returns the root of an apiVersion: /api/v1 for `v1`, /apis/apps/v1 for `apps/v1`."""
     group, _, version = api_version.rpartition("/")
     if not group:
         return f"/api/{segment(version)}"
@@ -18,7 +18,7 @@ def group_path(api_version: str) -> str:
 def resource_path(
     api_version: str, plural: str, namespace: str = "", name: str = "", subresource: str = ""
 ) -> str:
-    """A collection ("" for name), an object, or its subresource; "" for namespace where there is none."""
+    """Returns the path of a collection (without `name`), of an object, or of its subresource."""
     path = group_path(api_version)
     if namespace:
         path += f"/namespaces/{segment(namespace)}"
@@ -31,7 +31,7 @@ def resource_path(
 
 
 def segment(text: str) -> str:
-    """One path segment. ValueError for what a server would take for a step up or none at all."""
+    """Returns the text as one path segment. Raises ValueError for "", "." and ".."."""
     if text in ("", ".", ".."):
         raise ValueError(f"{text!r} is no name of a Kubernetes object")
     return quote(text, safe="")

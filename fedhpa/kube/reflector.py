@@ -1,8 +1,9 @@
-"""A local copy of a collection, kept by list and watch.
+"""A local copy of a collection, kept up to date by list and watch.
 
-The protocol is the API machinery's: list in pages, watch from the list's resourceVersion with bookmarks,
-go on from the last version seen when a watch ends, list anew on 410 (as a status or as an ERROR event).
-What is kept is a record made of each item, so that a pod of 10 kB need not stay a pod of 10 kB.
+The protocol is that of the API machinery. The reflector lists in pages and watches from the list's
+resourceVersion with bookmarks. When a watch ends, the next one continues from the last version. After 410
+(a status or an ERROR event) the reflector lists again. It keeps a record made from each item, which is
+much smaller than the item.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ log = structlog.get_logger(__name__)
 I = TypeVar("I")  # noqa: E741  # an item as decoded
 T = TypeVar("T")  # the record made of it
 
-# API servers send a bookmark a minute; half a minute of grace. But none is sent while the version does not
-# move (seen with 1.36.3): a collection without changes is watched anew this often, at one small request.
+# API servers send a bookmark every minute, plus half a minute of grace. They send none while the version does
+# not change (seen with 1.36.3), so a quiet collection costs one new watch in this time.
 WATCH_IDLE_SECONDS = 90.0
-# client-go's: each watch ends by itself after 5 to 10 minutes, which spreads clients over API servers.
+# As in client-go, each watch ends after 5 to 10 minutes, which spreads clients over API servers.
 WATCH_SECONDS = (300, 600)
-# A watch that ends sooner than this counts as a failure, or a server that closes at once is hammered.
+# A watch that ends sooner counts as a failure, so that the reflector backs off.
 SHORT_WATCH_SECONDS = 1.0
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
@@ -58,16 +59,18 @@ class _WatchError(msgspec.Struct, frozen=True):
 
 
 class _Expired(Exception):
-    """The server no longer knows our resourceVersion."""
+    """The server no longer has the resourceVersion."""
 
 
 class Reflector(Generic[T]):
-    """Keeps `store`, (namespace, name) -> record, equal to a collection while `run` runs.
+    """Keeps `store`, the records by (namespace, name), equal to a collection while `run` runs.
 
-    `item` is what an object is decoded as: a msgspec struct with a `metadata: ObjectMeta`, or
-    `dict[str, Any]`. `make` turns it into the record that is kept; None leaves it out. Records are
-    compared: an object that changed in nothing that the record holds is no change. `on_problem` is told each
-    failure, and None when list and watch work again; `name` is for the log.
+    - `item`: the type that objects are decoded as: a msgspec struct with `metadata: ObjectMeta`, or
+      `dict[str, Any]`.
+    - `make`: makes the record of an item; None leaves the item out. A change that leaves the record equal is
+      not reported to listeners.
+    - `on_problem`: called with each failure, and with None when list and watch work again.
+    - `name`: the name in logs.
     """
 
     def __init__(
@@ -120,20 +123,20 @@ class Reflector(Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the store may be out of date, None while list and watch work."""
+        """Why the store may be out of date; None while list and watch work."""
         return self._problem
 
     @property
     def problem_seconds(self) -> float:
-        """For how long the store may have been out of date, 0 while list and watch work."""
+        """The seconds for which the store may have been out of date; 0 while list and watch work."""
         return self._clock() - self._problem_since if self._problem else 0.0
 
     @property
     def unwatched_seconds(self) -> float:
-        """For how long changes may have passed unseen although nothing has failed yet; 0 while watched.
+        """The seconds for which changes may have been missed without a failure; 0 while watched.
 
-        A watch counts once it told something or stayed open for a second: one that is accepted and ended
-        again and again tells nothing. After one that failed, the next has to tell something.
+        A watch counts once it has delivered an event or stayed open for a second, because a server may
+        accept watches and end each at once. After a failed watch, the next one must deliver an event.
         """
         if self._is_watched():
             return 0.0
@@ -141,38 +144,38 @@ class Reflector(Generic[T]):
 
     @property
     def listing_seconds(self) -> float:
-        """For how long a list has been under way; 0 for none. Until it is complete, the last one is old."""
+        """The seconds since the list under way began; 0 if there is none. The store is older than that."""
         return 0.0 if self._listing_since is None else self._clock() - self._listing_since
 
     @property
     def resource_version(self) -> str:
-        """The version the store stands at; "" before the first list and while a new one is needed."""
+        """The version of the store; "" before the first list and while a new list is needed."""
         return self._version
 
     @property
     def lists(self) -> int:
-        """How many complete lists were made; one more for each time the watch could not go on."""
+        """The number of complete lists: the first one, and one each time a watch could not continue."""
         return self._lists
 
     @property
     def current(self) -> bool:
-        """Whether the store is a copy of what the client is configured for now."""
+        """True if the store was listed with the client's present configuration."""
         return self.synced.is_set() and self._generation == self._client.generation
 
     @property
     def failures(self) -> int:
-        """How many times list or watch failed."""
+        """The number of failed lists and watches."""
         return self._failures
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
-        """Call `listener` for each change from now on, in order; gives the function that ends it.
+        """Call `listener` for each later change, in order. Returns the function that unsubscribes it.
 
-        Listeners run between two awaits of the reflector: they put into a queue or set an event.
+        Listeners block the reflector, so they should only put into a queue or set an event.
         """
         return self._store.subscribe(listener)
 
     async def run(self) -> None:
-        """Keep the store up to date until cancelled; no answer of the server ends it."""
+        """Keep the store up to date until cancelled. No response of the server ends it."""
         while True:
             started = self._clock()
             try:
@@ -191,7 +194,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(self._backoff.next())
 
     def _can_watch(self) -> bool:
-        """Whether there is a version to watch from, and it is the present server's."""
+        """True if the store has a version to watch from, and it comes from the present server."""
         return bool(self._version) and self._generation == self._client.generation
 
     async def _list(self) -> None:
@@ -203,7 +206,7 @@ class Reflector(Generic[T]):
         finally:
             self._listing_since = None
         if generation != self._client.generation:
-            return  # pages of two servers are no list
+            return  # the pages may come from two servers
         self._store.replace(self._keyed(item) for item in listing.items)
         self._generation = generation
         self._version = listing.resource_version
@@ -219,7 +222,7 @@ class Reflector(Generic[T]):
         except ApiError as error:
             if error.reason != INVALID_RESPONSE:
                 raise
-            # One item that does not fit its type spoils a page: take the items one by one.
+            # An item that does not fit its type fails the whole page: decode the items one by one.
             return await self._fetch(msgspec.Raw)
 
     async def _fetch(self, item: type[I]) -> Listing[I]:
@@ -247,7 +250,7 @@ class Reflector(Generic[T]):
             ) as lines:
                 async for line in lines:
                     if not self._can_watch():
-                        return  # opened with another server than the one that was listed
+                        return  # the configuration changed: this watch may be on another server
                     if not self._watching:
                         self._watching, self._opened_at = True, self._clock()
                     self._succeeded()
@@ -258,12 +261,12 @@ class Reflector(Generic[T]):
             if error.status == GONE:
                 raise _Expired(str(error)) from error
             if error.reason in (TOO_LARGE, TOO_SLOW):
-                # From the same version the same line would come: only a new list leads on.
+                # The same line would come again from this version: list again.
                 self._version = ""
             if error.reason != TIMEOUT or not self._watching:
                 raise
-            # Quiet for so long, the connection may be dead: open another from where this one stood.
-            self._log.debug("watch fell silent")
+            # After so long without data the connection may be dead: watch again from the last version.
+            self._log.debug("watch timed out")
         finally:
             if self._is_watched():
                 self._unwatched_since = self._clock()
@@ -281,14 +284,14 @@ class Reflector(Generic[T]):
                 self._raise_watch_error(decoder(_WatchError).decode(event.object))
             meta = decoder(_Meta).decode(event.object).metadata
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            # What this line was about is lost: only a new list says what is there.
+            # The change in this line is lost: list again.
             self._version = ""
             raise ApiError(
                 f"watch of {self._path}: a line cannot be read: {error}", status=200, reason=INVALID_RESPONSE
             ) from error
         key = (meta.namespace, meta.name)
         if not meta.name:
-            pass  # a bookmark, which has nothing but a version
+            pass  # a bookmark has only a version
         elif event.type == "DELETED":
             self._store.put(key, None)
         elif event.type in ("ADDED", "MODIFIED"):
@@ -298,7 +301,7 @@ class Reflector(Generic[T]):
     def _raise_watch_error(self, status: _WatchError) -> None:
         if status.code == GONE:
             raise _Expired(status.message or "")
-        # From this version the server would say the same again: list anew, as client-go does.
+        # The server would repeat the error for this version: list again, as client-go does.
         self._version = ""
         raise ApiError(
             f"watch of {self._path} failed: {(status.message or '')[:200]}",
@@ -317,7 +320,7 @@ class Reflector(Generic[T]):
     def _record(self, key: Key, item: Any) -> T | None:
         try:
             return self._make(item)
-        # One object that somebody's code trips over must not end the watch of all others.
+        # An object that makes `make` fail must not end the watch of all others.
         except Exception as error:
             self._log.warning(
                 "object left out", namespace=key[0], name=key[1], error=f"{type(error).__name__}: {error}"
@@ -350,8 +353,8 @@ class Reflector(Generic[T]):
             self._problem_since = self._clock() if self._problem is None else self._problem_since
             self._log.info("list or watch failed", error=str(error))
         elif self._problem != str(error):
-            # A connection that breaks is the first thing to be seen of many a fault; what it is comes then.
-            self._log.info("list or watch fails otherwise", error=str(error))
+            # Many faults begin with a broken connection; the next failure names the cause.
+            self._log.info("list or watch fails for another reason", error=str(error))
         else:
             self._log.debug("list or watch failed again", error=str(error))
         self._failures += 1

@@ -1,4 +1,4 @@
-"""What an API server answers: bytes to decode, or an error from a Status body."""
+"""Responses of an API server: decoding their bodies, and errors made from Status bodies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GONE = 410
 TOO_MANY_REQUESTS = 429
 SERVER_ERRORS = 500
 
-# What client-go says for an answer without a Status, for instance "404 page not found".
+# The reason and message that client-go uses for a response without a Status, e.g. "404 page not found".
 GENERIC = {
     UNAUTHORIZED: ("Unauthorized", "the server has asked for the client to provide credentials"),
     403: ("Forbidden", "the server does not allow this request"),
@@ -32,13 +32,13 @@ GENERIC = {
     500: ("InternalError", "an error on the server prevented the request from succeeding"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
 }
-# Status messages can quote whole objects; conditions, events and logs take this much of one.
+# Status messages can quote whole objects; conditions, events and logs get this many characters.
 MAX_MESSAGE = 512
 
 
 @dataclass(frozen=True)
 class Listing(Generic[T]):
-    """A complete list and the resourceVersion to watch from."""
+    """A complete list, and the resourceVersion from which to watch."""
 
     items: Sequence[T]
     resource_version: str
@@ -46,14 +46,14 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True)
 class Response:
-    """An answer below 300."""
+    """A successful response (status below 300)."""
 
     status: int
     headers: CIMultiDictProxy[str]
     body: bytes
 
     def decode(self, kind: type[T]) -> T:
-        """The body as a `kind`. ApiError, reason InvalidResponse, if it is none."""
+        """Returns the body decoded as `kind`. Raises ApiError (InvalidResponse) if it does not fit."""
         try:
             return decoder(kind).decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -63,7 +63,7 @@ class Response:
             ) from error
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object."""
+        """Returns the body decoded as a JSON object."""
         return self.decode(dict[str, Any])
 
 
@@ -79,19 +79,19 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """The cached JSON decoder of a type."""
+    """Returns the JSON decoder of a type, from a cache."""
     cached: msgspec.json.Decoder[T] = _decoder(cast(Hashable, kind))
     return cached
 
 
 def status_error(method: str, path: str, status: int, body: bytes) -> ApiError:
-    """The error of an answer from 300 on: reason and message of its Status body, if it is one."""
+    """Returns the error for a response with a status from 300, made from its Status body."""
     try:
-        told = decoder(_StatusBody).decode(body)
+        details = decoder(_StatusBody).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = _StatusBody()
-    message = (told.message or "")[:MAX_MESSAGE] if told.kind == "Status" else ""
-    reason = ((told.reason or "") if told.kind == "Status" else "")[:MAX_MESSAGE]
+        details = _StatusBody()
+    message = (details.message or "")[:MAX_MESSAGE] if details.kind == "Status" else ""
+    reason = ((details.reason or "") if details.kind == "Status" else "")[:MAX_MESSAGE]
     if not message:
         generic, phrase = GENERIC.get(status, ("", f"the server answered HTTP {status}"))
         message, reason = f"{phrase} ({method} {path})", reason or generic
@@ -100,9 +100,10 @@ def status_error(method: str, path: str, status: int, body: bytes) -> ApiError:
 
 
 def retry_after(status: int, headers: Mapping[str, str]) -> float | None:
-    """Seconds after which the server wants the same request again; None if it did not say so.
+    """Returns the seconds after which to repeat the request; None without a usable Retry-After.
 
-    As client-go: 429 and all 5xx, whatever the method, for the server refused before it did anything.
+    As in client-go, 429 and all 5xx responses are repeated, whatever the method: the server refused the
+    request before it acted on it.
     """
     if status != TOO_MANY_REQUESTS and status < SERVER_ERRORS:
         return None

@@ -1,4 +1,4 @@
-"""Following a kubeconfig, a CA file or a client certificate that is replaced while we run."""
+"""Reloads a kubeconfig, a CA file or a client certificate that is replaced while the process runs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fedhpa.kube.config import file_fingerprint, load_config
 
 log = structlog.get_logger(__name__)
 
-# Certificates are replaced hours before they expire; a minute is soon enough, and four small files cheap.
+# Certificates are replaced hours before they expire, so checking once a minute is soon enough.
 PERIOD_SECONDS = 60.0
 
 
 async def follow_config(
     client: ApiClient, kubeconfig: str | None, context: str | None = None, *, period: float = PERIOD_SECONDS
 ) -> None:
-    """Reload the client's configuration whenever a file that it came from changes; until cancelled.
+    """Reload the client's configuration whenever one of its files changes, until cancelled.
 
-    A new configuration that cannot be used is logged each time, and the old one kept. (Tokens need none
-    of this: their source reads them again, `fedhpa.kube.credentials`.)
+    If the new configuration cannot be used, this is logged and the old one stays in use. Token files are
+    read again by `fedhpa.kube.credentials` and need no reload.
     """
     while True:
         await asyncio.sleep(period)

@@ -1,4 +1,4 @@
-"""Records by key, and who is told when they change."""
+"""The records of a reflector, and the listeners for their changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Change(Generic[T]):
-    """One difference in the store: `old` is None for ADDED, `new` is None for DELETED."""
+    """A change of one record: `old` is None for ADDED, `new` is None for DELETED."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     key: Key
@@ -24,7 +24,7 @@ class Change(Generic[T]):
 
 
 class Store(Generic[T]):
-    """(namespace, name) -> record. A record that is put again unchanged is no change."""
+    """Records by (namespace, name). Storing an equal record again is not a change."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
         self._log = log
@@ -33,12 +33,12 @@ class Store(Generic[T]):
         self.view: Mapping[Key, T] = MappingProxyType(self._records)
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
-        """Call `listener` for each change from now on, in order; gives the function that ends it."""
+        """Call `listener` for each later change, in order. Returns the function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def replace(self, records: Iterable[tuple[Key, T | None]]) -> None:
-        """Hold these records and no others."""
+        """Store these records and remove all others."""
         gone = set(self._records)
         for key, record in records:
             gone.discard(key)
@@ -47,7 +47,7 @@ class Store(Generic[T]):
             self.put(key, None)
 
     def put(self, key: Key, new: T | None) -> None:
-        """Hold `new` under the key; None removes it."""
+        """Store a record; None removes it."""
         old = self._records.get(key)
         if new is None:
             if old is None:
@@ -65,6 +65,6 @@ class Store(Generic[T]):
         for listener in tuple(self._listeners):
             try:
                 listener(change)
-            # A listener's fault is not the store's: the others still hear of the change.
+            # A listener that raises must not keep the change from the others.
             except Exception:
                 self._log.exception("listener failed", namespace=change.key[0], name=change.key[1])

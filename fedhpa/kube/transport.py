@@ -1,7 +1,7 @@
-"""Bytes to and from one API server over one keep-alive pool; knows HTTP, knows no Kubernetes object.
+"""HTTP to one API server over one keep-alive connection pool; it knows nothing about Kubernetes objects.
 
-No redirect is followed (a member could point the hub's token anywhere), no cookie kept, no proxy taken
-from the environment, and no body read beyond a bound.
+Redirects are not followed, because a member could redirect the hub's token anywhere. Cookies are not kept,
+proxies of the environment are not used, and bodies are read up to a size limit.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from fedhpa.kube.config import ApiConfig
 try:
     from isal import isal_zlib
 except ImportError:
-    pass  # where it is not built, Python's own unpacks the same in four times the CPU
+    pass  # no wheel for this platform: Python's zlib does the same with four times the CPU
 else:
     aiohttp.set_zlib_backend(isal_zlib)
 
-# Reasons of an ApiError with status 0: no usable answer came.
+# Reasons of an ApiError with status 0, for a request without a response.
 TIMEOUT: Final = "Timeout"
 UNREACHABLE: Final = "Unreachable"
-# Reasons of an ApiError whose answer came but cannot be used.
+# Reasons of an ApiError for a response that cannot be used.
 TOO_LARGE: Final = "ResponseTooLarge"
 TOO_SLOW: Final = "ResponseTooSlow"
 INVALID_RESPONSE: Final = "InvalidResponse"
 
-# A PodMetrics list of 100,000 pods is about 60 MB; more than this is not an answer but an attack.
+# A PodMetrics list of 100,000 pods is about 60 MB; a larger response is taken for an attack.
 MAX_BODY = 128 * 2**20
 # etcd refuses objects above 1.5 MB; a watch event holds one.
 MAX_LINE = 16 * 2**20
-# A line that drips in for longer than this tells nothing of the present.
+# A watch line that takes longer than this to arrive is out of date.
 LINE_SECONDS = 10.0
-# Longer than the usual period between two reconciles (15 s), so that a connection lives from one to the
-# next, and well below the three minutes after which an API server closes an idle one.
+# Longer than the usual sync period (15 s), so that connections are reused, and well below the three minutes
+# after which an API server closes an idle connection.
 KEEPALIVE_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
-# However steadily its bytes drip, an answer ends by then.
+# The limit for a whole response, even if its bytes keep coming.
 LIST_TOTAL_SECONDS = 300.0
 
 Params = Mapping[str, str | int | bool] | None
 
 
 class ConnectionPool:
-    """The connections made under one ApiConfig. Retired whole when another takes its place."""
+    """The connections made under one ApiConfig. Another configuration replaces the whole pool."""
 
     def __init__(self, config: ApiConfig) -> None:
         self.config = config
@@ -82,9 +82,9 @@ class ConnectionPool:
         headers: Mapping[str, str] | None = None,
         stream: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request; the answer's head is there, its body still to be read.
+        """Send one request and yield the response when its headers are there; the caller reads the body.
 
-        ApiError with status 0 if the transport fails, also while the body is read inside the block.
+        Raises ApiError with status 0 if the transport fails, also while the caller reads the body.
         """
         self._users += 1
         try:
@@ -117,7 +117,7 @@ class ConnectionPool:
                 f"{self.config.name}: {method} {path}: {describe(error)}", status=0, reason=UNREACHABLE
             ) from error
         except RuntimeError as error:
-            # How aiohttp says that we closed the connection, or the session, under a reader.
+            # aiohttp raises this to a reader whose connection or session was closed.
             if not self._retired:
                 raise
             raise ApiError(
@@ -130,7 +130,7 @@ class ConnectionPool:
             await self._close_when_idle()
 
     async def retire(self) -> None:
-        """Take no new request; end the watches now, let short requests finish, then close."""
+        """Refuse new requests, end the watches, let the other requests finish, then close."""
         self._retired = True
         for response in tuple(self._streams):
             response.close()
@@ -147,16 +147,16 @@ class ConnectionPool:
 
 
 def tcp_connector(config: ApiConfig) -> aiohttp.BaseConnector:
-    """Connections over TCP, with TLS where the URL asks for it."""
+    """Returns the connector for TCP, with TLS for https URLs."""
     return aiohttp.TCPConnector(
-        limit=0,  # each watch holds one; who calls bounds the rest
+        limit=0,  # each watch holds one connection; the callers limit the others
         ssl=config.ssl if config.ssl is not None else True,
         keepalive_timeout=KEEPALIVE_SECONDS,
     )
 
 
 def target(server: str, path: str, params: Params) -> URL:
-    """The URL of a path (already percent-encoded) below the server's base, which may have a path too."""
+    """Returns the URL of a percent-encoded path below the server's base URL, which may have a path itself."""
     query = ""
     if params:
         pairs = [(key, _text(value)) for key, value in params.items() if value != ""]
@@ -169,9 +169,9 @@ def _text(value: str | int) -> str:
 
 
 class ReadLimits:
-    """How long and how much of an answer is read.
+    """The size limit and the deadline for reading a response.
 
-    Without `idle` the timer stands; with it each byte moves it `idle` seconds on, within a total.
+    With `idle` each chunk moves the deadline to `idle` seconds from now, within LIST_TOTAL_SECONDS in total.
     """
 
     def __init__(self, limit: int, timer: asyncio.Timeout, idle: float | None) -> None:
@@ -182,12 +182,12 @@ class ReadLimits:
         self._latest = self._loop.time() + LIST_TOTAL_SECONDS
 
     def progress(self) -> None:
-        """A chunk arrived."""
+        """Move the deadline because a chunk arrived."""
         if self._idle is not None:
             self._timer.reschedule(min(self._loop.time() + self._idle, self._latest))
 
     def ends_before(self, delay: float) -> bool:
-        """Whether the deadline passes within `delay` seconds: then waiting that long is no use."""
+        """True if the deadline passes within `delay` seconds, so that a retry after it is useless."""
         when = self._timer.when()
         return when is not None and self._loop.time() + delay >= when
 
@@ -195,7 +195,7 @@ class ReadLimits:
 async def read_body(
     response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
 ) -> bytes:
-    """The whole body, at most `limit` bytes (after decompression); `progress` is called for each chunk."""
+    """Returns the whole body, at most `limit` bytes uncompressed. `progress` is called for each chunk."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_any():
@@ -215,9 +215,10 @@ async def read_body(
 async def read_lines(
     response: aiohttp.ClientResponse, idle: float, limit: int = MAX_LINE
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of an endless answer. TimeoutError after `idle` seconds without a byte; ends at its end.
+    """Yields the lines of a streamed response until it ends.
 
-    ApiError for a line that is too long, or that does not come to its end in some seconds.
+    Raises TimeoutError after `idle` seconds without a byte, and ApiError for a line that is longer than
+    `limit` bytes or takes longer than LINE_SECONDS.
     """
     parts: list[bytes] = []
     size = 0
@@ -261,7 +262,7 @@ async def read_lines(
 
 
 def describe(error: BaseException) -> str:
-    """A transport error as a short text for a person: what failed, without library names or addresses."""
+    """Returns a short text for a transport error, without library names and addresses."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"certificate not accepted: {_verify_message(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -287,7 +288,7 @@ def describe(error: BaseException) -> str:
 
 
 def _os_message(error: OSError) -> str:
-    """The system's words for its number; asyncio's own text names an address."""
+    """Returns the system's text for an error number; asyncio's own text contains an address."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)

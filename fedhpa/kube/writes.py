@@ -1,4 +1,4 @@
-"""Writes that lose no other writer's change: every one carries the resourceVersion it was based on."""
+"""Writes that carry the resourceVersion they are based on, so that no other writer's change is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.responses import CONFLICT
 
-# client-go's DefaultRetry: 5 tries from 10 ms. Conflicts mean a living writer, so the waits are short.
+# client-go's DefaultRetry makes 5 tries from 10 ms. Conflicts come from active writers: waits are short.
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.02
 MAX_WAIT_SECONDS = 1.0
@@ -29,11 +29,12 @@ async def update_with_retry(
     tries: int = TRIES,
     deadline: float | None = None,
 ) -> Object:
-    """Read the object, let `mutate` change it, write it back; again if somebody else wrote in between.
+    """Read the object, change it with `mutate`, and write it; repeat this after a conflict.
 
-    `mutate` gets the fresh object each time and returns what to write, or None to leave it as it is.
-    `subresource` ("status") is what is written; the object itself is what is read. Gives the object as
-    written (or as read). The deadline is for each call. Conflict after the last try; ApiError otherwise.
+    `mutate` gets the current object each time and returns the object to write, or None to write nothing.
+    `subresource` ("status") selects the part that is written; the whole object is read. Returns the object
+    as written, or as read if nothing was written. The deadline applies to each call. Raises Conflict after
+    the last try, and ApiError for other failures.
     """
     backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
     target = f"{path}/{subresource}" if subresource else path
@@ -52,16 +53,16 @@ async def update_with_retry(
 
 
 async def get_scale(client: ApiClient, path: str, *, deadline: float | None = None) -> Scale:
-    """The scale subresource of the object at `path` (without /scale)."""
+    """Returns the scale subresource of the object at `path` (without /scale)."""
     return await client.get(f"{path}/scale", Scale, deadline=deadline)
 
 
 async def put_scale(
     client: ApiClient, path: str, scale: Scale, replicas: int, *, deadline: float | None = None
 ) -> Scale:
-    """Set the replicas of the object at `path`, based on the scale read before.
+    """Set the replicas of the object at `path`, based on the scale that was read before.
 
-    Conflict if the object changed since: whoever decided must look again, so nothing is retried here.
+    Raises Conflict if the object has changed since. It is not retried: the caller must decide again.
     """
     metadata = scale.metadata
     body = {
@@ -85,7 +86,7 @@ async def put_scale(
 
 
 async def put_status(client: ApiClient, path: str, obj: Object, *, deadline: float | None = None) -> Object:
-    """Replace the status of the object at `path` by that of `obj`, which carries its resourceVersion."""
+    """Replace the status of the object at `path` with that of `obj`, which carries the resourceVersion."""
     return (await client.put(f"{path}/status", obj, deadline=deadline)).json()
 
 
@@ -97,9 +98,9 @@ async def patch_status(
     resource_version: str = "",
     deadline: float | None = None,
 ) -> Object:
-    """Merge `status` into the status of the object at `path`; lists are replaced whole.
+    """Merge `status` into the status of the object at `path`. Lists are replaced as a whole.
 
-    With a resource_version a newer object raises Conflict.
+    With `resource_version`, raises Conflict if the object has changed since that version.
     """
     body: Object = {"status": status}
     if resource_version:

@@ -1,7 +1,7 @@
-"""The member clusters: who they are, how to reach each, whether it answers, and what was asked of it last.
+"""The member clusters: registry, credentials, clients, and caches of their lists, pods and scales.
 
-Every member has one pool of connections, a deadline for each call, and a breaker, so that a member that
-hangs costs its deadline once and nobody else anything.
+Each member has a connection pool, a deadline for each call, and circuit breakers. A member that hangs costs
+its deadline once and does not delay the others.
 """
 
 from fedhpa.cache import Fetched

@@ -1,4 +1,4 @@
-"""Not asking again what just did not answer."""
+"""A circuit breaker: it refuses calls to a server that has just failed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ State = Literal["closed", "open", "half-open"]
 
 
 class CircuitBreaker:
-    """Closed: calls pass. Open: calls are refused with the reason of the failure that opened it.
+    """While closed, calls pass. While open, calls are refused with the reason of the last failure.
 
-    It opens after `threshold` failures in a row, or at once if told so. With a `cooldown` (seconds) one
-    call in each such span is let through as a trial; without, only `half_open` and `success` of whoever
-    probes lead back.
+    The breaker opens after `threshold` failures in a row, or at once with `at_once`. With a `cooldown` it
+    lets one call through in each such span (seconds), as a trial. Without, only a probe can close it: the
+    prober reports `half_open`, then `success` or `failure`.
     """
 
     def __init__(
@@ -34,44 +34,44 @@ class CircuitBreaker:
 
     @property
     def state(self) -> State:
-        """Half-open while a trial or a probe is under way."""
+        """The state: half-open while a trial or a probe is under way."""
         if self._reason is None:
             return "closed"
         return "half-open" if self._trial else "open"
 
     @property
     def failures(self) -> int:
-        """Failures in a row."""
+        """The number of failures in a row."""
         return self._failures
 
     @property
     def reason(self) -> str | None:
-        """Why it is open; None when closed."""
+        """Why the breaker is open; None while closed."""
         return self._reason
 
     def refusal(self) -> str | None:
-        """None if a call may go ahead now (it then must be reported), else why not."""
+        """Returns why a call is refused; None if it may be made. The caller must report its outcome."""
         if self._reason is None:
             return None
         now = self._clock()
         if self._cooldown is None or now < self._next_trial:
             return self._reason
-        # Should the trial be cancelled and never reported, the next span has another one.
+        # If the trial is cancelled and not reported, the next span has another one.
         self._trial, self._next_trial = True, now + self._cooldown
         return None
 
     def half_open(self) -> None:
-        """Somebody tries whether it answers again."""
+        """Report that a probe is under way."""
         self._trial = True
 
     def success(self) -> None:
-        """A call or probe was answered."""
+        """Report that a call or probe was answered."""
         self._failures = 0
         self._reason = None
         self._trial = False
 
     def failure(self, reason: str, *, at_once: bool = False) -> None:
-        """A call or probe was not answered; `at_once` opens whatever was before."""
+        """Report that a call or probe was not answered. `at_once` opens the breaker in any case."""
         self._failures += 1
         self._trial = False
         if at_once or self._reason is not None or self._failures >= self._threshold:

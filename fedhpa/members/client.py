@@ -1,8 +1,8 @@
-"""The client of one member: every call has the member's deadline, and how it ends is counted.
+"""The client of one member: every call has the member's deadline and reports its outcome to circuit breakers.
 
-Two breakers: one for the whole member, led by the probe of its /readyz, and one for each API group,
-because an aggregated API (metrics.k8s.io) can hang behind an API server that is well; pods and scales of
-such a member stay usable.
+One breaker is for the whole member and follows the probes of /readyz. There is also one for each API group,
+because an aggregated API (metrics.k8s.io) can hang behind a healthy API server; pods and scales of such a
+member stay usable.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
 from fedhpa.members.breaker import CircuitBreaker
 
 MEMBER_DEADLINE_SECONDS = 3.0
-# Refusals cost nothing, so a few in a row may happen before the member counts as gone; a time-out costs
-# its deadline and counts at once.
+# A refused connection costs nothing, so it takes a few in a row to open the breaker. A timeout costs the
+# deadline and opens it at once.
 FAILURE_THRESHOLD = 3
-# A group that hangs is tried again this often; each trial may cost one deadline of one caller.
+# A group that hangs is tried again after this long; a trial may cost one caller the deadline.
 GROUP_COOLDOWN_SECONDS = 10.0
 PROBE_PATH = "/readyz"
 PROBE_LIMIT = 64 * 1024
 
 
 class MemberClient(ApiClient):
-    """An ApiClient whose failures to answer are MemberUnavailable, and that refuses while it must.
+    """An ApiClient that raises MemberUnavailable if the member does not answer or a breaker is open.
 
-    `refusal` tells why no call may be made at all (None: they may); `suspect` is called as soon as a
-    probe would be of use.
+    `refusal` returns why no call may be made, or None. `suspect` is called when the member should be probed.
     """
 
     def __init__(
@@ -56,20 +55,20 @@ class MemberClient(ApiClient):
 
     @property
     def deadline(self) -> float:
-        """Seconds a call may take that names no deadline of its own."""
+        """The default deadline of a call, in seconds."""
         return self._deadline
 
     @property
     def answered_at(self) -> float:
-        """When the member last answered anything, by the clock given; -inf for never."""
+        """The time of the member's last answer, by the given clock; -inf if it never answered."""
         return self._answered_at
 
     def unavailable(self) -> str | None:
-        """Why the member cannot be asked now; None if it can."""
+        """Returns why calls to the member are refused now; None if they are not."""
         return self._refusal() or self.breaker.reason
 
     async def use(self, config: ApiConfig) -> None:
-        """Go on with another configuration, with a clean record."""
+        """Switch to another configuration and close the breakers."""
         self._groups.clear()
         self.breaker.success()
         self._answered_at = float("-inf")
@@ -77,14 +76,14 @@ class MemberClient(ApiClient):
 
     @asynccontextmanager
     async def guarded(self, path: str, seconds: float) -> AsyncIterator[None]:
-        """Refuse while a breaker is open; count how the call ends."""
+        """Refuse the call while a breaker is open, and report its outcome to the breakers."""
         name = self.config.name
         group = self._group(path)
         reason = self.unavailable() or group.refusal()
         if reason is not None:
             raise MemberUnavailable(name, reason)
         began, generation = self._clock(), self.generation
-        # Half way to the deadline, a probe is started: at the deadline it is known who hangs.
+        # A probe starts at half the deadline. Its outcome tells if the member or only the API group hangs.
         early = asyncio.get_running_loop().call_later(seconds / 2, self._suspect)
         try:
             yield
@@ -102,11 +101,11 @@ class MemberClient(ApiClient):
             early.cancel()
 
     async def probe(self) -> Response:
-        """Ask /readyz past all breakers; ApiError as any call."""
+        """Send GET /readyz, whatever the state of the breakers. Raises ApiError."""
         return await self._send("GET", PROBE_PATH, None, None, {}, self._deadline, False, PROBE_LIMIT)
 
     def probed(self, reason: str | None) -> None:
-        """The probe's verdict: None for an answer that says ready, else what was wrong."""
+        """Report the outcome of a probe: None for ready, otherwise the reason."""
         if reason is None:
             self._answered_at = self._clock()
             self.breaker.success()
@@ -114,7 +113,7 @@ class MemberClient(ApiClient):
             self.breaker.failure(reason)
 
     def explain(self, error: ApiError, seconds: float) -> str | None:
-        """Why an error means that the member is away; None if the member answered."""
+        """Returns why an error means that the member is unavailable; None if the member answered."""
         if error.status == UNAUTHORIZED:
             return "its API server refuses our token (HTTP 401)"
         if error.reason == TIMEOUT:
@@ -140,13 +139,13 @@ class MemberClient(ApiClient):
         return reason
 
     async def _redact(self, error: ApiError) -> None:
-        """Take our token out of what a member says: it is for nobody else to read."""
+        """Remove our token from a member's error message, which others may read."""
         error.args = (redacted(str(error), await self.config.credentials.authorization() or ""),)
 
     def _answered(self, group: CircuitBreaker) -> None:
         self._answered_at = self._clock()
         group.success()
-        if self.breaker.reason is None:  # once open, only the probe closes it
+        if self.breaker.reason is None:  # only a probe closes it
             self.breaker.success()
 
     def _group(self, path: str) -> CircuitBreaker:

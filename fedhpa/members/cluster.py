@@ -1,6 +1,6 @@
-"""A cluster.karmada.io/v1alpha1 Cluster as read, and how to reach the API server that it describes.
+"""The cluster.karmada.io/v1alpha1 Cluster, and the access to the API server that it describes.
 
-What a Cluster and its Secret say is checked before it is used; a message never quotes a token or a key.
+Clusters and their Secrets are validated before use. No message quotes a token or a key.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ READY = "Ready"
 
 
 class SecretReference(msgspec.Struct, frozen=True):
-    """Where the credentials are."""
+    """The namespace and name of the Secret with the credentials."""
 
     namespace: str = ""
     name: str = ""
 
 
 class ClusterSpec(RawCluster.Spec, frozen=True):
-    """The part of ClusterSpec that says how to reach the cluster and how it is selected."""
+    """The part of ClusterSpec for reaching and selecting the cluster."""
 
     apiEndpoint: str = ""
     secretRef: SecretReference | None = None
@@ -52,7 +52,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class ResourceSummary(msgspec.Struct, frozen=True):
-    """What the nodes of a cluster offer and what of it is taken."""
+    """The resources of a cluster's nodes: allocatable, being allocated, and allocated."""
 
     allocatable: dict[str, RawQuantity] | None = None
     allocating: dict[str, RawQuantity] | None = None
@@ -74,7 +74,7 @@ class Cluster(RawCluster, frozen=True):
     status: ClusterStatus = ClusterStatus()
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of a type, if it is there."""
+        """Returns the condition of a type, if there is one."""
         return next((entry for entry in self.status.conditions or () if entry.type == kind), None)
 
 
@@ -87,7 +87,7 @@ class Secret(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SecretData:
-    """What is kept of a credentials Secret; None for a key that is absent or no base64 text."""
+    """The contents of a credentials Secret; None for a key that is absent or not base64-encoded text."""
 
     token: str | None = field(repr=False)
     ca_bundle: str | None = field(repr=False)
@@ -95,7 +95,7 @@ class SecretData:
 
 @dataclass(frozen=True)
 class Access:
-    """All that decides how a member is reached. Two equal ones need no new connections."""
+    """How a member is reached. The connections stay while this does not change."""
 
     endpoint: str
     token: str = field(repr=False)
@@ -106,7 +106,7 @@ class Access:
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """Requests a second, and at once, that a client allows itself; qps 0 is no limit."""
+    """The client-side rate limit: requests a second and burst. qps 0 means no limit."""
 
     qps: float = 0.0
     burst: int = 0
@@ -116,16 +116,16 @@ NO_LIMITS = ClientLimits()
 
 
 def secret_data(secret: Secret) -> SecretData:
-    """The keys `token` and `caBundle` of a Secret."""
+    """Returns the keys `token` and `caBundle` of a Secret."""
     data = secret.data or {}
     return SecretData(_text(data.get("token")), _text(data.get("caBundle")))
 
 
 def read_access(cluster: Cluster, secret: SecretData | None) -> Access:
-    """How to reach the cluster. `secret` is None if it does not exist. InvalidObject says what is wrong.
+    """Returns the access to a cluster. `secret` is None if it does not exist. Raises InvalidObject.
 
-    Rules of Karmada v1.19: endpoint, secretRef and token are required, caBundle unless verification is
-    off; an endpoint without a scheme is https; commas separate the values of a proxy header.
+    Rules of Karmada v1.19: endpoint, secretRef and token are required, and caBundle unless verification is
+    off. An endpoint without a scheme is https. Commas separate the values of a proxy header.
     """
     spec = cluster.spec
     reference = spec.secretRef
@@ -158,11 +158,10 @@ def api_config(
     limits: ClientLimits,
     connector: ConnectorFactory | None = None,
 ) -> ApiConfig:
-    """The configuration of a member's client. InvalidObject if caBundle holds no usable certificate.
+    """Returns the configuration of a member's client. Raises InvalidObject if caBundle is unusable.
 
-    Members are asked for gzip: they are far away, their lists repeat themselves and shrink well, and
-    unpacking one costs less than decrypting what it saves (28 MB of pods from a server next door: 0.22 s
-    CPU, 0.33 s plain).
+    Responses are compressed with gzip: members are far away and lists compress well. Decompression costs less
+    than decrypting the bytes it saves (28 MB of pods from a nearby server: 0.22 s CPU, 0.33 s uncompressed).
     """
     context: ssl.SSLContext | None = None
     if access.endpoint.startswith("https:"):

@@ -1,6 +1,6 @@
-"""One answer of a member, fetched once and shared by everyone who needs it in the same period.
+"""GET requests to members, cached and shared by all callers.
 
-The cost of metrics then grows with members and namespaces, not with autoscalers times clusters.
+The cost of metrics grows with members and namespaces, not with autoscalers times clusters.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from fedhpa.kube.responses import decoder
 T = TypeVar("T")
 
 METRICS_API = "metrics.k8s.io/v1beta1"
-# A failure is shared, too: a thousand autoscalers of a namespace must not each wait for the same deadline.
+# Failures are cached, too, so that the autoscalers of a namespace do not each wait for the same deadline.
 FAILURE_SECONDS = 2.0
-# What did not answer is asked again in the background for as long as somebody wants it.
+# A request that was not answered is repeated in the background until no caller has wanted it for this long.
 WANTED_SECONDS = 30.0
-# A thousand selections at once would be a thousand connections to each member, and end at their deadline: the
-# others wait for their turn, which comes when one ends, by its deadline.
+# Concurrent requests to a member, which cost a connection each. Other requests wait for a slot, at most
+# QUEUE_SECONDS.
 MAX_CONCURRENT = 32
 QUEUE_SECONDS = 30.0
-# A list of some hundred pods is decoded in a millisecond; one of 10,000 takes some 30. Of a hundred of these
-# at once the last would be read after its deadline, and all would be in memory as they were sent.
+# Concurrent large answers, of all members. A list of 10,000 pods takes about 30 ms to decode. Of a hundred at
+# once the last would miss its deadline, and all bodies would be in memory.
 LARGE_BYTES = 256 * 1024
 MAX_CONCURRENT_LARGE = 8
-# An answer that nobody asked for again is dropped after this long.
+# Older answers are dropped.
 KEEP_SECONDS = 120.0
-# All that is remembered, as it was sent: whole lists of a hundred members with 10,000 pods each, and then the
-# selections and names that callers may think of without end. Beyond either bound the oldest go.
+# The bounds of the cache, in bytes of response bodies: enough for the whole lists of a hundred members with
+# 10,000 pods each. Callers can request any number of selections and names.
 MAX_BYTES = 512 * 2**20
 MAX_ENTRIES = 20_000
-# What an entry costs beside the answer: its key, and an error.
+# The size of an entry without its answer: its key, and an error.
 ENTRY_BYTES = 2048
 
-# Called before a member is asked on a caller's behalf; it raises where that caller has asked enough.
+# Called before a request to a member is sent for a caller; raises if the caller is over its limit.
 CALLER_QUOTA: ContextVar[Callable[[], None] | None] = ContextVar("charge", default=None)
 
 
 class Upstream(Protocol):
-    """Who is asked: a member, or the hub in its place."""
+    """The server that requests are sent to: a member, or the hub in its place."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name in errors."""
 
     @property
     def client(self) -> ApiClient:
-        """How it is reached."""
+        """The client for the requests."""
 
     def check(self) -> None:
-        """MemberUnavailable if it cannot be asked now."""
+        """Raises MemberUnavailable if no request can be sent now."""
 
 
 @dataclass(eq=False)
@@ -217,7 +217,7 @@ class SharedLists:
 
     @asynccontextmanager
     async def _slot(self, member: Upstream) -> AsyncIterator[None]:
-        """A place among the requests to a member; MemberUnavailable if none is given up in time."""
+        """Hold one of a member's slots. Raises MemberUnavailable if none becomes free in time."""
         slots = self._slots.get(member)
         if slots is None:
             slots = self._slots[member] = asyncio.Semaphore(MAX_CONCURRENT)
@@ -227,7 +227,7 @@ class SharedLists:
 
     @asynccontextmanager
     async def _large_slot(self, key: _Key, small: bool) -> AsyncIterator[None]:
-        """A place among the large answers, unless the answer is known to be small."""
+        """Hold one of the slots for large answers, unless the answer is known to be small."""
         latest = self._cache.latest(key)
         if small or (latest is not None and latest.weight < LARGE_BYTES):
             yield
@@ -238,7 +238,7 @@ class SharedLists:
             yield
 
     async def _decoded(self, body: bytes, decode: Callable[[bytes], T]) -> T:
-        """The decoded answer. Of several that are large only one is decoded before others get their turn."""
+        """Returns the decoded answer. Between two large ones other tasks get to run."""
         if len(body) < LARGE_BYTES:
             return decode(body)
         async with self._decoding:
@@ -280,15 +280,15 @@ def _selects(key: _Key) -> bool:
 
 
 def _admit(member: Upstream) -> None:
-    """Raises MemberUnavailable if the member cannot be asked now, or the error of a caller over its limit."""
+    """Raises MemberUnavailable if the member is unavailable, or the error of a caller over its limit."""
     member.check()
-    charge = CALLER_QUOTA.get()
-    if charge is not None:
-        charge()
+    quota = CALLER_QUOTA.get()
+    if quota is not None:
+        quota()
 
 
 def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
-    """The items of a PodMetricsList; ValueError (msgspec.DecodeError) if it is none."""
+    """Returns the items of a PodMetricsList. Raises ValueError (msgspec.DecodeError) if it is not one."""
     return decoder(ObjectList[PodMetrics]).decode(body).items or []
 
 
@@ -301,11 +301,11 @@ async def pod_metrics(
     decode: Callable[[bytes], T],
     deadline: float | None = None,
 ) -> Fetched[T]:
-    """Usage of all pods of a namespace ("" for all), as `decode`, say `decode_pod_metrics`, makes it."""
+    """Returns the usage of all pods of a namespace ("" for all), decoded by `decode`."""
     path = pod_metrics_path(namespace)
     return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline)
 
 
 def pod_metrics_path(namespace: str) -> str:
-    """Where the usage of all pods of a namespace ("" for all) is."""
+    """Returns the path of the usage of all pods of a namespace ("" for all)."""
     return resource_path(METRICS_API, "pods", namespace)

@@ -1,4 +1,4 @@
-"""One member cluster: its client, and whether it can be relied on."""
+"""One member cluster: its client, its probes and its readiness."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Clust
 
 log = structlog.get_logger(__name__)
 
-# Reasons that we write into a Ready condition. Any other reason was written by somebody else, who then
-# decides (Karmada's are ClusterReady, ClusterNotReady, ClusterNotReachable).
+# The reasons that FedHPA writes into a Ready condition. A condition with any other reason comes from another
+# controller, which then decides (Karmada writes ClusterReady, ClusterNotReady, ClusterNotReachable).
 PROBE_SUCCEEDED = "FedHPAProbeSucceeded"
 PROBE_FAILED = "FedHPAProbeFailed"
 ACCESS_INVALID = "FedHPAAccessInvalid"
@@ -28,23 +28,22 @@ NOT_PROBED = "FedHPANotProbed"
 OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROBED))
 
 PROBE_SECONDS = 5.0
-# However seldom a member is probed while it is well: one that is away is asked again at least this often, so
-# that one that is back is soon used again.
+# The longest time between two probes of an unavailable member, so that it is soon used when it is back.
 RETRY_SECONDS = 5.0
-# A suspicion is followed up at once, but not more often than this.
+# The shortest time between two probes.
 PROBE_GAP_SECONDS = 0.1
 FORBIDDEN = 403
-# A 401 to a call that was sent before the token was replaced is no verdict on the new one.
+# A 401 this soon after the token was replaced may concern the old token.
 JUST_NOW_SECONDS = 5.0
-# Until there is an access, nothing is ever sent; the address is one that nobody can have.
+# The address while there is no access: an invalid one, and nothing is sent to it.
 NOWHERE = "https://invalid."
 
 
 @dataclass(frozen=True)
 class MemberState:
-    """What is known of a member. Times are POSIX seconds; `last_seen` None: never answered us.
+    """The readiness of a member. Times are POSIX seconds; `last_seen` is None if it never answered.
 
-    `message` is fit for a condition, a Warning header and a log line; "" while ready.
+    `message` is written for conditions, Warning headers and logs; "" while ready.
     """
 
     ready: bool
@@ -55,7 +54,7 @@ class MemberState:
 
 
 class MemberToken:
-    """The bearer token of a member's Secret; a 401 has the Secret read at once."""
+    """The bearer token of a member's Secret; after a 401 the Secret is read at once."""
 
     def __init__(self, token: str, reread: Callable[[], Awaitable[None]], clock: Callable[[], float]) -> None:
         self._header = f"Bearer {token}"
@@ -67,16 +66,16 @@ class MemberToken:
         return "MemberToken(...)"
 
     def replace(self, token: str) -> None:
-        """Send another token from now on; connections and watches stay as they are."""
+        """Use another token from now on. Connections and watches stay open."""
         self._header = f"Bearer {token}"
         self._replaced_at = self._clock()
 
     async def authorization(self) -> str | None:
-        """The header with the token."""
+        """Returns the header with the token."""
         return self._header
 
     async def renew(self) -> bool:
-        """True if the Secret has another token, also if it was noticed a moment ago by somebody else."""
+        """Read the Secret. Returns True if the token has changed, also if it changed a moment ago."""
         before = self._header
         if self._clock() - self._replaced_at >= JUST_NOW_SECONDS:
             await self._reread()
@@ -84,9 +83,9 @@ class MemberToken:
 
 
 class Member:
-    """A registered cluster. The object lives as long as the registration, whatever changes in it.
+    """A registered cluster. The object lives as long as the registration.
 
-    Calls go through `client`; MemberUnavailable is what they raise while the member cannot be asked.
+    Calls go through `client` and raise MemberUnavailable while the member is unavailable.
     """
 
     def __init__(
@@ -131,17 +130,17 @@ class Member:
 
     @property
     def cluster(self) -> Cluster:
-        """The Cluster object as last seen."""
+        """The last observed Cluster object."""
         return self._cluster
 
     @property
     def access(self) -> Access | None:
-        """How it is reached; None while that is not known."""
+        """The access to the member; None while it is unknown."""
         return self._access
 
     @property
     def state(self) -> MemberState:
-        """Whether the member can be relied on, and why not."""
+        """The readiness of the member."""
         ready, reason, message = self._evaluate()
         answered = self.client.answered_at
         seen = None if answered == float("-inf") else self._wall() - (self._clock() - answered)
@@ -149,23 +148,23 @@ class Member:
 
     @property
     def settled(self) -> bool:
-        """Whether it answered, or had its deadline to do so."""
+        """True once the member has answered, failed, or had its deadline to answer."""
         if self._probed or (self._problem is not None and not self._pending):
             return True
         return self._clock() - self._born >= self.client.deadline
 
     def unavailable(self) -> str | None:
-        """Why it cannot be asked now, as MemberUnavailable would say; None if it can be asked."""
+        """Returns why the member is unavailable now, as in MemberUnavailable; None if it is available."""
         return self.client.unavailable()
 
     def check(self) -> None:
-        """MemberUnavailable if the member cannot be asked now."""
+        """Raises MemberUnavailable if the member is unavailable now."""
         reason = self.unavailable()
         if reason is not None:
             raise MemberUnavailable(self.name, reason)
 
     async def observe(self, cluster: Cluster, access: Access | str, *, pending: bool = False) -> None:
-        """Take over what the hub says now: an access, or why there is none (`pending`: not yet)."""
+        """Apply the present Cluster and its access, or the reason why there is none (`pending`: not yet)."""
         self._cluster = cluster
         self._pending = pending
         if isinstance(access, str):
@@ -226,21 +225,21 @@ class Member:
         except ApiError as error:
             reason = self._verdict(error)
         if generation != self.client.generation:
-            return  # the answer of an access that is no longer ours
+            return  # the access has changed meanwhile
         self.client.probed(reason)
         if reason is not None and not self._probed and self.client.breaker.reason is None:
-            # Nothing good is known of it yet: the first failure decides.
+            # The member has never answered: the first failed probe opens the breaker.
             self.client.breaker.failure(reason, at_once=True)
         self._probed = True
         self._refresh()
 
     def _verdict(self, error: ApiError) -> str | None:
-        """What a failed probe says against the member; None if it is no failure after all."""
+        """Returns why a failed probe means that the member is unavailable; None if it does not."""
         away = self.client.explain(error, self.client.deadline)
         if away is not None:
             return away
         if error.status == FORBIDDEN:
-            return None  # it answers and knows us; that we may not read /readyz says nothing of its health
+            return None  # it answers; a missing permission for /readyz says nothing about its health
         return f"its {PROBE_PATH} answers HTTP {error.status}"
 
     async def _pause(self, seconds: float) -> None:
@@ -252,7 +251,7 @@ class Member:
             pass
 
     def _refusal(self) -> str | None:
-        """What no call can get past: no access, or somebody else's word that it is not ready."""
+        """Returns why no call may be made: no access, or another controller's Ready condition."""
         if self.closed:
             return "it is no longer registered"
         if self._problem is not None:
@@ -284,7 +283,7 @@ class Member:
         return True, PROBE_SUCCEEDED, ""
 
     def _refresh(self) -> None:
-        """Notice, log and tell a change of readiness."""
+        """Log a change of readiness and notify the registry."""
         before, now = self._readiness, self._evaluate()
         if before == now:
             return

@@ -1,7 +1,7 @@
-"""The custom and external metrics of a member, asked for as Kubernetes' clients ask, read with suspicion.
+"""The custom and external metrics of a member: the paths of the requests, and validation of the answers.
 
-Source of the requests: Kubernetes HPA 1.36, metrics APIs 15. An answer with a value that nobody can mean
-(none at all, a negative one, one that is no quantity) is no answer: it would scale down.
+Source of the requests: Kubernetes HPA 1.36, metrics APIs 15. An answer with an implausible value (missing,
+negative, not a quantity) is rejected as a whole, because it would scale down.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ R = TypeVar("R", CustomSample, ExternalSample)
 CUSTOM: Final = "custom.metrics.k8s.io"
 EXTERNAL: Final = "external.metrics.k8s.io"
 EXTERNAL_VERSION: Final = f"{EXTERNAL}/v1beta1"
-# In order of preference: v1beta2 tells the selector of a value from that of its metric.
+# In order of preference: v1beta2 distinguishes the selector of objects from that of the metric.
 CUSTOM_VERSIONS: Final = ("v1beta2", "v1beta1")
-# An adapter that was replaced by one of another version is noticed after this long.
+# A change of the served version is noticed after this long.
 VERSION_SECONDS: Final = 60.0
 NO_CUSTOM_API: Final = f"no custom metrics API ({CUSTOM}) registered"
 
 
 class NotServed(MetricsUnavailable):
-    """The member has no such API at all: it is none of those who could know the metric."""
+    """The member does not serve the metrics API at all, so it cannot have the metric."""
 
 
 class _Custom(wire.MetricValue, frozen=True, gc=False, kw_only=True):
-    value: wire.RawQuantity  # required: what is not there is not zero
+    value: wire.RawQuantity  # required: a missing value is not zero
 
 
 class _External(wire.ExternalMetricValue, frozen=True, gc=False, kw_only=True):
@@ -60,33 +60,34 @@ class _ApiGroup(msgspec.Struct, frozen=True):
 
 
 def pods_path(api_version: str, namespace: str, metric: str) -> str:
-    """Where a metric of all pods of a namespace is; a labelSelector chooses among them."""
+    """Returns the path of a metric of all pods of a namespace; a labelSelector selects among them."""
     return object_path(api_version, namespace, "pods", "*", metric)
 
 
 def object_path(api_version: str, namespace: str, resource: str, name: str, metric: str) -> str:
-    """Where a metric of one object is; `resource` is the plural with its group ("deployments.apps").
+    """Returns the path of a metric of one object; `resource` is like "deployments.apps".
 
-    Kubernetes' HPA asks below its own namespace also for kinds that have none.
+    Kubernetes' HPA uses its own namespace in the path, also for cluster-scoped kinds.
     """
     rest = "/".join(segment(part) for part in (namespace, resource, name, metric))
     return f"{group_path(api_version)}/namespaces/{rest}"
 
 
 def namespace_path(api_version: str, namespace: str, metric: str) -> str:
-    """Where a metric of a namespace itself is."""
+    """Returns the path of a metric of a namespace itself."""
     return f"{group_path(api_version)}/namespaces/{segment(namespace)}/metrics/{segment(metric)}"
 
 
 def external_path(namespace: str, metric: str) -> str:
-    """Where an external metric is."""
+    """Returns the path of an external metric."""
     return f"{group_path(EXTERNAL_VERSION)}/namespaces/{segment(namespace)}/{segment(metric)}"
 
 
 async def custom_version(lists: SharedLists, member: Upstream) -> str:
-    """The apiVersion in which a member serves custom metrics, by its discovery, kept for a while.
+    """Returns the apiVersion in which a member serves custom metrics, from its discovery.
 
-    NotServed if it serves none that is known; MetricsUnavailable and MemberUnavailable as for any call.
+    Raises NotServed if the member serves no known version, and MetricsUnavailable or MemberUnavailable as any
+    call.
     """
     try:
         served = await lists.get(member, f"/apis/{CUSTOM}", None, _versions, max_age=VERSION_SECONDS)
@@ -105,24 +106,24 @@ def _versions(body: bytes) -> frozenset[str]:
 
 
 def custom_samples(body: bytes) -> tuple[CustomSample, ...]:
-    """The items of a MetricValueList, of either version; ValueError or InvalidObject if one is unusable."""
+    """Returns the items of a MetricValueList of either version. Raises ValueError or InvalidObject."""
     return _plausible(decoder(_CustomList).decode(body).items or (), custom_sample)
 
 
 def external_samples(body: bytes) -> tuple[ExternalSample, ...]:
-    """The items of an ExternalMetricValueList; ValueError or InvalidObject if one is unusable."""
+    """Returns the items of an ExternalMetricValueList. Raises ValueError or InvalidObject."""
     return _plausible(decoder(_ExternalList).decode(body).items or (), external_sample)
 
 
 def custom_values(body: bytes) -> tuple[wire.MetricValue, ...]:
-    """As `custom_samples`, but the items as they came, for who passes them on."""
+    """Validates like `custom_samples` and returns the items unchanged, to be passed on."""
     items = decoder(_CustomList).decode(body).items or ()
     _plausible(items, custom_sample)
     return tuple(items)
 
 
 def external_values(body: bytes) -> tuple[wire.ExternalMetricValue, ...]:
-    """As `external_samples`, but the items as they came, for who passes them on."""
+    """Validates like `external_samples` and returns the items unchanged, to be passed on."""
     items = decoder(_ExternalList).decode(body).items or ()
     _plausible(items, external_sample)
     return tuple(items)

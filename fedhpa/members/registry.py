@@ -1,7 +1,7 @@
-"""The members of a hub: one `Member` for each registered Cluster, kept as the hub says.
+"""The registry of members: one `Member` for each Cluster on the hub.
 
-Clusters are watched as a collection. Of Secrets only those that a Cluster names are read, each by a list
-and watch of its own with a field selector on its name, so that the right to exactly these is enough.
+Clusters are watched as a collection. Each Secret that a Cluster names is watched on its own, with a field
+selector on its name, so that permissions for exactly these Secrets are enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fedhpa.members.member import PROBE_SECONDS, Member
 
 log = structlog.get_logger(__name__)
 
-# However many calls meet a 401, the Secret is read again at most this often.
+# After 401s a Secret is read again at most this often.
 REREAD_SECONDS = 1.0
 SECRET_BACKOFF_SECONDS = (0.5, 10.0)
 
@@ -49,17 +49,17 @@ class _SecretWatch:
     reflector: Reflector[SecretData]
     task: asyncio.Task[None]
     users: set[str] = field(default_factory=set)
-    # What a read after a 401 brought before the watch did; void once the watch says something new.
+    # The data of a read after a 401, valid until the watch delivers a change.
     reread: SecretData | None = None
     reread_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class MemberRegistry:
-    """`members`, by name, while `run` runs.
+    """Keeps `members` equal to the hub's Clusters while `run` runs.
 
-    `deadline` is what each call to a member may take, in seconds; `qps` and `burst` limit the calls to each
-    member (0: no limit).
+    `deadline` is the deadline of each call to a member, in seconds. `qps` and `burst` limit the calls to each
+    member; qps 0 means no limit.
     """
 
     def __init__(
@@ -91,21 +91,21 @@ class MemberRegistry:
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """The registered clusters that are not being deleted; a live view."""
+        """The registered clusters that are not being deleted, by name; a live view."""
         return MappingProxyType(self._members)
 
     def get(self, name: str) -> Member | None:
-        """The member of a name, if it is registered."""
+        """Returns the member with a name, if it is registered."""
         return self._members.get(name)
 
     @property
     def problem(self) -> str | None:
-        """Why the hub's list of clusters may be out of date; None if it is not."""
+        """Why the list of Clusters may be out of date; None if it is not."""
         problem = self._clusters.problem
         return None if problem is None else f"listing {CLUSTERS_PATH}: {problem}"
 
     def synced(self) -> bool:
-        """Whether the clusters are known, and each answered or had its deadline to do so."""
+        """Returns True once the Clusters are listed and each member has answered or failed to in time."""
         return (
             self._clusters.synced.is_set()
             and not self._dirty
@@ -114,12 +114,15 @@ class MemberRegistry:
         )
 
     def subscribe(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call `listener` with a member's name when it comes, goes, or its state changes."""
+        """Call `listener` with the name of each member that is added, removed, or changes its readiness.
+
+        Returns the function that unsubscribes it.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def run(self) -> None:
-        """Follow the hub until cancelled; then close all connections to members."""
+        """Follow the hub until cancelled, then close all connections to members."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._clusters.run())
             while True:
@@ -208,7 +211,7 @@ class MemberRegistry:
             field_selector=f"metadata.name={key[1]}",
             name=f"secret {key[0]}/{key[1]}",
             backoff=Backoff(*SECRET_BACKOFF_SECONDS),
-            # Also an empty list and a refusal are news to the members that wait for this Secret.
+            # Members that wait for this Secret are updated after an empty list and a refusal, too.
             on_problem=lambda _: touch_users(),
             clock=self._clock,
         )
@@ -226,7 +229,7 @@ class MemberRegistry:
                 del self._secrets[key]
 
     async def _reread(self, name: str) -> None:
-        """Read a member's Secret now, because its token was refused, and use what is new in it."""
+        """Read a member's Secret again after its token was refused, and apply it."""
         member = self._members.get(name)
         found = next(((key, watch) for key, watch in self._secrets.items() if name in watch.users), None)
         if member is None or found is None:
@@ -244,7 +247,7 @@ class MemberRegistry:
                 log.debug("secret not read again", cluster=name, absent=absent, error=str(error))
                 return
             watch.reread = secret_data(secret)
-            # Under the lock: who met the 401, too, must not go on before the new token is there.
+            # Under the lock, so that other calls that got a 401 wait for the new token.
             async with self._applying:
                 if not member.closed:
                     access, pending = _access_of(member.cluster, watch)
@@ -256,7 +259,7 @@ def _registered(cluster: Cluster) -> Cluster | None:
 
 
 def _access_of(cluster: Cluster, watch: _SecretWatch | None) -> tuple[Access | str, bool]:
-    """How to reach a cluster, or why that is not known; and whether it may yet become known."""
+    """Returns the access to a cluster, or why there is none; and True if its Secret is not listed yet."""
     secret: SecretData | None = None
     if watch is not None:
         secret = watch.reread or next(iter(watch.reflector.store.values()), None)

@@ -1,10 +1,11 @@
 """The scales of the members' workloads, from one watch per member, namespace and kind.
 
-Deployments, StatefulSets and ReplicaSets are watched, all other kinds (and those whose watch is not allowed,
-or not up to date) are asked for one by one at their scale sub-resource. Writes always go there.
+Deployments, StatefulSets and ReplicaSets are watched. Scales of other kinds are read one by one from the
+scale subresource, and so are those whose watch is not allowed or not up to date. Writes always use the
+subresource.
 
-A watch tells what was; a write, or a conflict, tells what is. Until the watch has reached the newest version
-that is known otherwise, the workload is asked for: nobody decides on a size that he has changed himself.
+The watch lags behind writes. After a write or a conflict the scale is read from the server until the watch
+has reached the new resourceVersion, so that no decision uses a size from before the last write.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _WorkloadStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Workload(msgspec.Struct, frozen=True, gc=False):
-    """What the three kinds have in common."""
+    """The fields that the three kinds share."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _WorkloadSpec = _WorkloadSpec()
@@ -52,7 +53,7 @@ class _Workload(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScaleCache:
-    """Scales of workloads, while `run` runs."""
+    """The scales of workloads, while `run` runs."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._collections = {
@@ -63,19 +64,19 @@ class ScaleCache:
 
     @property
     def watched(self) -> list[tuple[str, str, str]]:
-        """(plural, cluster, namespace) of what is watched now."""
+        """The watched collections, as (plural, cluster, namespace)."""
         return [(plural, *place) for plural, kept in self._collections.items() for place in kept.watched]
 
     async def run(self) -> None:
-        """Follow what was asked for until cancelled."""
+        """Run the watches until cancelled."""
         async with asyncio.TaskGroup() as group:
             for collection in self._collections.values():
                 group.create_task(collection.run())
 
     def cached(self, member: Member, plural: str, namespace: str, name: str) -> Scale | None:
-        """The scale of an apps/v1 workload as the watch tells it; None if it must be asked for.
+        """Returns the watched scale of an apps/v1 workload; None if it must be read from the server.
 
-        ApiError with status 404, in the API server's words, if there is no such workload.
+        Raises ApiError with status 404 and the API server's message if there is no such workload.
         """
         collection = self._collections.get(plural)
         reflector = None if collection is None else collection.up_to_date(member, namespace)
@@ -100,7 +101,7 @@ class ScaleCache:
         return scale if scale.metadata.resourceVersion else None
 
     async def read(self, member: Member, plural: str, namespace: str, name: str) -> Scale:
-        """The scale of an apps/v1 workload. ApiError, MemberUnavailable as for any call."""
+        """Returns the scale of an apps/v1 workload. Raises ApiError and MemberUnavailable as any call."""
         collection = self._collections.get(plural)
         if collection is not None:
             await self._follow(collection, member, plural, namespace)
@@ -116,8 +117,8 @@ class ScaleCache:
             raise
 
     def note(self, member: Member, path: str, scale: Scale) -> None:
-        """Take over what a write or its conflict told of the workload at `path`."""
-        if len(self._newest) > 10_000:  # of workloads that are gone, or are not watched
+        """Note the scale of the workload at `path` that a write or its conflict returned."""
+        if len(self._newest) > 10_000:  # entries of workloads that are gone or not watched
             self._newest.clear()
         if path.split("/")[-2] in self._collections:
             self._newest[member, member.client.generation, path] = scale.metadata.resourceVersion
@@ -125,7 +126,7 @@ class ScaleCache:
     async def _follow(
         self, collection: WatchCache[Scale], member: Member, plural: str, namespace: str
     ) -> None:
-        """Have the namespace watched; say once if it cannot be."""
+        """Wait until the namespace is watched. Logs once if it cannot be watched."""
         place = (member, plural, namespace)
         try:
             reflector = await collection.reflector(member, namespace)
@@ -134,7 +135,7 @@ class ScaleCache:
             if place not in self._unwatchable:
                 self._unwatchable.add(place)
                 log.warning(
-                    "scales are asked for one by one: let the member's token list and watch them",
+                    "scales are read one by one: allow the member's token to list and watch them",
                     cluster=member.name,
                     namespace=namespace,
                     collection=plural,
@@ -146,14 +147,14 @@ class ScaleCache:
 
 
 def is_at_least(version: str, wanted: str) -> bool:
-    """Whether one resourceVersion is not older than another (numbers, since Kubernetes 1.35 officially)."""
+    """Returns True if a resourceVersion is not older than another one (Kubernetes 1.35: they are numbers)."""
     if version == wanted:
         return True
     return version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
 
 
 def _scale(_: str, workload: _Workload) -> Scale:
-    """The scale as the sub-resource would show it; without a resourceVersion if that cannot be told."""
+    """Returns the scale as the subresource has it; without a resourceVersion if it cannot be determined."""
     meta, spec = workload.metadata, workload.spec
     try:
         selector = str(selector_of(spec.selector)) if spec.selector is not None else ""

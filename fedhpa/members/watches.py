@@ -1,4 +1,4 @@
-"""Collections of the members, watched only where somebody needs them, kept as compact records."""
+"""Caches of members' collections, kept as compact records by watches that start with the first use."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# A namespace that nobody asked about for this long is watched no more.
+# The watch of a namespace stops after this long without use.
 KEEP_SECONDS = 600.0
 SWEEP_SECONDS = 30.0
-# A watch that broke is usually back within a second; for longer than this what it gave is not the up_to_date.
+# A broken watch usually recovers within a second. After this long its records count as out of date.
 STALE_SECONDS = 5.0
-# A watch that ended is opened again in less than this; nobody is asked meanwhile.
+# A watch that ended is opened again within this time; its records are used meanwhile.
 UNWATCHED_SECONDS = 2.0
-# A member that came back is listed soon; while it is away its breaker answers, at no cost.
+# Short, so that a member that is back is soon listed; while it is away its breaker refuses at no cost.
 BACKOFF_SECONDS = (0.2, 3.0)
 
 
 @dataclass
 class _NamespaceWatch(Generic[T]):
-    """One namespace of one member. `patience_ends` is until when who asks waits for the first list."""
+    """The watch of one namespace of one member. Callers wait for the first list until `wait_until`."""
 
     reflector: Reflector[T]
     task: asyncio.Task[None]
     needed_at: float
-    patience_ends: float
-    # Set when the first list came or failed.
+    wait_until: float
+    # Set when the first list has arrived or failed.
     attempted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class WatchCache(Generic[T]):
-    """Records of one resource by member and namespace, while `run` runs.
+    """The records of one resource by member and namespace, while `run` runs.
 
-    `make` turns a cluster's name and an object, decoded as `item`, into the record that is kept; None leaves
-    the object out.
+    `make` makes a record from the cluster's name and an object decoded as `item`; None leaves the object out.
     """
 
     def __init__(
@@ -75,11 +74,11 @@ class WatchCache(Generic[T]):
 
     @property
     def watched(self) -> list[tuple[str, str]]:
-        """(cluster, namespace) of what is watched now."""
+        """The watched namespaces, as (cluster, namespace)."""
         return [(member.name, namespace) for member, namespace in self._watched]
 
     async def run(self) -> None:
-        """Follow what was asked for until cancelled."""
+        """Run the watches until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -91,7 +90,7 @@ class WatchCache(Generic[T]):
             self._watched.clear()
 
     def up_to_date(self, member: Member, namespace: str) -> Reflector[T] | None:
-        """The namespace's reflector if it is known to be up to date now; None: `reflector` says why not."""
+        """Returns the namespace's reflector if it is up to date; if None, `reflector` raises the reason."""
         watched = self._watched.get((member, namespace))
         if watched is None or watched.reflector.problem is not None or not watched.reflector.current:
             return None
@@ -103,18 +102,17 @@ class WatchCache(Generic[T]):
     async def reflector(
         self, member: Member, namespace: str = "", *, wait: float | None = None
     ) -> Reflector[T]:
-        """What follows a namespace ("" for all) of a member.
+        """Returns the reflector of a namespace ("" for all) of a member.
 
-        The first request starts the watch; it and those after it wait until the first list is there, at most
-        `wait` seconds from that start (default: the member's deadline). MemberUnavailable if the member
-        cannot be asked, has not listed the objects yet, or its watch has been broken for longer than a few
-        seconds: old objects are never given as up_to_date ones.
+        The first call starts the watch. Callers wait for the first list, at most `wait` seconds from that
+        start (default: the member's deadline). Raises MemberUnavailable if the member is unavailable, has not
+        listed the objects yet, or if the records are out of date.
         """
         member.check()
         watched = self._need(member, namespace, member.client.deadline if wait is None else wait)
         if not watched.reflector.current:
             try:
-                async with asyncio.timeout(max(watched.patience_ends - self._clock(), 0.0)):
+                async with asyncio.timeout(max(watched.wait_until - self._clock(), 0.0)):
                     await watched.attempted.wait()
             except TimeoutError:
                 pass
@@ -127,14 +125,14 @@ class WatchCache(Generic[T]):
         if problem is not None and watched.reflector.problem_seconds > self._stale_after:
             raise MemberUnavailable(member.name, f"its {self._plural} are out of date: {problem}")
         if watched.reflector.listing_seconds > self._stale_after:
-            # Nothing has failed, but while a list drips in for an hour the last one is not the up_to_date.
+            # Nothing has failed, but the records are as old as the list that is still arriving.
             raise MemberUnavailable(
                 member.name, f"its {self._plural} are out of date: a new list takes too long"
             )
         return watched.reflector
 
     def sweep(self) -> None:
-        """Stop watching what was not needed for long, and members that are gone."""
+        """Stop the watches that are no longer used, and those of members that are gone."""
         now = self._clock()
         for key, watched in tuple(self._watched.items()):
             member, namespace = key
@@ -173,9 +171,9 @@ class WatchCache(Generic[T]):
 
 
 class PodCache(WatchCache[T]):
-    """Records of pods by member and namespace, while `run` runs.
+    """The records of pods by member and namespace, while `run` runs.
 
-    `make` turns a cluster's name and a pod into the record that is kept; None leaves the pod out.
+    `make` makes a record from the cluster's name and a pod; None leaves the pod out.
     """
 
     def __init__(
@@ -191,8 +189,8 @@ class PodCache(WatchCache[T]):
     async def pods(
         self, member: Member, namespace: str = "", *, wait: float | None = None
     ) -> Mapping[Key, T]:
-        """The pods of a namespace ("" for all) of a member, by (namespace, name); a live view.
+        """Returns the pods of a namespace ("" for all) of a member, by (namespace, name); a live view.
 
-        MemberUnavailable as of `reflector`.
+        Raises MemberUnavailable as `reflector` does.
         """
         return (await self.reflector(member, namespace, wait=wait)).store

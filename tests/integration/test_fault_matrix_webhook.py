@@ -60,7 +60,7 @@ HUB_ROWS = [
     (Fault.TRUNCATED, "cannot be read"),
     (Fault.CUT, "answer cut off|Connection reset"),
 ]
-TOLD = ("list or watch failed", "list or watch fails otherwise", "targets are not waited for")
+TOLD = ("list or watch failed", "list or watch fails for another reason", "targets are not waited for")
 
 
 @pytest.fixture(name="logs")
