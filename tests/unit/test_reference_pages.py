@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fedhpa.decision.record import wire
 from testbed.reference import pages
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +108,25 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
     }
 
     assert made - listed == set()
+
+
+@pytest.mark.parametrize(
+    "part", [wire.Scenario, wire.Controller, wire.Cluster, wire.Scale, wire.History, wire.Blocked]
+)
+def test_every_key_of_a_scenario_is_on_its_page(part: type[msgspec.Struct]) -> None:
+    """docs/reference/decision-record.md leaves out no key that `fedhpa replay` reads."""
+    page = (pages.FOLDER / "decision-record.md").read_text(encoding="utf-8")
+    keys = {field.encode_name for field in msgspec.structs.fields(part)}
+
+    assert {key for key in keys if not re.search(rf'[`"]{key}[`"]', page)} == set()
+
+
+def test_every_page_is_in_the_index() -> None:
+    """docs/README.md leads to every page; the decisions are reached by their folder."""
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    there = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page.parent.name != "decisions"}
+
+    assert there - {"README.md"} - set(re.findall(r"\]\(([^)#]+)", index)) == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
