@@ -26,6 +26,7 @@ from fedhpa.api.metric_types import METRIC_TYPES, MetricType
 from fedhpa.api.names import container_resource, dns_label, path_segment
 from fedhpa.api.quantity import Quantity
 
+_ATTRIBUTES: Final = tuple((row.attribute, row) for row in METRIC_TYPES)
 # Target type -> the field of the target that goes with it.
 TARGET_FIELDS: Final = {
     "Utilization": "averageUtilization",
@@ -43,8 +44,10 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
     present = sources_of(metric)
     for metric_type, source in present[:1]:
         yield from _VALIDATORS[metric_type.name](source, f"{path}.{metric_type.field}")
-    fields = [metric_type.field for metric_type, _ in present]
     expected = metric_types.metric_type(metric.type).field
+    if len(present) == 1 and present[0][0].field == expected:
+        return
+    fields = [metric_type.field for metric_type, _ in present]
     if expected and expected not in fields:
         yield required(f"{path}.{expected}", "must populate information for the given metric source")
     if len(fields) > 1:
@@ -55,8 +58,9 @@ def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
 
 def sources_of(metric: MetricSpec) -> list[tuple[MetricType, Any]]:
     """Returns the sources that a metric has, in the order of the table. A correct metric has one."""
-    sources = [(metric_type, getattr(metric, metric_type.attribute)) for metric_type in METRIC_TYPES]
-    return [(metric_type, source) for metric_type, source in sources if source is not None]
+    # Faster than reading the attributes of a pydantic model.
+    values = vars(metric)
+    return [(row, values[attribute]) for attribute, row in _ATTRIBUTES if values[attribute] is not None]
 
 
 def _pods(source: PodsMetricSource, path: str) -> Iterator[FieldError]:

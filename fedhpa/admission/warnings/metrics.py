@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from fedhpa.admission.validation.metrics import TARGET_FIELDS, sources_of
 from fedhpa.api.affinity import selector_json
@@ -10,7 +11,7 @@ from fedhpa.api.autoscaling import MetricSpec, MetricTarget, ObjectMetricSource
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.meta import LabelSelector
-from fedhpa.api.metric_types import OBJECT, USAGE_API, metric_type
+from fedhpa.api.metric_types import OBJECT, USAGE_API, MetricType, metric_type
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.selectors import selector_of
 
@@ -26,10 +27,10 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
     seen: dict[str, int] = {}
     for index, metric in enumerate(metrics[:MAX_METRICS]):
         at = f"{path}[{index}]"
-        first = seen.setdefault(_identity(metric), index) if len(metrics) > 1 else index
+        sources = sources_of(metric)
+        first = seen.setdefault(_identity(metric, sources), index) if len(metrics) > 1 else index
         if first != index:
             yield f"{at}: is the same metric as {path}[{first}]; only the lower target has an effect"
-        sources = sources_of(metric)
         for row, source in sources:
             # Validation refuses an Object metric whose target type lacks its field.
             if row.name != OBJECT:
@@ -78,12 +79,9 @@ def _mismatch(target: MetricTarget, path: str) -> Iterator[str]:
 
 
 def _value(target: MetricTarget, field: str) -> object:
-    values = {
-        "averageUtilization": target.average_utilization,
-        "value": target.value,
-        "averageValue": target.average_value,
-    }
-    return values[field]
+    if field == "averageUtilization":
+        return target.average_utilization
+    return target.value if field == "value" else target.average_value
 
 
 def _described(source: ObjectMetricSource, path: str) -> Iterator[str]:
@@ -100,14 +98,14 @@ def _selector(selector: LabelSelector, path: str) -> Iterator[str]:
         yield f"{path}: {error}"
 
 
-def _identity(metric: MetricSpec) -> str:
+def _identity(metric: MetricSpec, sources: Sequence[tuple[MetricType, Any]]) -> str:
     """Returns a text that is the same for two metrics that read the same values."""
     parts: list[object] = [metric.type]
     if metric.object is not None:
         parts += [metric.object.described_object.kind, metric.object.described_object.name]
     if metric.container_resource is not None:
         parts.append(metric.container_resource.container)
-    for row, source in sources_of(metric):
+    for row, source in sources:
         if row.api == USAGE_API:
             parts.append(source.name)
         else:
