@@ -1,4 +1,4 @@
-"""Our validation and the CRD before the same objects: what a real API server said of them is recorded."""
+"""Admission and the CRD judge the same objects; the answers of a real API server are recorded."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ SCHEMA_ALONE: Final = {
 
 
 def test_the_recording_is_of_the_present_schema() -> None:
-    """Whoever changes a rule or a bound asks a real API server again."""
+    """A change of a rule or bound needs a new recording with a real API server."""
     assert recorded.read()["schema"] == recorded.schema_digest(), f"run {recorded.COMMAND}"
     assert set(ANSWERS) == set(OBJECTS), f"run {recorded.COMMAND}"
 
 
 def test_the_page_says_what_the_code_does() -> None:
-    """docs/reference/admission-layers.md is what the recorder writes."""
+    """docs/reference/admission-layers.md is up to date with the recording."""
     assert page.rendered() == page.PATH.read_text(encoding="utf-8"), f"run {recorded.COMMAND}"
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_the_crd_refuses_a_part_of_what_the_webhook_refuses(name: str) -> None:
-    """Nothing else, but for the listed bounds: what the webhook admits can be stored."""
+    """The CRD refuses nothing that the webhook admits, except for the listed bounds."""
     schema, webhook = ANSWERS[name], admission.refusal(OBJECTS[name])
 
     if name in SCHEMA_ALONE:
@@ -87,13 +87,13 @@ REWORDED: Final = (
 
 
 def words(text: str) -> str:
-    """A message without its path and type."""
+    """Returns a message without its path and type."""
     return text.split(": ", 2)[-1]
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_what_both_refuse_the_crd_refuses_in_the_webhooks_words(name: str) -> None:
-    """But for the words of the API server itself, and those that name a remedy."""
+    """The messages agree, except for those of the API server itself and those with a remedy."""
     said, webhook = [words(text) for text in ANSWERS[name]], admission.refusal(OBJECTS[name])
 
     if not any(text in REWORDED or any(own in text for own in SERVERS_WORDS) for text in said):
@@ -102,7 +102,7 @@ def test_what_both_refuse_the_crd_refuses_in_the_webhooks_words(name: str) -> No
 
 @pytest.mark.parametrize("name", BOTH)
 def test_what_both_refuse_they_refuse_for_the_same_field(name: str) -> None:
-    """The CRD names the field, or the list that it is in."""
+    """The CRD names the field, or the list that contains it."""
     said = [text.partition(": ")[0] for text in ANSWERS[name]]
     webhook = [error.partition(": ")[0] for error in admission.refusal(OBJECTS[name])]
 
@@ -111,7 +111,7 @@ def test_what_both_refuse_they_refuse_for_the_same_field(name: str) -> None:
 
 
 def test_no_rewording_is_forgotten() -> None:
-    """Each entry of the list is said by the CRD to one of the objects."""
+    """Each listed message occurs in an answer of the CRD."""
     said = {words(text) for texts in ANSWERS.values() for text in texts}
 
     assert set(REWORDED) - said == set()
@@ -130,7 +130,7 @@ def is_good(schedule: str) -> bool:
 
 
 def test_the_shape_of_schedules_lets_every_good_one_pass() -> None:
-    """The CRD's expression is coarser than the grammar, never finer."""
+    """The CRD's pattern accepts every schedule that the parser accepts."""
     schedules = [row["schedule"] for row in facts("karmada_cron_expressions")["expressions"]]
     good = [schedule for schedule in schedules if is_good(schedule)]
 
@@ -153,14 +153,14 @@ BLANKS = st.sampled_from([" ", "\t", " \t "])
 def test_the_shape_of_schedules_is_never_finer_than_the_grammar(
     fields: list[str], between: str, at: str
 ) -> None:
-    """Whatever the parser takes, the CRD takes."""
+    """The CRD accepts every schedule that the parser accepts."""
     schedule = at + between.join(fields) + at
 
     assert matches(schedule) or not is_good(schedule)
 
 
 def test_every_zone_has_the_shape_of_one() -> None:
-    """All IANA names pass the CRD, and the empty one and Local do."""
+    """The CRD accepts all IANA names, the empty name and Local."""
     names = {*zoneinfo.available_timezones(), "", "Local"}
     refused = {
         name

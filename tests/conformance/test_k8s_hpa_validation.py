@@ -45,7 +45,7 @@ GATE_OFF: Final = "spec.minReplicas: Invalid value: 0: must be greater than or e
 
 
 def ours(case: dict[str, Any]) -> tuple[list[str], set[str]]:
-    """What Kubernetes says, in our words, each text once, as an aggregate shows it; and how that differs."""
+    """Returns Kubernetes' errors as this project prints them, and the listed difference."""
     said, found, differences = [error["message"] for error in case["observed_errors"]], [], set()
     for message in dict.fromkeys(said):
         if ".apiVersion: " in message:
@@ -69,7 +69,7 @@ def judged(hpa: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("case", AUTOSCALERS, ids=lambda case: case["id"])
 def test_an_autoscaler_is_judged_as_kubernetes_does(case: dict[str, Any]) -> None:
-    """The same errors in the same order, on creation and on update, but for the listed differences."""
+    """The errors and their order agree on creation and update, except for the listed differences."""
     expected, differences = ours(case)
 
     assert judged(case["hpa"]) == expected
@@ -78,7 +78,7 @@ def test_an_autoscaler_is_judged_as_kubernetes_does(case: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("case", AUTOSCALERS, ids=lambda case: case["id"])
 def test_an_api_version_that_kubernetes_refuses_is_warned_about(case: dict[str, Any]) -> None:
-    """It is admitted, because Karmada admits it, and said."""
+    """The object is admitted, because Karmada admits it, with a warning."""
     warned = list(warn_federatedhpa(decode(FederatedHPA, case["hpa"])))
     for error in case["observed_errors"]:
         if ".apiVersion: " in error["message"]:
@@ -87,14 +87,14 @@ def test_an_api_version_that_kubernetes_refuses_is_warned_about(case: dict[str, 
 
 
 def test_each_listed_difference_occurs() -> None:
-    """None is in the list for nothing."""
+    """Every listed difference still exists."""
     occurring = set().union(*(ours(case)[1] for case in AUTOSCALERS))
 
     assert occurring == {ZERO, API_VERSION_UNCHECKED, MAXIMUM}
 
 
 def verdict(operation: str, hpa: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
-    """The webhook's response to an object, with the one it replaces."""
+    """Returns the webhook's response to an object, given the object that it replaces."""
     request: dict[str, Any] = {"uid": "1", "operation": operation}
     for key, raw in (("object", hpa), ("oldObject", old)):
         if raw is not None:
@@ -108,7 +108,7 @@ def verdict(operation: str, hpa: dict[str, Any], old: dict[str, Any] | None) -> 
 
 @pytest.mark.parametrize("case", TABLE["validation_options"], ids=lambda case: case["id"])
 def test_the_stored_object_changes_no_verdict(case: dict[str, Any]) -> None:
-    """Kubernetes is milder where the old object was as bad; ours sees the new one alone, as Karmada does."""
+    """Kubernetes tolerates errors of the old object. The webhook ignores the old object, as Karmada does."""
     alone, beside = (verdict("UPDATE", case["hpa"], old) for old in (None, case["old_hpa"]))
 
     assert beside == alone
@@ -117,7 +117,7 @@ def test_the_stored_object_changes_no_verdict(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", TABLE["min_replicas_bound"], ids=lambda case: case["id"])
 def test_the_lower_bound_depends_on_the_metrics_alone(case: dict[str, Any]) -> None:
-    """Kubernetes' bound of 0 or 1 comes from a gate or the old object; ours from the metrics."""
+    """In Kubernetes a feature gate or the old object permits 0; here the metrics do."""
     external = {
         "type": "External",
         "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}},
@@ -138,7 +138,7 @@ def test_the_lower_bound_depends_on_the_metrics_alone(case: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("case", TABLE["drop_disabled_tolerance"], ids=lambda case: case["id"])
 def test_a_tolerance_is_always_kept(case: dict[str, Any]) -> None:
-    """Kubernetes drops it while a gate is off and the old object has none; here there is no gate."""
+    """Kubernetes drops the field while its feature gate is off; here there is no gate."""
     rules = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}], "tolerance": "0.1"}
     raw = {"spec": {"maxReplicas": 5, "behavior": {"scaleUp": rules}}}
 
@@ -149,7 +149,7 @@ def test_a_tolerance_is_always_kept(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", SCALES, ids=lambda case: case["id"])
 def test_a_scale_that_kubernetes_refuses_would_be_refused_as_a_size_here(case: dict[str, Any]) -> None:
-    """Scales are judged by the API servers that hold them; no limit that we admit lets one be written."""
+    """API servers validate scales; no admitted limit leads to an invalid one."""
     replicas = case["scale"]["spec"].get("replicas", 0)
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -167,7 +167,7 @@ def test_a_scale_that_kubernetes_refuses_would_be_refused_as_a_size_here(case: d
 
 
 def test_every_row_is_run() -> None:
-    """A table that grows a kind of row has somebody look at it."""
+    """A new kind of row in the table fails this test until the test handles it."""
     run = (
         *AUTOSCALERS,
         *SCALES,

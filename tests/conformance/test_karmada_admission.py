@@ -1,4 +1,4 @@
-"""What Karmada's webhook answered to CronFederatedHPAs, replayed against ours; differences are listed.
+"""Karmada's recorded answers to CronFederatedHPAs, replayed against this webhook; differences are listed.
 
 Each reason in the list is a row of docs/explanation/differences.md, which a test looks for.
 """
@@ -56,7 +56,7 @@ def post(run: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("run", TABLE["admissionRuns"], ids=lambda run: run["name"])
 def test_an_admission_run_is_answered_as_karmada_does(run: dict[str, Any]) -> None:
-    """Verdict, code, reason and message are Karmada's to the byte, but for the listed differences."""
+    """Verdict, code, reason and message equal Karmada's byte for byte, except for the listed differences."""
     expected = run["expect"]
     if run["name"] in DIFFERENCES:
         message, _ = DIFFERENCES[run["name"]]
@@ -77,14 +77,14 @@ def test_an_admission_run_is_answered_as_karmada_does(run: dict[str, Any]) -> No
 
 
 def test_every_listed_difference_is_a_run_of_the_table_and_a_row_of_the_page() -> None:
-    """The list of differences names no run that is gone, and nothing that people are not told."""
+    """Each listed difference refers to an existing run and is documented."""
     assert set(DIFFERENCES) <= {run["name"] for run in TABLE["admissionRuns"]}
     assert {reason for _, reason in DIFFERENCES.values() if reason not in PAGE} == set()
 
 
 @pytest.mark.parametrize("case", TABLE["upstreamUnitTests"], ids=lambda case: case["name"])
 def test_karmadas_unit_tests_of_the_spec_hold(case: dict[str, Any]) -> None:
-    """Karmada's own table: validity and the whole message; they know no metadata."""
+    """Karmada's own table has the validity and the full message, but no metadata."""
     raw = {"metadata": {"name": "c", "namespace": "ns"}, "spec": case["spec"]}
 
     errors = validate_cronfederatedhpa(decode(CronFederatedHPA, raw))
@@ -117,13 +117,13 @@ START, SUSPEND = "TestCreateCronJobForExecutor", "TestIsCronFederatedHPARuleSusp
 
 
 def test_each_row_is_run_or_said_to_be_elsewhere() -> None:
-    """A table that grows a test has somebody look at it."""
+    """A new test in the table fails this test until it is handled."""
     assert {case["test"] for case in MISC} == {*ELSEWHERE, *LIMITS, START, SUSPEND}
 
 
 @pytest.mark.parametrize("case", rows(START), ids=lambda case: case["name"])
 def test_a_rule_that_karmadas_controller_cannot_start_is_not_admitted(case: dict[str, Any]) -> None:
-    """What fails when the controller starts a rule fails here at admission."""
+    """Rules that fail in Karmada's controller are refused at admission here."""
     rule = {"targetReplicas": 1, **case["rule"], "timeZone": case["timeZone"]}
     raw = {
         "metadata": {"name": "c", "namespace": "ns"},
@@ -136,7 +136,7 @@ def test_a_rule_that_karmadas_controller_cannot_start_is_not_admitted(case: dict
 
 
 def stored(rule: dict[str, Any]) -> dict[str, Any]:
-    """A rule with the defaults that the CRD gives it."""
+    """Returns a rule with the CRD's defaults."""
     schema = crd.custom_resource_definition(crd.CRON_FEDERATED_HPA)["spec"]["versions"][0]["schema"]
     for part in ("openAPIV3Schema", "spec", "rules"):
         schema = schema[part] if part == "openAPIV3Schema" else schema["properties"][part]
@@ -146,7 +146,7 @@ def stored(rule: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", rows(SUSPEND), ids=lambda case: case["name"])
 def test_a_rule_rests_only_if_it_says_so(case: dict[str, Any]) -> None:
-    """Absent counts as false, also after the CRD's default."""
+    """An absent value counts as false, also after the CRD's default."""
     raw = {"spec": {"rules": [case["rule"]]}}
 
     assert bool(decode(CronFederatedHPA, raw).spec.rules[0].suspend) == case["expected"]

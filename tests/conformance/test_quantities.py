@@ -1,4 +1,4 @@
-"""Quantities read and print as the API machinery's do."""
+"""Quantities parse and print as in the API machinery."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _fits(number: int) -> bool:
 
 @pytest.mark.parametrize("case", params(TABLE["parse"], "input"))
 def test_parses_as_the_api_machinery(case: dict[str, Any]) -> None:
-    """A text is refused with the same words, or has the same value, format and canonical form."""
+    """A text is refused with the same message, or has the same value, format and canonical form."""
     text = case["input"]
     if case["error"] is not None and text not in TRIMMED:
         with pytest.raises(InvalidQuantity) as refusal:
@@ -53,7 +53,7 @@ def test_parses_as_the_api_machinery(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", params(TABLE["from_milli"], "string"))
 def test_prints_as_the_api_machinery(case: dict[str, Any]) -> None:
-    """A number of thousandths prints in its canonical form."""
+    """Milli-units print in canonical form."""
     quantity = Quantity.from_milli(case["milli"], Format(case["format"]))
 
     assert str(quantity) == case["string"]
@@ -62,5 +62,5 @@ def test_prints_as_the_api_machinery(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("1e400", float("inf")), ("-1e400", float("-inf"))])
 def test_no_float_is_too_large(text: str, expected: float) -> None:
-    """What no float holds is infinite; nothing is raised for a quantity that can be read."""
+    """A quantity too large for a float is infinite; valid quantities raise nothing."""
     assert float(Quantity.parse(text)) == expected

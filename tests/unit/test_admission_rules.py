@@ -1,4 +1,4 @@
-"""Rules of our own fields, the fixed quirks, and what is only warned about."""
+"""Rules of the fields that Karmada does not have, fixed quirks of Karmada, and warnings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cron_errors(**rule: Any) -> list[str]:
 
 
 def test_zero_is_admitted_beside_an_external_or_object_metric_only() -> None:
-    """Without pods only these can ask for one; the message of the refusal is Karmada's."""
+    """Only Object and External metrics have values without pods. The refusal has Karmada's message."""
     refused = ["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"]
 
     assert errors(minReplicas=0, metrics=[EXTERNAL]) == []
@@ -63,7 +63,7 @@ def test_zero_is_admitted_beside_an_external_or_object_metric_only() -> None:
 
 
 def test_min_and_max_may_stand_under_their_other_names() -> None:
-    """The federated names count as min and max, and errors name the field that was written."""
+    """The federated aliases count as min and max, and errors name the field that the user wrote."""
     assert errors(maxReplicas=None, federatedMaxReplicas=5, federatedMinReplicas=2) == []
     assert errors(maxReplicas=None, federatedMaxReplicas=5, federatedMinReplicas=9) == [
         "spec.federatedMaxReplicas: Invalid value: 5: must be greater than or equal to `minReplicas`"
@@ -72,7 +72,7 @@ def test_min_and_max_may_stand_under_their_other_names() -> None:
 
 
 def test_both_names_given_must_agree() -> None:
-    """Two different numbers for one bound are an error, equal ones are not."""
+    """Two different numbers for one bound are an error; equal numbers are valid."""
     assert errors(maxReplicas=5, federatedMaxReplicas=5) == []
     assert errors(maxReplicas=5, federatedMaxReplicas=6) == [
         (
@@ -141,12 +141,12 @@ def test_both_names_given_must_agree() -> None:
     ],
 )
 def test_a_field_of_ours_outside_its_bounds_is_refused(spec: dict[str, Any], expected: str) -> None:
-    """Admission says so too, because the CRD on a hub may be somebody else's."""
+    """Admission checks the bounds too, because a hub may have Karmada's CRD."""
     assert errors(**spec) == [expected]
 
 
 def test_everything_of_ours_within_its_bounds_is_admitted() -> None:
-    """Also what is not built in a version, such as mode Distributed."""
+    """Features that the controller does not support yet are admitted, such as mode Distributed."""
     assert (
         errors(
             mode="Distributed",
@@ -188,7 +188,7 @@ def test_everything_of_ours_within_its_bounds_is_admitted() -> None:
     ],
 )
 def test_an_object_metric_must_set_what_its_type_names(target: dict[str, str], expected: str) -> None:
-    """Karmada admits it and its controller then dereferences nil."""
+    """Karmada admits such an object, and its controller then dereferences nil."""
     metric = {
         "type": "Object",
         "object": {
@@ -202,7 +202,7 @@ def test_an_object_metric_must_set_what_its_type_names(target: dict[str, str], e
 
 
 def test_what_hardly_means_well_is_admitted_with_a_warning() -> None:
-    """A bad apiVersion, a type that does not go with its field, a metric twice, a bad selector."""
+    """A bad apiVersion, a wrong target type, a duplicate metric and a bad selector give warnings."""
     selector = {"matchLabels": {"a b": "c"}}
     metric = {
         "type": "Pods",
@@ -229,7 +229,7 @@ def test_what_hardly_means_well_is_admitted_with_a_warning() -> None:
 
 
 def test_a_tidy_object_has_no_warnings() -> None:
-    """Nothing is said where nothing is to be said."""
+    """An ordinary object gets no warning."""
     assert warnings(metrics=[EXTERNAL]) == []
     assert list(warn_cronfederatedhpa(cron())) == []
 
@@ -269,18 +269,18 @@ def test_a_tidy_object_has_no_warnings() -> None:
     ],
 )
 def test_a_cron_field_of_ours_outside_its_rule_is_refused(rule: dict[str, Any], expected: str) -> None:
-    """Each message says what the rule is, and what to write."""
+    """Each message states the rule and what to write."""
     assert cron_errors(**rule) == [expected]
 
 
 def test_cron_fields_of_ours_within_their_rules_are_admitted() -> None:
-    """A delay below the interval, durations in both forms, real dates."""
+    """A delay below the interval, durations in both forms, and existing dates are valid."""
     assert cron_errors(maxDelaySeconds=86399, duration="8h", excludeDates=["2028-02-29"]) == []
     assert cron_errors(duration=28800) == []
 
 
 def test_too_many_rules_are_refused_for_their_number_alone() -> None:
-    """A thousand rules are judged one by one, one more is not."""
+    """A thousand rules are checked one by one; a longer list is refused for its size alone."""
     rules = [{"name": "r", "schedule": "bad"}] * 1001
     raw = {"metadata": METADATA, "spec": {"scaleTargetRef": TARGET, "rules": rules}}
 
@@ -290,7 +290,7 @@ def test_too_many_rules_are_refused_for_their_number_alone() -> None:
 
 
 def test_a_refused_schedule_and_zone_come_with_remedies() -> None:
-    """The messages are Karmada's, the warnings say what to write."""
+    """The messages are Karmada's; the warnings say what to write instead."""
     bad = cron(schedule="0 0 L * *", timeZone="UTC+8")
 
     assert [str(error) for error in validate_cronfederatedhpa(bad)] == [
@@ -303,14 +303,14 @@ def test_a_refused_schedule_and_zone_come_with_remedies() -> None:
 
 
 def test_a_rule_without_a_zone_is_told_that_it_runs_in_utc() -> None:
-    """One warning, however many rules."""
+    """There is one warning, however many rules have no time zone."""
     assert list(warn_cronfederatedhpa(cron(timeZone=None))) == [
         "spec.rules[0].timeZone: no zone is given, so the schedule runs in UTC"
     ]
 
 
 def test_fields_have_the_names_of_the_wire_alone() -> None:
-    """A name in snake case is an unknown field, as for Karmada: it neither counts nor gets in the way."""
+    """A name in snake case is an unknown field, as in Karmada: it is ignored and not refused."""
     spec = {"scaleTargetRef": TARGET, "max_replicas": 10, "min_replicas": "x"}
     unknown = decode(FederatedHPA, {"metadata": METADATA, "spec": spec})
 
@@ -321,7 +321,7 @@ def test_fields_have_the_names_of_the_wire_alone() -> None:
 
 
 def test_admitted_objects_are_told_no_remedies() -> None:
-    """Remedies belong to refusals; what else there is to say about the object is said either way."""
+    """An admitted object gets no remedies, but all other warnings."""
     doubtful = fhpa(metrics=[EXTERNAL, EXTERNAL])
 
     assert list(warn_federatedhpa(doubtful, admitted=True)) == list(warn_federatedhpa(doubtful)) != []

@@ -1,4 +1,4 @@
-"""The CRDs: what they say, and that the chart's copies are what the models say."""
+"""The CRDs: their schemas, and that the chart's copies match the models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str
     ],
 )
 def test_the_charts_copy_is_up_to_date(path: str, definitions: tuple[Definition, ...]) -> None:
-    """The CRDs in the chart are what the models give; `make crds` writes them."""
+    """The CRDs in the chart match the models; `make crds` writes them."""
     assert crd.render(definitions) == (CHART / path).read_text()
 
 
@@ -70,7 +70,7 @@ def test_every_list_and_map_is_bounded(definition: Definition) -> None:
 
 @pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.plural)
 def test_the_schema_is_structural(definition: Definition) -> None:
-    """Every node has a type, or is int-or-string, or keeps what it does not know."""
+    """Every node has a type, is int-or-string, or preserves unknown fields."""
     for path, schema in walk(schema_of(definition)):
         typed = "type" in schema or schema.get("x-kubernetes-int-or-string")
         assert typed or schema.get("x-kubernetes-preserve-unknown-fields"), path
@@ -98,7 +98,7 @@ def test_static_defaults_are_in_the_schema_but_for_min_replicas() -> None:
 
 
 def test_no_field_of_ours_has_a_default() -> None:
-    """Stored Karmada objects gain none of our fields at their next write."""
+    """An update of a stored Karmada object adds none of the fields that Karmada does not have."""
     defaulted = {path for path, schema in walk(at(FEDERATED_HPA, "spec")) if "default" in schema}
 
     assert {path.split(".")[1] for path in defaulted} == {"metrics", "behavior"}
@@ -110,7 +110,7 @@ def test_no_field_of_ours_has_a_default() -> None:
 
 
 def test_required_fields_are_karmadas_but_for_max_replicas() -> None:
-    """maxReplicas may stand under its other name, so CEL asks for one of the two."""
+    """maxReplicas may have its alias instead, so CEL requires one of the two."""
     assert schema_of(FEDERATED_HPA)["required"] == ["spec"]
     assert at(FEDERATED_HPA, "spec")["required"] == ["scaleTargetRef"]
     assert at(FEDERATED_HPA, "spec.scaleTargetRef")["required"] == ["kind", "name"]
@@ -121,7 +121,7 @@ def test_required_fields_are_karmadas_but_for_max_replicas() -> None:
 
 
 def test_names_columns_and_subresources_are_karmadas() -> None:
-    """Clients find the kinds under the names, short names and columns they know."""
+    """Names, short names and columns are those that Karmada's users know."""
     spec = crd.custom_resource_definition(FEDERATED_HPA)["spec"]
     version = spec["versions"][0]
 

@@ -1,4 +1,4 @@
-"""The static defaults: what admission writes, and what the controller assumes."""
+"""The static defaults that admission writes and the controller applies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_object_that_says_nothing_gets_min_replicas_and_the_cpu_metric() -> N
 
 @pytest.mark.parametrize("alias", ["federatedMinReplicas", "federatedMaxReplicas"])
 def test_min_replicas_is_not_written_beside_a_federated_alias(alias: str) -> None:
-    """An object that speaks the proposals' names gets no second name it may later disagree with."""
+    """An object with a federated alias gets no minReplicas, which might later contradict the alias."""
     paths = [operation["path"] for operation in default_patch(fhpa(**{alias: 5}))]
 
     assert paths == ["/spec/metrics"]
@@ -49,7 +49,7 @@ def test_min_replicas_is_not_written_beside_a_federated_alias(alias: str) -> Non
 
 @pytest.mark.parametrize("behavior", [{}, {"scaleUp": None}, {"scaleUp": {}, "scaleDown": {}}])
 def test_a_present_behavior_has_both_directions_filled(behavior: dict[str, Any]) -> None:
-    """However little it says, both directions hold the defaults afterwards."""
+    """However incomplete the behavior is, both directions have the defaults afterwards."""
     assert patched(fhpa(behavior=behavior))["spec"]["behavior"] == default_scaling_rules()
 
 
@@ -77,7 +77,7 @@ def test_given_fields_of_a_direction_win_one_by_one() -> None:
     ],
 )
 def test_applying_the_defaults_twice_changes_nothing(raw: dict[str, Any]) -> None:
-    """The patch of a patched object is empty, and what nobody knows survives."""
+    """The patch of a patched object is empty, and unknown fields survive."""
     once = patched(raw)
 
     assert default_patch(once) == []
@@ -104,13 +104,13 @@ OBJECTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("raw", OBJECTS)
 def test_a_decision_reads_an_object_as_if_admission_had_seen_it(raw: dict[str, Any]) -> None:
-    """What was stored while no webhook ran means the same as what it would have written."""
+    """An object stored without the webhook has the same meaning as one with the defaults written."""
     assert decode_object(raw).spec == decode_object(patched(raw)).spec
 
 
 @pytest.mark.parametrize("raw", OBJECTS)
 def test_the_schema_defaults_what_admission_does_but_for_min_replicas(raw: dict[str, Any]) -> None:
-    """The API server's defaults, applied before /mutate, leave it nothing else to write."""
+    """After the API server's defaults, /mutate has only minReplicas left to write."""
     stored = copy.deepcopy(raw)
     schema = crd.custom_resource_definition(crd.FEDERATED_HPA)["spec"]["versions"][0]["schema"]
     default(stored, schema["openAPIV3Schema"])
@@ -123,7 +123,7 @@ def test_the_schema_defaults_what_admission_does_but_for_min_replicas(raw: dict[
 
 
 def default(value: Any, schema: dict[str, Any]) -> None:
-    """Fills in a schema's defaults as API servers do: a missing field, and then what is below it."""
+    """Applies a schema's defaults as API servers do: a missing field first, then its nested fields."""
     if isinstance(value, dict):
         for name, inner in schema.get("properties", {}).items():
             if "default" in inner and value.get(name) is None:
@@ -136,7 +136,7 @@ def default(value: Any, schema: dict[str, Any]) -> None:
 
 
 def test_the_aliases_stand_in_for_min_and_max() -> None:
-    """Decisions read one pair of bounds, whatever their name in the object."""
+    """Decisions read one pair of limits, whichever names the object uses."""
     spec = decode_object({"spec": {"federatedMinReplicas": 2, "federatedMaxReplicas": 7}}).spec
 
     assert (spec.min_replicas, spec.max_replicas) == (2, 7)

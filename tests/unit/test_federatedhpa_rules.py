@@ -1,4 +1,4 @@
-"""What admission refuses in the fields that Karmada does not have, each with the field and the reason."""
+"""Refusals of the fields that Karmada does not have. Each names the field and the reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def preference(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_static_weight_is_above_zero(weight: int, expected: list[str]) -> None:
-    """A cluster that shall have nothing is excluded, not weighed with nothing."""
+    """Weight 0 is refused: to keep a cluster empty, users exclude it."""
     assert errors(**preference(staticWeight=weight)) == expected
 
 
@@ -90,7 +90,7 @@ def test_thresholds_may_be_equal_but_not_crossed() -> None:
     ],
 )
 def test_a_cap_names_its_cluster_once_and_says_how_much(preferences: Any, expected: list[str]) -> None:
-    """Two caps of one cluster would be two answers to one question."""
+    """Two limits for one cluster would contradict each other."""
     assert errors(clusterHPAPreference=preferences) == expected
 
 
@@ -142,7 +142,7 @@ def test_a_cap_names_its_cluster_once_and_says_how_much(preferences: Any, expect
 def test_an_affinity_can_be_read(
     path: str, affinity: dict[str, Any], field: str, expected: str | None
 ) -> None:
-    """What the controller could not select by is refused, with Kubernetes' words where it has some."""
+    """Invalid selectors are refused, with Kubernetes' messages where it has them."""
     spec = {"clusterAffinity": affinity} if "Assignment" not in path else preference(targetCluster=affinity)
 
     assert errors(**spec) == ([] if expected is None else [f"{path}{field}: {expected}"])
@@ -203,7 +203,7 @@ def test_mode_distributed_refuses_a_metric_that_a_members_hpa_cannot_serve(
 def test_mode_distributed_refuses_a_target_that_a_member_would_refuse(
     target: dict[str, Any], expected: list[str]
 ) -> None:
-    """Members validate the HPAs that are made of it; in mode Centralized nobody looks at the group."""
+    """In mode Distributed members validate the apiVersion in their HPAs; mode Centralized ignores it."""
     found = errors(mode="Distributed", scaleTargetRef=target)
 
     assert found == [f"spec.scaleTargetRef.apiVersion: Invalid value: {text}" for text in expected]
@@ -211,7 +211,7 @@ def test_mode_distributed_refuses_a_target_that_a_member_would_refuse(
 
 
 def test_load_weights_are_for_mode_centralized() -> None:
-    """They divide replicas, and mode Distributed divides bounds."""
+    """LoadWeighted divides replicas, but mode Distributed divides limits."""
     assignment = {"federatedHPAAssignmentType": "LoadWeighted"}
 
     assert errors(federatedHPAAssignment=assignment) == []
@@ -225,12 +225,12 @@ def test_load_weights_are_for_mode_centralized() -> None:
 
 @pytest.mark.parametrize("replicas", [0, 5, 10, 99])
 def test_a_fallback_outside_the_bounds_is_no_error(replicas: int) -> None:
-    """A cron rule that moves the bounds must not be refused for it; the bounds win."""
+    """A cron rule may change the limits, so fallbackReplicas outside of them is valid."""
     assert errors(partialMetrics={"policy": "Fallback", "fallbackReplicas": replicas}) == []
 
 
 def test_a_huge_value_is_shown_in_part() -> None:
-    """An answer is not as long as what a hostile client sends."""
+    """The answer is bounded, whatever a hostile client sends."""
     name = "x" * 1_000_000 + "/"
 
     (text,) = errors(scaleTargetRef={**TARGET, "name": name})
@@ -241,7 +241,7 @@ def test_a_huge_value_is_shown_in_part() -> None:
 
 
 def test_many_owners_cost_no_more_than_they_are() -> None:
-    """Each second controller is an error that shows the whole list of owners; the text of all is bounded."""
+    """Each additional controller is an error that prints all owners; the total text is bounded."""
     owner = {"apiVersion": "v1", "kind": "A", "name": "a", "controller": True}
     owners = [{**owner, "uid": str(number)} for number in range(2000)]
     raw = {
@@ -256,7 +256,7 @@ def test_many_owners_cost_no_more_than_they_are() -> None:
 
 
 def test_an_aggregate_of_very_many_errors_says_how_many_are_not_shown() -> None:
-    """Nobody reads a megabyte; the number tells that there is more."""
+    """A long list of errors is truncated, and the text counts the rest."""
     labels = {f"a b {number}": "" for number in range(20_000)}
     raw = {
         "metadata": {**METADATA, "labels": labels},

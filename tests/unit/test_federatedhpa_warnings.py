@@ -1,4 +1,4 @@
-"""What admission says about a FederatedHPA beside its verdict: remedies, and what hardly means well."""
+"""Admission warnings about a FederatedHPA: remedies, and settings that look like mistakes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ PODS = {
     ],
 )
 def test_a_refusal_comes_with_what_to_write_instead(spec: dict[str, Any], expected: str) -> None:
-    """The message is Karmada's, so what to do about it is a warning."""
+    """The refusal has Karmada's message, so the remedy is a warning."""
     assert validate_federatedhpa(fhpa(**spec)) != []
     assert warnings(**spec) == [expected]
 
@@ -206,7 +206,7 @@ def test_a_refusal_comes_with_what_to_write_instead(spec: dict[str, Any], expect
     ],
 )
 def test_what_is_admitted_but_hardly_means_well_is_said(spec: dict[str, Any], expected: str) -> None:
-    """None of it is a reason to refuse the object."""
+    """Objects with such warnings are admitted."""
     assert validate_federatedhpa(fhpa(**spec)) == []
     assert warnings(**spec) == [expected]
 
@@ -225,7 +225,7 @@ def test_what_is_admitted_but_hardly_means_well_is_said(spec: dict[str, Any], ex
     ],
 )
 def test_nothing_is_said_about_a_tidy_object(spec: dict[str, Any]) -> None:
-    """A warning that always comes is not read."""
+    """Ordinary objects get no warnings, because users ignore warnings that always appear."""
     assert warnings(**spec) == []
 
 
@@ -265,7 +265,7 @@ def test_nothing_is_said_about_a_tidy_object(spec: dict[str, Any]) -> None:
     ],
 )
 def test_a_selection_of_no_known_cluster_is_told(spec: dict[str, Any], expected: str) -> None:
-    """It may come to be known later, so it is no error."""
+    """A cluster may be registered later, so an unknown cluster is no error."""
     assert cluster_warnings(**spec) == [expected]
     assert validate_federatedhpa(fhpa(**spec)) == []
 
@@ -282,12 +282,12 @@ def test_a_selection_of_no_known_cluster_is_told(spec: dict[str, Any], expected:
     ],
 )
 def test_a_selection_of_some_cluster_is_not(affinity: dict[str, Any]) -> None:
-    """By name, label, field or exclusion."""
+    """Clusters selected by name, label, field or exclusion give no warning."""
     assert cluster_warnings(clusterAffinity=affinity) == []
 
 
 def test_a_preference_within_an_affinity_need_only_know_its_clusters() -> None:
-    """A hub without any registered cluster yet says nothing about single names."""
+    """Without any registered cluster, there are no warnings about single names."""
     spec = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
 
     assert list(warn_unknown_clusters(fhpa(**spec).spec, [])) == [
@@ -296,7 +296,7 @@ def test_a_preference_within_an_affinity_need_only_know_its_clusters() -> None:
 
 
 def test_a_stored_cluster_is_known_by_its_labels_and_fields() -> None:
-    """The newer list of zones counts, else the older single one."""
+    """The list `zones` counts; without it, the older field `zone`."""
     raw = {
         "metadata": {"name": "m1", "labels": {"a": "b"}},
         "spec": {"provider": "p", "region": "r", "zone": "z", "zones": ["z1", "z2"], "syncMode": "Push"},
@@ -310,7 +310,7 @@ def test_a_stored_cluster_is_known_by_its_labels_and_fields() -> None:
 
 
 def test_many_known_clusters_are_not_all_listed() -> None:
-    """The whole warning fits into what clients show."""
+    """The warning lists only some clusters, so that clients show all of it."""
     known = [KnownCluster(f"a-rather-long-name-of-a-cluster-{number}") for number in range(1000)]
     spec = {"clusterAffinity": {"clusterNames": ["m1"]}}
 
@@ -321,7 +321,7 @@ def test_many_known_clusters_are_not_all_listed() -> None:
 
 
 def test_an_object_full_of_mistakes_gets_its_remedies_first() -> None:
-    """What keeps it from being admitted is said before what is merely odd."""
+    """Remedies come before the other warnings."""
     spec: dict[str, Any] = {
         "maxReplicas": None,
         "scaleTargetRef": {"kind": "Deployment", "name": "web"},
@@ -336,7 +336,7 @@ def test_an_object_full_of_mistakes_gets_its_remedies_first() -> None:
 
 
 def test_a_hostile_affinity_costs_no_more_than_a_warning_is_worth() -> None:
-    """Beyond a number of comparisons nothing is said."""
+    """Above a number of comparisons there is no warning."""
     known = [KnownCluster(f"c{number}", labels={"a": "b"}) for number in range(1000)]
     expressions = [{"key": f"k{n}", "operator": "Exists"} for n in range(60)]
     preferences = [{"targetCluster": {"labelSelector": {"matchExpressions": expressions}}}] * 1000

@@ -32,12 +32,12 @@ from fedhpa.api.quantity import Quantity
     ],
 )
 def test_a_value_is_printed_as_go_prints_it(value: Any, text: str) -> None:
-    """Plain texts with %q, texts of named types and everything else as JSON, quantities canonical."""
+    """Plain texts print with %q, named types and other values as JSON, quantities in canonical form."""
     assert printed(value) == text
 
 
 def test_the_parts_of_an_error_are_joined_by_colons() -> None:
-    """Path, type, value if the type shows one, detail if there is one."""
+    """An error prints its path, its type, a value if the type has one, and the detail."""
     assert str(required("a.b")) == "a.b: Required value"
     assert str(required("a.b", "why")) == "a.b: Required value: why"
     assert str(invalid("a[0]", "", "bad")) == 'a[0]: Invalid value: "": bad'
@@ -46,7 +46,7 @@ def test_the_parts_of_an_error_are_joined_by_colons() -> None:
 
 
 def test_an_aggregate_names_each_text_once_in_order() -> None:
-    """One text stands alone, several in brackets."""
+    """A single error stands alone; several are in brackets."""
     first, second = required("b"), required("a")
 
     assert aggregate([first, first]) == "b: Required value"
@@ -54,7 +54,7 @@ def test_an_aggregate_names_each_text_once_in_order() -> None:
 
 
 def test_a_key_with_two_slashes_is_described_whole() -> None:
-    """The rule for a key, not for one of its parts."""
+    """A key with two slashes gets the message about the whole key."""
     (message,) = qualified_name("a/b/c")
 
     assert message.startswith("a valid label key must consist of alphanumeric characters")
@@ -76,12 +76,12 @@ def test_a_key_with_two_slashes_is_described_whole() -> None:
     ],
 )
 def test_keys_have_a_dns_prefix_and_a_short_name(text: str, count: int) -> None:
-    """Each part that is wrong has a message of its own."""
+    """Each invalid part has its own message."""
     assert len(qualified_name(text)) == count
 
 
 def test_lengths_of_keys_and_values_are_named_in_bytes() -> None:
-    """The newer half of Kubernetes' rules says bytes where the older one says characters."""
+    """Kubernetes' newer rules say bytes where the older ones say characters."""
     assert qualified_name("x" * 64) == ["name part must be no more than 63 bytes"]
     assert qualified_name("x" * 254 + "/a") == ["prefix part must be no more than 253 bytes"]
     assert label_value("x" * 64) == ["must be no more than 63 bytes"]
@@ -89,7 +89,7 @@ def test_lengths_of_keys_and_values_are_named_in_bytes() -> None:
 
 
 def test_names_are_measured_in_bytes_and_matched_whole() -> None:
-    """Too long and wrongly spelled are two messages; dots are named where only they are wrong."""
+    """Length and spelling have separate messages; there is one for dots alone."""
     assert dns_subdomain("a" * 254) == ["must be no more than 253 characters"]
     assert len(dns_subdomain("é" * 127)) == 2
     assert len(dns_subdomain("a\n")) == 1
@@ -116,7 +116,7 @@ def test_names_are_measured_in_bytes_and_matched_whole() -> None:
     ],
 )
 def test_a_container_requests_standard_or_extended_resources(name: str, messages: list[str]) -> None:
-    """Names without a domain are Kubernetes' own."""
+    """A resource name without a domain must be one of Kubernetes' own."""
     assert container_resource(name) == messages
 
 
@@ -153,7 +153,7 @@ def test_a_container_requests_standard_or_extended_resources(name: str, messages
     ],
 )
 def test_metadata_is_judged_as_api_servers_do(metadata: dict[str, Any], expected: list[str]) -> None:
-    """Beyond the rows that Karmada's runs cover."""
+    """Metadata errors that Karmada's recorded runs do not cover."""
     found = [
         str(error) for error in validate_metadata(ObjectMeta(**{"name": "w", "namespace": "n", **metadata}))
     ]

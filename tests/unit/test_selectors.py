@@ -1,4 +1,4 @@
-"""Label selectors are read, matched and written as the API machinery does."""
+"""Label selectors are parsed, matched and printed as in the API machinery."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedhpa.api.selectors import parse_field_selector, parse_selector, selector_
     ],
 )
 def test_canonical_form(text: str, canonical: str) -> None:
-    """Requirements are sorted by key, values too, blanks are dropped."""
+    """The canonical form sorts requirements and values, and drops blanks."""
     assert str(parse_selector(text)) == canonical
 
 
@@ -50,7 +50,7 @@ def test_canonical_form(text: str, canonical: str) -> None:
     ],
 )
 def test_refusals(text: str, message: str) -> None:
-    """What cannot be read is refused in Go's words, which end up in a condition."""
+    """An invalid selector has Go's message, which a condition shows."""
     with pytest.raises(InvalidObject) as refusal:
         parse_selector(text)
 
@@ -59,7 +59,7 @@ def test_refusals(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("text", ["-a=b", "a/b/c=d", "/a=b", "UPPER/a=b", "a=-b", "a>x", "a=" + "x" * 64])
 def test_bad_keys_and_values(text: str) -> None:
-    """Keys are qualified names, values labels, and comparisons want whole numbers."""
+    """Keys are qualified names, values are label values, and comparisons need integers."""
     with pytest.raises(InvalidObject, match="Invalid value"):
         parse_selector(text)
 
@@ -82,7 +82,7 @@ def test_bad_keys_and_values(text: str) -> None:
     ],
 )
 def test_matching(text: str, labels: dict[str, str], expected: bool) -> None:
-    """All requirements must hold; an absent label satisfies "is not"."""
+    """All requirements must hold; an absent label satisfies !=, notin and !."""
     assert parse_selector(text).matches(labels) is expected
 
 
@@ -102,7 +102,7 @@ def test_objects() -> None:
 
 
 def test_no_object_selects_nothing_and_an_empty_one_everything() -> None:
-    """None and {} are different, though both have an empty string form."""
+    """None matches nothing and {} everything, although both have an empty string form."""
     nothing, everything = selector_of(None), selector_of({})
 
     assert (str(nothing), nothing.matches({})) == ("", False)
@@ -110,13 +110,13 @@ def test_no_object_selects_nothing_and_an_empty_one_everything() -> None:
 
 
 def test_bad_operator_of_an_object() -> None:
-    """The operators of objects are words."""
+    """A LabelSelector object accepts only Kubernetes' operator names."""
     with pytest.raises(InvalidObject, match='"=" is not a valid label selector operator'):
         selector_of({"matchExpressions": [{"key": "a", "operator": "=", "values": ["b"]}]})
 
 
 def test_field_selectors() -> None:
-    """Name and namespace can be asked for, equal or not; other fields are refused."""
+    """Field selectors test name and namespace with = and !=; other fields are refused."""
     selector = parse_field_selector("metadata.name=web-0,metadata.namespace!=kube-system")
 
     assert selector.matches(name="web-0", namespace="shop")

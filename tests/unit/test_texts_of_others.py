@@ -1,4 +1,4 @@
-"""What members and callers say is passed on in one line of bounded length, and nothing hides in it."""
+"""Text from members and clients becomes one printable line of bounded length."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from metrics_adapter.server.negotiation import warning_values
     ],
 )
 def test_a_text_is_one_printable_line(text: str, line: str) -> None:
-    """Without line ends, escapes, or what turns the direction of writing."""
+    """Line ends become blanks; escapes and characters that change the direction of text become ?."""
     assert one_line(text) == line
 
 
@@ -40,17 +40,17 @@ def test_a_text_is_one_printable_line(text: str, line: str) -> None:
     [("x" * 100_000, "x" * 200), ("a\n\0b", "a ?b"), (" " * 100_000 + "y", ""), ("\u202e" * 201, "?" * 200)],
 )
 def test_a_text_may_be_cut_without_a_word(text: str, line: str) -> None:
-    """As printable, and no longer."""
+    """A truncated line is printable and within the limit."""
     assert cut_line(text, 200) == line
 
 
 def test_a_header_is_ascii() -> None:
-    """Go's clients refuse an answer that has anything else in a header."""
+    """Headers are ASCII, because Go's clients refuse other characters."""
     assert ascii_line("é\x01\u2603") == "???"
 
 
 def test_a_warning_can_be_read_whatever_it_says() -> None:
-    """Quotes are quoted, and the text is as long as a warning may be."""
+    """A Warning header escapes quotes and is at most as long as clients accept."""
     long, nasty = warning_values(["x" * 100_000, 'a "b" \\ \r\nX: y\0'])
 
     assert len(long) < 600
@@ -74,7 +74,7 @@ def test_a_warning_can_be_read_whatever_it_says() -> None:
     ],
 )
 def test_a_quoted_credential_is_not_passed_on(text: str, authorization: str, shown: str) -> None:
-    """Nor what was left of it by a cut, in text and bytes alike; a few characters are no credential."""
+    """Truncated credentials are removed, too, from text and bytes; a few characters count as none."""
     assert redacted(text, authorization) == shown
     assert redacted(text.encode(), authorization) == shown.encode()
 

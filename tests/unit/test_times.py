@@ -21,7 +21,7 @@ from fedhpa.api.times import ZERO_TIME, format_duration, format_time, parse_dura
     ],
 )
 def test_times(text: str, seconds: float, written: str) -> None:
-    """A time is POSIX seconds, also before 1970, and is written back in UTC."""
+    """A time parses to POSIX seconds, also before 1970, and prints in UTC."""
     assert parse_time(text) == seconds
     assert format_time(seconds) == written
 
@@ -35,12 +35,12 @@ def test_times(text: str, seconds: float, written: str) -> None:
     ],
 )
 def test_the_ends_of_time(seconds: float, written: str) -> None:
-    """What lies outside the years that can be written is shown as the first or last moment."""
+    """Times outside the printable years become the first or the last one."""
     assert format_time(seconds) == written
 
 
 def test_no_time_stays_none() -> None:
-    """Absence is not a time."""
+    """None stays None."""
     assert parse_time(None) is None
 
 
@@ -48,7 +48,7 @@ def test_no_time_stays_none() -> None:
     "text", ["", "now", "2026-03-11", "2026-03-11T13:23:17", "2026-13-11T13:23:17Z", "2026-03-11 13:23:17Z"]
 )
 def test_bad_times(text: str) -> None:
-    """Only RFC 3339 is a time."""
+    """Only RFC 3339 times are valid."""
     with pytest.raises(InvalidObject, match="RFC 3339"):
         parse_time(text)
 
@@ -68,13 +68,13 @@ def test_bad_times(text: str) -> None:
     ],
 )
 def test_durations(value: str | float, seconds: float, written: str) -> None:
-    """A Go duration or a number is seconds, and is written as Go prints it."""
+    """A Go duration or a number parses to seconds, and prints as in Go."""
     assert parse_duration(value) == seconds
     assert format_duration(seconds) == written
 
 
 @pytest.mark.parametrize("value", ["", "5", "m", "5 m", "5d", "soon", True, float("inf"), float("nan")])
 def test_bad_durations(value: str | float) -> None:
-    """A unit is needed, and a finite number."""
+    """A duration needs a unit and a finite number."""
     with pytest.raises(InvalidObject):
         parse_duration(value)

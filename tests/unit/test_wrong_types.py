@@ -1,4 +1,4 @@
-"""Values of the wrong JSON type: the texts of Go's decoder (k8s.io/api 0.36), and our remedies."""
+"""Values of the wrong JSON type: the messages of Go's decoder (k8s.io/api 0.36), and the remedies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FIELD = "json: cannot unmarshal {} into Go struct field {} of type {}"
     ],
 )
 def test_a_wrong_type_is_reported_as_go_reports_it(text: str, value: str, field: str, type_: str) -> None:
-    """The struct that holds the field, its path without indices, and the type it should have."""
+    """The message names the struct of the field, its path without indices, and its type."""
     with pytest.raises(WrongType) as caught:
         decode(FederatedHPA, json.loads(text))
 
@@ -63,7 +63,7 @@ def test_a_wrong_type_is_reported_as_go_reports_it(text: str, value: str, field:
 
 
 def test_the_remedy_names_the_item_and_what_it_takes() -> None:
-    """Where the message has no index, the remedy has."""
+    """The message has no indices, but the remedy has them."""
     raw = {
         "spec": {"metrics": [{"type": "Pods"}, {"type": "Pods", "pods": {"target": {"averageValue": []}}}]}
     }
@@ -87,7 +87,7 @@ def test_the_remedy_names_the_item_and_what_it_takes() -> None:
     ],
 )
 def test_what_was_quoted_and_should_not_be_is_told(spec: dict[str, Any], remedy: str) -> None:
-    """The commonest wrong type: a number or a truth in quotes."""
+    """The most common mistake is a number or boolean in quotes."""
     with pytest.raises(WrongType) as caught:
         decode(FederatedHPA, {"spec": spec})
 
@@ -95,7 +95,7 @@ def test_what_was_quoted_and_should_not_be_is_told(spec: dict[str, Any], remedy:
 
 
 def test_null_is_absent_and_an_absent_scalar_is_zero() -> None:
-    """As Go decodes it: null anywhere, also within lists and maps."""
+    """Null counts as absent everywhere, also in lists and maps, as in Go."""
     raw = {
         "metadata": {"labels": {"a": None}, "finalizers": [None]},
         "spec": {"maxReplicas": None, "metrics": [None]},

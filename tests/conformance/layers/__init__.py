@@ -1,1 +1,1 @@
-"""Which layer refuses what: the same objects before our validation and before the CRD alone."""
+"""Compares the answers of the webhook and of the CRD alone to the same objects."""

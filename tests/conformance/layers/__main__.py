@@ -1,4 +1,4 @@
-"""`python -m tests.conformance.layers`: ask a real API server, write docs/reference/admission-layers.md."""
+"""`python -m tests.conformance.layers` queries an API server, writes docs/reference/admission-layers.md."""
 
 import asyncio
 

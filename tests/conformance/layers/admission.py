@@ -1,4 +1,4 @@
-"""What our admission says about an object, as the API server would hear it: /mutate, then /validate."""
+"""The webhook's answers to an object, as the API server receives them: /mutate, then /validate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedhpa.api.federatedhpa import FederatedHPA
 
 
 def refusal(manifest: dict[str, Any]) -> list[str]:
-    """The errors in their order, each once; [] if the object is admitted."""
+    """Returns the errors in order, each once; [] if the object is admitted."""
     try:
         if manifest["kind"] == "FederatedHPA":
             whole = jsonpatch.apply_patch(manifest, default_patch(manifest))

@@ -1,4 +1,4 @@
-"""Putting the objects before an API server that has our CRDs and no webhook."""
+"""Sends the objects to an API server with the CRDs and without the webhook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMESPACE = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default"
 
 
 async def install(api: PlaneApi) -> None:
-    """Apply the CRDs; returns when both kinds are served."""
+    """Applies the CRDs and waits until the API server serves both kinds."""
     manifests = list(yaml.safe_load_all(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA))))
     await api.apply_all(manifests)
     for manifest in manifests:
@@ -40,7 +40,7 @@ async def install(api: PlaneApi) -> None:
 
 
 async def answers(api: PlaneApi, objects: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
-    """What is said against each object, [] if it is admitted; nothing is stored."""
+    """Returns the errors of each object, [] if it is admitted. Nothing is stored."""
     at_once = asyncio.Semaphore(8)
 
     async def ask(name: str, manifest: dict[str, Any]) -> tuple[str, list[str]]:
@@ -53,7 +53,7 @@ async def answers(api: PlaneApi, objects: Iterable[tuple[str, dict[str, Any]]]) 
 
 
 async def refusal(api: PlaneApi, manifest: dict[str, Any]) -> list[str]:
-    """The causes why the object is refused, each as `field: message`, sorted; [] if it is admitted."""
+    """Returns the sorted causes of a refusal, each as `field: message`; [] if the object is admitted."""
     path = f"{NAMESPACE}/{KINDS[manifest['kind']]}"
     status, _, body = await api.request("POST", path, body=manifest, params={"dryRun": "All"})
     if status == 201:

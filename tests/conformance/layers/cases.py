@@ -1,4 +1,4 @@
-"""The objects that are put before both layers, grouped as docs/reference/admission-layers.md shows them."""
+"""The objects that both layers judge, grouped as in docs/reference/admission-layers.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One object; `what` says what is odd about it, in the words of the table."""
+    """One object. `what` describes its mistake in the words of the table."""
 
     group: str
     what: str
@@ -37,13 +37,13 @@ class Case:
 
 
 def manifest(kind: str, spec: Json) -> Json:
-    """An object of that spec, with metadata that nobody minds."""
+    """Returns an object with this spec and valid metadata."""
     metadata = {"name": "case", "namespace": "default"}
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def fhpa(**spec: Any) -> Json:
-    """A good spec with other fields; None takes one away."""
+    """Returns a valid spec with changed fields; None removes a field."""
     whole = {"scaleTargetRef": TARGET, "minReplicas": 1, "maxReplicas": 10, **spec}
     return {name: value for name, value in whole.items() if value is not None}
 
@@ -82,7 +82,7 @@ def object_metric(**more: Any) -> Json:
 
 
 def up(**rules: Any) -> Json:
-    """A spec whose scaleUp says this."""
+    """Returns a spec with these scaleUp rules."""
     return fhpa(behavior={"scaleUp": rules})
 
 
@@ -103,7 +103,7 @@ def cron(*rules: Json, target: Json | None = None) -> Json:
 
 
 def rule(**fields: Any) -> Json:
-    """A good rule for a workload, with other fields; None takes one away."""
+    """Returns a valid rule for a workload with changed fields; None removes a field."""
     whole = {"name": "r", "schedule": "30 8 * * 1-5", "targetReplicas": 3, "timeZone": "UTC", **fields}
     return {name: value for name, value in whole.items() if value is not None}
 
@@ -392,7 +392,7 @@ _CRON: Mapping[str, Mapping[str, Json]] = {
 
 
 def cases() -> Iterator[Case]:
-    """All of them, in the order of the table."""
+    """Returns all cases in the order of the table."""
     for kind, groups in ((FHPA, _FHPA), (CRON, _CRON)):
         for group, specs in groups.items():
             for what, spec in specs.items():

@@ -1,4 +1,4 @@
-"""Objects thrown together from good and bad values, to find where the layers disagree."""
+"""Random objects with valid and invalid values, to find where the layers disagree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BAD = 0.06
 
 
 class Pool(NamedTuple):
-    """Values that a field may have, and such as it may not, or only beside certain others."""
+    """Values of a field: valid, invalid, and valid only beside certain others."""
 
     good: Sequence[Any]
     bad: Sequence[Any] = ()
@@ -90,7 +90,7 @@ POLICY_TYPES = Pool(("Pods", "Percent"), ("Other", ""))
 
 
 def objects(seed: int, count: int) -> Sequence[Json]:
-    """So many objects, the same ones for the same seed."""
+    """Returns `count` objects, the same ones for the same seed."""
     made = _Made(random.Random(seed))
     return [made.fhpa() if number % 3 else made.cron() for number in range(count)]
 
@@ -170,7 +170,7 @@ class _Made:
         }
 
     def _odd(self, target: Json) -> Json:
-        """A target, now and then with something added, or of another type."""
+        """Returns a target, sometimes with an extra field or another type."""
         if not self._sometimes(2 * BAD):
             return target
         types = Pool(("Utilization", "Value", "AverageValue"), ("Other", ""))

@@ -1,4 +1,4 @@
-"""docs/reference/admission-layers.md, made of the cases, our validation and what a real API server said."""
+"""Renders docs/reference/admission-layers.md from the cases, the webhook and the recorded answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ errors, the table shows the first. Objects that both admit are tested but not sh
 
 
 def rendered() -> str:
-    """The page."""
+    """Returns the page."""
     known = recorded.read()
     lines = [_HEAD.format(command=recorded.COMMAND, server=known["server"])]
     for group, members in itertools.groupby(_rows(known["answers"]), key=lambda row: row[0]):
@@ -55,7 +55,7 @@ def _rows(answers: Mapping[str, list[str]]) -> Iterator[tuple[str, str, list[str
 
 
 def _alike(schema: list[str], webhook: list[str]) -> list[str]:
-    """The CRD's errors, whose order is not given, with those first that the webhook has too."""
+    """Sorts the CRD's errors, which have no fixed order: those that the webhook has, too, come first."""
     return sorted(schema, key=lambda text: not any(text.split(": ")[-1] in error for error in webhook))
 
 

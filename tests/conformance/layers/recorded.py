@@ -1,4 +1,4 @@
-"""What a real API server said with the CRD and without the webhook, for tests that have none."""
+"""The recorded answers of a real API server with the CRD and without the webhook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answers = Mapping[str, list[str]]
 
 
 def schema_digest() -> str:
-    """Of what the CRDs say about objects; descriptions may change without a new recording."""
+    """Returns the digest of the schemas without descriptions, which may change without a new recording."""
     definitions = [
         crd.custom_resource_definition(each) for each in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
     ]
@@ -38,13 +38,13 @@ def _without_descriptions(value: Any) -> Any:
 
 
 def read() -> dict[str, Any]:
-    """The recording: `server`, `schema`, and `answers`, which are the causes of each refusal."""
+    """Returns the recording: `server`, `schema`, and `answers` with the causes of each refusal."""
     found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     return found
 
 
 def write(server: str, answers: Answers) -> None:
-    """Keep the answers, one object a line."""
+    """Writes the answers, one object a line."""
     lines = [
         f"  {json.dumps(name)}: {json.dumps(said, ensure_ascii=False)}" for name, said in answers.items()
     ]

@@ -1,4 +1,4 @@
-"""All objects that the CRD alone is asked about: our own cases, and the rows of the recorded tables."""
+"""All objects that the CRD judges: the cases of this folder, and the rows of the recorded tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Json = dict[str, Any]
 
 
 def objects() -> Iterator[tuple[str, Json]]:
-    """Name and manifest of each."""
+    """Returns the name and manifest of each object."""
     for case in cases():
         yield case.name, case.object()
     yield from table_objects()
 
 
 def table_objects() -> Iterator[tuple[str, Json]]:
-    """The rows of the tables whose verdict does not hang on their metadata, with metadata of our own."""
+    """Returns the rows whose verdict does not depend on metadata, with valid metadata."""
     hpa = table("k8s_hpa_validation")
     for case in (*hpa["validation_cases"], *hpa["strategy_cases"]):
         if case.get("kind") in (None, "create") and case.get("api_version") in (None, "autoscaling/v2"):
