@@ -17,9 +17,7 @@ from aiohttp import web
 
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError
-from fedhpa.decision.model import Decision
-from fedhpa.decision.record.decision import to_json
-from fedhpa.decision.record.status import compact
+from fedhpa.decision import Decision, compact_decision, to_json
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust
 from fedhpa.serving.authorization import Attributes, Authorizer
@@ -62,7 +60,7 @@ class DecisionLog:
         found = {key: value for key, value in to_json(decision).items() if key not in LEFT_OUT}
         body = msgspec.json.encode({**head, "decision": found})
         if len(body) > MAX_DECISION_BYTES:
-            short = {key: value for key, value in compact(decision).items() if key not in LEFT_OUT}
+            short = {key: value for key, value in compact_decision(decision).items() if key not in LEFT_OUT}
             body = msgspec.json.encode({**head, "decision": short})
         self._entries.append(_Entry(namespace, name, body))
         self.size += len(body)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fedhpa.api import default_values
-from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.decision import ControllerSettings
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import (
     Flag,

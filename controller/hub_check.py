@@ -20,7 +20,7 @@ from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import GROUP
 from fedhpa.api.times import parse_time
-from fedhpa.decision.snapshot import Blocked, Finding
+from fedhpa.decision import Blocked, Finding
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Key

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
 from fedhpa.api.federatedhpa import API_VERSION, KIND
-from fedhpa.decision.model import Event
+from fedhpa.decision import Event
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.mapping import Resource

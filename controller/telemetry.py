@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.decisions import DecisionLog
-from fedhpa.decision.model import Decision, MetricResult
+from fedhpa.decision import Decision, MetricResult
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
 NAMES = ("namespace", "hpa_name")

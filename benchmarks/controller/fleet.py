@@ -26,7 +26,7 @@ from controller.flags import DIRECT, Settings
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.decision import ControllerSettings
 from fedhpa.kube.client import PAGE_SIZE, ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.events import EventRecorder

@@ -17,7 +17,7 @@ import structlog
 
 from benchmarks.controller.fleet import Fleet, Hub, resident_bytes, world
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.decision.spec.federatedhpa import decode_object
+from fedhpa.decision import decode_object
 
 FLEET: Final = Fleet()
 # A world in which nothing happens for an hour, looked at every 15 s.

@@ -13,7 +13,7 @@ from controller.federatedhpa.node_capacity import NodeCapacity, total_requests
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
 from fedhpa.assignment.direct import BY_CAPACITY
-from fedhpa.decision.spec.placement import Placement
+from fedhpa.decision import PlacementSpec
 from fedhpa.members.cluster import Cluster
 from fedhpa.members.member import Member
 from fedhpa.scaling.records import PodRecord
@@ -25,7 +25,7 @@ ONE_POD = {"pods": 1000}
 async def available_replicas(
     nodes: NodeCapacity,
     members: Mapping[str, Member],
-    assignment: Placement,
+    assignment: PlacementSpec,
     readings: Mapping[str, ClusterReading],
 ) -> dict[str, int | None]:
     """How many more replicas fit, by cluster; None where that is unknown.
@@ -53,7 +53,7 @@ async def available_replicas(
 async def capped_replicas(
     nodes: NodeCapacity,
     members: Mapping[str, Member],
-    assignment: Placement,
+    assignment: PlacementSpec,
     readings: Mapping[str, ClusterReading],
 ) -> dict[str, int | None]:
     """How many replicas each cluster of clusterHPAPreference may have; None for no limit."""

@@ -24,8 +24,7 @@ from fedhpa.api.metric_types import USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
-from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure
-from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision import ClusterScale, ClusterSnapshot, Failure, MetricSpec
 from fedhpa.kube.mapping import Resource
 from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.kube.writes import get_scale

@@ -21,8 +21,7 @@ from controller.federatedhpa.metric_reader import MetricSource, error_reason, re
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
 from fedhpa.api.metric_types import EXTERNAL_API
 from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
-from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision import Failure, MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import decoder

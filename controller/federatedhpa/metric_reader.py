@@ -13,9 +13,7 @@ from typing import Final
 from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API
 from fedhpa.api.selectors import Selector, selector_of
-from fedhpa.decision.asked import asked_for
-from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision import Failure, MetricSpec
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import MAX_MESSAGE
 from fedhpa.members import metrics as apis
@@ -46,8 +44,8 @@ class MetricSource:
 
 
 def metric_queries(metrics: Sequence[MetricSpec]) -> Mapping[str, MetricSpec]:
-    """One metric for each query, by `asked_for`. The queries are the same for all clusters."""
-    return {asked_for(spec): spec for spec in metrics if _can_be_queried(spec)}
+    """One metric for each query, by `MetricSpec.query_key`. The queries are the same for all clusters."""
+    return {spec.query_key: spec for spec in metrics if _can_be_queried(spec)}
 
 
 async def read_metrics(

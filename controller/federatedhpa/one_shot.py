@@ -24,12 +24,7 @@ from controller.hub_check import HubCheck
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.decision.decide import decide
-from fedhpa.decision.history import History
-from fedhpa.decision.model import Decision
-from fedhpa.decision.record.scenario_encoder import encode_scenario
-from fedhpa.decision.record.settings import decode_settings, encode_settings
-from fedhpa.decision.snapshot import Snapshot
+from fedhpa.decision import Decision, History, Snapshot, StoredDecision, decide, encode_scenario
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.paths import resource_path
@@ -68,8 +63,7 @@ class DecisionInput:
 
     def scenario(self) -> dict[str, Any]:
         """The input as a scenario for `fedhpa replay`."""
-        settings = encode_settings(self.settings.decision)
-        return encode_scenario(self.raw, self.snapshot, self.history, self.now, settings)
+        return encode_scenario(self.raw, self.snapshot, self.history, self.now, self.settings.decision)
 
 
 class OneShotReader:
@@ -102,7 +96,7 @@ class OneShotReader:
                 if other != key:
                     group.create_task(self._read_other(slots, other, one, memories, now))
         observed = await self._snapshots.build(key, raw, memories, now)
-        memories[key].account(observed.snapshot, now)
+        memories[key].count_unreported_scale(observed.snapshot, now)
         competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
         snapshot = msgspec.structs.replace(
             observed.snapshot,
@@ -141,9 +135,9 @@ def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str
     propagation.
     """
     status = raw.get("status")
-    stored = status.get("decision") if isinstance(status, Mapping) else None
-    known = stored if isinstance(stored, Mapping) else {}
-    chosen = propagation or str(known.get("propagation") or KARMADA)
+    fields = status.get("decision") if isinstance(status, Mapping) else None
+    stored = StoredDecision(fields if isinstance(fields, Mapping) else {})
+    chosen = propagation or stored.propagation or KARMADA
     if chosen not in (KARMADA, DIRECT):
         raise ConfigError(f"--propagation={chosen}: expected {KARMADA} or {DIRECT}")
     flags = [
@@ -151,7 +145,7 @@ def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str
         *([f"--{METRICS_VIA.name}={metrics_via}"] if metrics_via else []),
     ]
     settings = Settings.of(parse_flags(SECTIONS, flags, {}))
-    return dataclasses.replace(settings, decision=decode_settings(known.get("controller")))
+    return dataclasses.replace(settings, decision=stored.settings)
 
 
 @contextlib.asynccontextmanager

@@ -23,9 +23,7 @@ from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events, write_status
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError, InvalidObject
-from fedhpa.decision.decide import decide
-from fedhpa.decision.model import Decision, Event
-from fedhpa.decision.snapshot import Snapshot
+from fedhpa.decision import Decision, Event, Snapshot, decide
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.reflector import Key
@@ -88,10 +86,10 @@ class FederatedHPAReconciler:
             self._report_invalid(key, raw, memory, str(error))
             return False
         finally:
-            memory.looked = True
+            memory.reconciled = True
         if self._memories.get(key) is not memory:
             return False  # deleted in between
-        memory.complaint = ""
+        memory.read_error = ""
         now = self._wall()
         observed = replace(observed, snapshot=self._with_conflicts(key, raw, observed.snapshot, now))
         outcome = await self._decide_and_write(key, memory, observed, known, now)
@@ -132,7 +130,7 @@ class FederatedHPAReconciler:
         None asks for a new decision: someone else's write came first, or the owner of the pods is unknown.
         """
         snapshot, rules = observed.snapshot, self._settings.decision
-        memory.account(snapshot, now)
+        memory.count_unreported_scale(snapshot, now)
         decision = decide(snapshot, memory.history, now, rules)
         written = decision.writes
         if written and self._has_unknown_neighbours(key, known):
@@ -148,24 +146,24 @@ class FederatedHPAReconciler:
                 if isinstance(error, NotWritten):
                     memory.refused |= dict.fromkeys(error.clusters, now)
                 decision = decide(snapshot, memory.history, now, rules, write_error=str(error))
-        memory.observe(snapshot, decision)
+        memory.note_decision(snapshot, decision)
         if written and observed.template is None:
-            memory.wrote(decision.assignment)
+            memory.note_write(decision.assignment)
         memory.history = decision.history
         return decision, written
 
     def _has_unknown_neighbours(self, key: Key, known: Iterable[Key]) -> bool:
         """True if an object of the same namespace was never reconciled."""
         return any(
-            other[0] == key[0] and (other not in self._memories or not self._memories[other].looked)
+            other[0] == key[0] and (other not in self._memories or not self._memories[other].reconciled)
             for other in known
         )
 
     def _report_invalid(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, error: str) -> None:
         """Log and record once that an object cannot be read. Its status cannot be written either."""
-        if memory.complaint == error:
+        if memory.read_error == error:
             return
-        memory.complaint = error
+        memory.read_error = error
         log.warning("object cannot be read", namespace=key[0], name=key[1], error=error)
         if not self._settings.paused:
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "InvalidObject", error)])

@@ -14,7 +14,7 @@ from typing import Final
 
 from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.wire import Scale
-from fedhpa.decision.model import Assignment
+from fedhpa.decision import Assignment
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.writes import get_scale, put_scale

@@ -37,8 +37,7 @@ from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
-from fedhpa.decision.snapshot import Blocked, ClusterSnapshot, Failure, Snapshot, Target
-from fedhpa.decision.spec.federatedhpa import ScalingObject, decode_object
+from fedhpa.decision import Blocked, ClusterSnapshot, Failure, ScalingObject, Snapshot, Target, decode_object
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.reflector import Key
@@ -127,8 +126,8 @@ class SnapshotBuilder:
             return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
         needs = MetricNeeds.of(hpa.spec.metrics, max_usage_age(self.period(raw), late))
         fleet = await self._read(workload, candidates, needs)
-        memory.aim_at(workload.path)
-        memory.note_absences(fleet.clusters)
+        memory.set_target(workload.path)
+        memory.note_workloads(fleet.clusters)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
         # With propagation karmada, the ResourceBinding decides.
         expected = {
@@ -199,10 +198,10 @@ class SnapshotBuilder:
         """The objects that select the same pods; compared only if labels or selectors changed."""
         labels = {name: reading.label_sets for name, reading in readings.items() if reading.label_sets}
         basis = (self._selector_versions.get(key[0], 0), len(memories), labels)
-        if memory.rivals_basis != basis:
+        if memory.ambiguity_basis != basis:
             others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
-            memory.rivals, memory.rivals_basis = ambiguous_with(key, labels, others), basis
-        return memory.rivals
+            memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others), basis
+        return memory.ambiguous_with
 
     def _decode(self, raw: Mapping[str, Any]) -> ScalingObject:
         hpa = decode_object(raw)

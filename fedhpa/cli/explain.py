@@ -50,8 +50,7 @@ def explain(
 
 def render(status: Mapping[str, Any], where: str, output: Output) -> str:
     """The decision and conditions of a status, as text for people or as data."""
-    from fedhpa.decision.explanation import to_text
-    from fedhpa.decision.record.stored import stored_decision
+    from fedhpa.decision import read_status, to_text
 
     if output is Output.JSON:
         return json.dumps(status["decision"], indent=2) + "\n"
@@ -59,7 +58,7 @@ def render(status: Mapping[str, Any], where: str, output: Output) -> str:
         import yaml
 
         return str(yaml.safe_dump(status["decision"], sort_keys=False))
-    decision = stored_decision(status)
+    decision = read_status(status).last_decision()
     assert decision is not None, "the caller looked"
     conditions = [
         f"  {condition.type}={condition.status} {condition.reason}: {condition.message}\n"

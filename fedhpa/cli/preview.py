@@ -25,7 +25,7 @@ from fedhpa.cli.hub import (
 )
 
 if TYPE_CHECKING:
-    from fedhpa.decision.model import Decision
+    from fedhpa.decision import Decision
     from fedhpa.kube.client import ApiClient
     from webhook.verdict import Verdict
 
@@ -202,7 +202,7 @@ def _applied(changed: Mapping[str, Any], stored: Mapping[str, Any] | None) -> di
 
 def to_json(found: Preview) -> dict[str, Any]:
     """The preview as data; decisions are of the form that replay prints."""
-    from fedhpa.decision.record.decision import to_json as decision_json
+    from fedhpa.decision import to_json as decision_json
 
     return {
         "kind": found.kind,
@@ -220,7 +220,7 @@ def to_json(found: Preview) -> dict[str, Any]:
 
 def to_text(found: Preview) -> str:
     """The preview for people."""
-    from fedhpa.decision.explanation import to_text as decision_text
+    from fedhpa.decision import to_text as decision_text
 
     lines = [found.where]
     if found.refusal:

@@ -58,15 +58,12 @@ def replay(
 
 def answer(raw: bytes | msgspec.Raw, *, as_text: bool = False) -> tuple[bytes, bool]:
     """One scenario's decision, ending with a newline, and whether the scenario could be read."""
-    from fedhpa.decision.decide import decide
-    from fedhpa.decision.explanation import to_text
-    from fedhpa.decision.record.decision import to_line
-    from fedhpa.decision.record.scenario import decode_scenario, name_of
+    from fedhpa.decision import decide, decode_scenario, scenario_name, to_line, to_text
 
     try:
         scenario = decode_scenario(raw)
     except InvalidObject as error:
-        name = name_of(raw)
+        name = scenario_name(raw)
         if as_text:
             return f"{name or 'scenario'}: cannot be read: {error}\n".encode(), False
         return msgspec.json.encode({"name": name, "error": str(error)}) + b"\n", False

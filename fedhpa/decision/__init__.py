@@ -1,9 +1,15 @@
-"""One decision: scaling, coverage and assignment put together, and its renderings. Pure."""
+"""One decision: what a FederatedHPA should do now, and why. Pure: no I/O and no clock.
 
+`decide(snapshot, history, now, settings)` returns a `Decision`. Status, events, series, `fedhpa explain` and
+`fedhpa replay` all render that one value. Other packages import from here.
+"""
+
+from fedhpa.decision.absence import Absence
 from fedhpa.decision.decide import decide
 from fedhpa.decision.explanation import to_text
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.model import (
+    ANSWERED_STATES,
     Assignment,
     ClusterShare,
     Condition,
@@ -14,22 +20,29 @@ from fedhpa.decision.model import (
     PodCounts,
     Step,
 )
+from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.decision import to_json, to_line
-from fedhpa.decision.record.scenario import Scenario, decode_scenario
-from fedhpa.decision.record.status import bounded, compact, decode_history, encode_history, history_of
+from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
+from fedhpa.decision.record.status import StoredDecision, StoredStatus, read_status
+from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     Blocked,
     ClusterScale,
     ClusterSnapshot,
-    ControllerSettings,
     Failure,
+    Finding,
     MemberHPA,
     Snapshot,
     Target,
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object
+from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.placement import PlacementSpec
 
 __all__ = [
+    "ANSWERED_STATES",
+    "Absence",
     "Assignment",
     "Blocked",
     "ClusterScale",
@@ -41,9 +54,12 @@ __all__ = [
     "Decision",
     "Event",
     "Failure",
+    "Finding",
     "History",
     "MemberHPA",
     "MetricResult",
+    "MetricSpec",
+    "PlacementSpec",
     "PodCounts",
     "Recommendation",
     "ScaleEvent",
@@ -52,15 +68,17 @@ __all__ = [
     "Scenario",
     "Snapshot",
     "Step",
+    "StoredDecision",
+    "StoredStatus",
     "Target",
-    "bounded",
-    "compact",
+    "compact_decision",
     "decide",
-    "decode_history",
     "decode_object",
     "decode_scenario",
-    "encode_history",
-    "history_of",
+    "encode_scenario",
+    "read_status",
+    "remember_scale",
+    "scenario_name",
     "to_json",
     "to_line",
     "to_text",

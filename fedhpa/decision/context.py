@@ -1,4 +1,4 @@
-"""What the parts of one decision share while it is made."""
+"""The state of one decision while it is made."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from fedhpa.decision.coverage import coverage_of
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History, Recommendation
 from fedhpa.decision.model import Coverage, MetricResult
-from fedhpa.decision.snapshot import ControllerSettings, Snapshot
+from fedhpa.decision.settings import ControllerSettings
+from fedhpa.decision.snapshot import Snapshot
 
 
 class NoDecision(Exception):
-    """Nothing can be decided; the message is the decision's error. Conditions and events are set already."""
+    """No decision can be made; the message is the decision's error. Conditions and events are set already."""
 
 
 class Context:
-    """One decision in the making: its input, prepared, and what was found so far."""
+    """The input of one decision, prepared, and the results so far."""
 
     def __init__(
         self, snapshot: Snapshot, history: History, now: float, settings: ControllerSettings
@@ -26,30 +27,24 @@ class Context:
         self.history = history
         self.now = now
         self.settings = settings
-        self.world = FleetView(snapshot, settings, now)
-        self.draft = DecisionBuilder(self.stored, now)
-        failed = self.world.note_failures(self.spec.metrics)
-        self.coverage: Coverage = coverage_of(self.world, self.spec, failed)
-        self.world.silent = frozenset(self.coverage.lost)
+        self.fleet = FleetView(snapshot, settings, now)
+        self.builder = DecisionBuilder(self.stored, now)
+        failed = self.fleet.metric_failures(self.spec.metrics)
+        self.coverage: Coverage = coverage_of(self.fleet, self.spec, failed)
+        self.fleet.metrics_lost = frozenset(self.coverage.lost)
         self.metrics: tuple[MetricResult, ...] = ()
         self.policy_in_force = False
 
     @property
-    def recommendations(self) -> tuple[Recommendation, ...]:
-        """What was recommended before."""
-        return self.history.recommendations or ()
-
-    @property
     def wakes_on_metrics(self) -> bool:
-        """Whether a metric exists that has a value while nothing runs."""
+        """True if a metric has a value while no pod runs."""
         return any(metric.metric_type.scales_from_zero for metric in self.spec.metrics)
 
     def seed(self, current: int) -> None:
-        """On a fresh start the present size is the first recommendation."""
+        """On a fresh start, make the present size the first recommendation."""
         if self.history.recommendations is None:
-            seeded = (Recommendation(self.now, current),)
-            self.history = History(seeded, self.history.scale_ups, self.history.scale_downs)
+            self.recommend((Recommendation(self.now, current),))
 
     def recommend(self, recommendations: tuple[Recommendation, ...]) -> None:
-        """Replaces what is remembered of recommendations."""
+        """Replace the recommendations in the history."""
         self.history = History(recommendations, self.history.scale_ups, self.history.scale_downs)

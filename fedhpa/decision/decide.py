@@ -1,7 +1,7 @@
-"""decide(snapshot, history, now) -> Decision: one reconcile of one autoscaler, as a function.
+"""decide(snapshot, history, now, settings) -> Decision: one reconcile of one autoscaler, as a pure function.
 
-Source: Kubernetes HPA 1.36, reconcile 4 (the order matters), with several clusters as
-docs/reference/decision-record.md lays down. Reads no clock and does no I/O.
+Source: Kubernetes HPA 1.36, reconcile 4 (the order matters); docs/reference/decision-record.md for several
+clusters.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from fedhpa.decision.history import History
 from fedhpa.decision.messages import ABLE_TO_SCALE, GOT_SCALE, NO_CLUSTER, SCALING_ACTIVE
 from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
+from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.size import decide_size
-from fedhpa.decision.snapshot import ControllerSettings, Failure, Snapshot
+from fedhpa.decision.snapshot import Failure, Snapshot
 from fedhpa.decision.spec.federatedhpa import CENTRALIZED
 
 
@@ -24,15 +25,15 @@ def decide(
     *,
     write_error: str | None = None,
 ) -> Decision:
-    """Decides on one FederatedHPA at `now` (POSIX seconds). Never raises for what the snapshot holds.
+    """Returns the decision on one FederatedHPA at `now` (POSIX seconds). No snapshot makes it raise.
 
-    The outcome assumes that a scale write succeeds. Whose write failed decides again on the same input with
-    the error as `write_error`: then nothing counts as scaled, and conditions and events say why.
+    The decision assumes that the scale write succeeds. If it failed, the caller decides again on the same
+    input with the error as `write_error`: then no scale is counted, and conditions and events name the error.
     """
     context = Context(snapshot, history, now, settings)
     try:
         _check_blocked(context)
-        _check_built(context)
+        _check_mode(context)
         current = _read_scale(context)
     except NoDecision as stop:
         return undecided(context, 0, str(stop), have_scale=False)
@@ -47,30 +48,30 @@ def decide(
 def _check_blocked(context: Context) -> None:
     blocked = context.snapshot.blocked
     if blocked is not None:
-        context.draft.warn(blocked.event or blocked.reason, blocked.message)
-        context.draft.condition(blocked.condition, False, blocked.reason, blocked.message)
+        context.builder.warn(blocked.event or blocked.reason, blocked.message)
+        context.builder.condition(blocked.condition, False, blocked.reason, blocked.message)
         raise NoDecision(blocked.message)
 
 
-def _check_built(context: Context) -> None:
+def _check_mode(context: Context) -> None:
     if context.spec.mode != CENTRALIZED:
         message = "spec.mode asks for what this version does not do yet; nothing is written"
-        context.draft.condition(SCALING_ACTIVE, False, "NotBuilt", message)
+        context.builder.condition(SCALING_ACTIVE, False, "NotBuilt", message)
         raise NoDecision(message)
 
 
 def _read_scale(context: Context) -> int:
-    """The present size; sets AbleToScale. Raises NoDecision."""
-    target, world = context.snapshot.target, context.world
+    """Returns the present size; sets AbleToScale. Raises NoDecision."""
+    target, fleet = context.snapshot.target, context.fleet
     error = ""
     if isinstance(target, Failure):
         error = target.error or "the target's scale could not be read"
-    elif not world.members and not world.selector_errors:
+    elif not fleet.answered and not fleet.selector_errors:
         error = NO_CLUSTER
     if error:
-        context.draft.warn("FailedGetScale", error)
+        context.builder.warn("FailedGetScale", error)
         message = f"the HPA controller was unable to get the target's current scale: {error}"
-        context.draft.condition(ABLE_TO_SCALE, False, "FailedGetScale", message)
+        context.builder.condition(ABLE_TO_SCALE, False, "FailedGetScale", message)
         raise NoDecision(error)
-    context.draft.condition(ABLE_TO_SCALE, True, "SucceededGetScale", GOT_SCALE)
-    return world.current
+    context.builder.condition(ABLE_TO_SCALE, True, "SucceededGetScale", GOT_SCALE)
+    return fleet.current

@@ -1,6 +1,6 @@
-"""The clusters as one workload: who answered, how many replicas there are, and which data belongs to it.
+"""The clusters of one autoscaler, prepared once a decision: which answered, and how many replicas there are.
 
-Prepared once a decision and read by every metric. Source: docs/reference/decision-record.md.
+Source: docs/reference/decision-record.md.
 """
 
 from __future__ import annotations
@@ -8,32 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, PODS, USAGE_API
-from fedhpa.api.selectors import Selector, selector_of
+from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, USAGE_API
 from fedhpa.assignment.direct import DUPLICATED, size_of_each
-from fedhpa.decision.asked import asked_for
-from fedhpa.decision.snapshot import (
-    ClusterScale,
-    ClusterSnapshot,
-    ControllerSettings,
-    CustomMetrics,
-    ExternalMetrics,
-    Failure,
-    Snapshot,
-    Target,
-)
-from fedhpa.decision.spec.federatedhpa import MetricSpec
-from fedhpa.decision.spec.placement import Preference
+from fedhpa.decision.metrics.samples import custom_samples, external_samples
+from fedhpa.decision.settings import ControllerSettings
+from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure, Snapshot, Target
+from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.placement import ClusterPreference
 from fedhpa.scaling.grouping import running_and_ready
-from fedhpa.scaling.records import CustomSample, ExternalSample
 
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
 class ClusterView:
-    """A cluster that answered: its snapshot, its scale and the workload's pods and usage in it."""
+    """A cluster that answered: its snapshot, its scale, and the workload's pods and usage in it."""
 
     def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale) -> None:
         self.name = snapshot.name
@@ -53,12 +42,13 @@ class ClusterView:
 
 
 class FleetView:
-    """The expected clusters and what is known of the workload in them.
+    """All clusters of one autoscaler.
 
-    `missing` maps the clusters that did not answer to the reason, `lost` those that are no longer expected
-    to; `selector_errors` holds, for those that have a scale but no usable selector, event reason and
-    message. `preferences` are those of the expected clusters that the object's assignment selects. `silent`
-    are members whose metrics are waited for no longer: where theirs fail, the others speak for their pods.
+    `expected` are the clusters that must answer, `answered` the views of those that did. `missing` maps the
+    others to the reason. `lost` maps clusters that are no longer expected to the reason.
+    `selector_errors` holds the event reason and the message of each unusable pod selector.
+    `preferences` are the assignment's preferences by cluster (direct propagation only).
+    `metrics_lost` names the clusters that answer but whose metrics are no longer expected.
     """
 
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
@@ -70,23 +60,77 @@ class FleetView:
         self.hub_external = snapshot.hub_external_metrics
         self.lost: dict[str, str] = {}
         self.expected: list[ClusterSnapshot] = []
-        self.members: list[ClusterView] = []
+        self.answered: list[ClusterView] = []
         self.missing: dict[str, str] = {}
         self.selector_errors: list[tuple[str, str]] = []
         for cluster in snapshot.clusters:
             self._add(cluster)
-        self._answered = {member.name for member in self.members}
+        self._answered_names = {cluster.name for cluster in self.answered}
         self.direct = snapshot.target is None
-        self.preferences = self._preferred(snapshot) if self.direct else {}
+        self.preferences = self._preferences(snapshot) if self.direct else {}
         self.current = self._current(snapshot)
-        self.calibration = self.calibration_by(self.members)
-        self.silent: frozenset[str] = frozenset()
-        self.status_replicas = sum(member.scale.status_replicas for member in self.members)
+        self.calibration = self.calibration_of(self.answered)
+        self.metrics_lost: frozenset[str] = frozenset()
+        self.status_replicas = sum(cluster.scale.status_replicas for cluster in self.answered)
+
+    def is_overdue(self, cluster: ClusterSnapshot) -> bool:
+        """True if the cluster has been missing for lostAfterSeconds, so that it is no longer expected."""
+        return cluster.absence is not None and self._now - cluster.absence.since >= self.lost_after
+
+    def calibration_of(self, clusters: Sequence[ClusterView]) -> float:
+        """Returns the share of the workload's replicas in these clusters; 1 if either number is 0."""
+        replicas = sum(cluster.scale.spec_replicas for cluster in clusters)
+        return replicas / self.current if replicas and self.current else 1.0
+
+    def known_replicas(self, cluster: ClusterSnapshot) -> int:
+        """Returns the cluster's share of the workload: spec.replicas, or the last known if it is missing."""
+        if cluster.name in self._answered_names and isinstance(cluster.scale, ClusterScale):
+            return cluster.scale.spec_replicas
+        # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
+        return cluster.last_replicas or 0
+
+    def observed(self, spec: MetricSpec) -> list[ClusterView]:
+        """Returns the clusters whose pods count for a metric.
+
+        These are all that answered, but for clusters with lost metrics that failed to serve this one.
+        """
+        return [
+            cluster
+            for cluster in self.answered
+            if cluster.name not in self.metrics_lost or self._failure(cluster, spec) is None
+        ]
+
+    def metric_failures(self, metrics: Sequence[MetricSpec]) -> dict[str, str]:
+        """Returns the clusters that answered but failed to serve a metric, with the first reason."""
+        failed: dict[str, str] = {}
+        for spec in metrics:
+            for cluster in self.answered:
+                failure = self._failure(cluster, spec)
+                if failure is not None:
+                    failed.setdefault(cluster.name, failure.error)
+        return failed
+
+    def failures(self, spec: MetricSpec) -> list[tuple[str, Failure]]:
+        """Returns the clusters that answered but failed to serve the metric, also if the hub serves it."""
+        found = [(cluster.name, _failure_of(cluster.snapshot, spec)) for cluster in self.answered]
+        return [(name, failure) for name, failure in found if failure is not None]
+
+    def served_by_hub(self, spec: MetricSpec) -> bool:
+        """True if the hub serves the metric and no cluster does."""
+        snapshots = [cluster.snapshot for cluster in self.answered]
+        api = spec.metric_type.api
+        if api == EXTERNAL_API:
+            by_cluster = any(external_samples(one.external_metrics, spec) for one in snapshots)
+            return not by_cluster and bool(external_samples(self.hub_external, spec))
+        if api == CUSTOM_API:
+            by_cluster = any(custom_samples(one.custom_metrics, spec, self.namespace) for one in snapshots)
+            return not by_cluster and bool(custom_samples(self.hub_custom, spec, self.namespace))
+        return False
 
     def _add(self, cluster: ClusterSnapshot) -> None:
         reason, event = _unavailability(cluster)
         if reason is None and isinstance(cluster.scale, ClusterScale):
-            self.members.append(ClusterView(cluster, cluster.scale))
+            self.answered.append(ClusterView(cluster, cluster.scale))
         elif self.is_overdue(cluster):
             self.lost[cluster.name] = reason or ""
             return
@@ -96,24 +140,7 @@ class FleetView:
                 self.selector_errors.append((event, reason or ""))
         self.expected.append(cluster)
 
-    def is_overdue(self, cluster: ClusterSnapshot) -> bool:
-        """Whether the cluster went missing so long ago that its data is no longer waited for."""
-        return cluster.absence is not None and self._now - cluster.absence.since >= self.lost_after
-
-    def calibration_by(self, members: Sequence[ClusterView]) -> float:
-        """For how much of the workload these members speak; 1 if they or the workload have no replicas."""
-        answered = sum(member.scale.spec_replicas for member in members)
-        return answered / self.current if answered and self.current else 1.0
-
-    def heard(self, spec: MetricSpec) -> list[ClusterView]:
-        """The members whose pods count for a metric: all but the silent ones that failed to give it."""
-        return [
-            member
-            for member in self.members
-            if member.name not in self.silent or self._failure(member, spec) is None
-        ]
-
-    def _preferred(self, snapshot: Snapshot) -> Mapping[str, Preference]:
+    def _preferences(self, snapshot: Snapshot) -> Mapping[str, ClusterPreference]:
         clusters = (cluster.cluster or KnownCluster(cluster.name) for cluster in self.expected)
         return snapshot.hpa.spec.assignment.preferred(clusters)
 
@@ -123,111 +150,20 @@ class FleetView:
         if isinstance(snapshot.target, Failure):
             return 0
         if snapshot.hpa.spec.assignment.policy == DUPLICATED:
-            # As with a template: its size is that of each cluster, and the calibration counts the clusters.
+            # Every cluster has the whole size, as with a template. The calibration is then their number.
             lows = {name: preference.low or 0 for name, preference in self.preferences.items()}
-            return size_of_each({member.name: member.scale.spec_replicas for member in self.members}, lows)
+            present = {cluster.name: cluster.scale.spec_replicas for cluster in self.answered}
+            return size_of_each(present, lows)
         return sum(self.known_replicas(cluster) for cluster in self.expected)
 
-    def known_replicas(self, cluster: ClusterSnapshot) -> int:
-        """A cluster's share of the workload: what it has, or, absent, what it was last known to have."""
-        if cluster.name in self._answered and isinstance(cluster.scale, ClusterScale):
-            return cluster.scale.spec_replicas
-        # What it carries beside its failure may be of any time: only what is handed over as known counts.
-        return cluster.last_replicas or 0
-
-    def note_failures(self, metrics: Sequence[MetricSpec]) -> dict[str, str]:
-        """The clusters that answered but whose metrics failed, with the reason, for the metrics in use."""
-        failed: dict[str, str] = {}
-        for spec in metrics:
-            for member in self.members:
-                failure = self._failure(member, spec)
-                if failure is not None:
-                    failed.setdefault(member.name, failure.error)
-        return failed
-
-    def _failure(self, member: ClusterView, spec: MetricSpec) -> Failure | None:
-        failure = self._said(member, spec)
-        # A store on the hub that has the metric makes the members' own answers unnecessary.
-        return None if failure is None or self.serves_from_hub(spec) else failure
-
-    def failures(self, spec: MetricSpec) -> list[tuple[str, Failure]]:
-        """The clusters that answered but for the metric's data, with the reason."""
-        said = [(member.name, self._said(member, spec)) for member in self.members]
-        return [(name, failure) for name, failure in said if failure is not None]
-
-    def _said(self, member: ClusterView, spec: MetricSpec) -> Failure | None:
-        data: object = ()
-        api = spec.metric_type.api
-        if api == USAGE_API:
-            data = member.snapshot.usage
-        elif api == EXTERNAL_API:
-            data = member.snapshot.external_metrics
-        elif api == CUSTOM_API:
-            data = member.snapshot.custom_metrics
-        if isinstance(data, Mapping):
-            data = data.get(asked_for(spec), ())
-        return data if isinstance(data, Failure) else None
-
-    def serves_from_hub(self, spec: MetricSpec) -> bool:
-        """Whether no cluster serves a metric and the hub does."""
-        api = spec.metric_type.api
-        if api == EXTERNAL_API:
-            by_cluster = any(self.external(member.snapshot.external_metrics, spec) for member in self.members)
-            return not by_cluster and bool(self.external(self.hub_external, spec))
-        if api == CUSTOM_API:
-            by_cluster = any(self.custom(member.snapshot.custom_metrics, spec) for member in self.members)
-            return not by_cluster and bool(self.custom(self.hub_custom, spec))
-        return False
-
-    def external(self, samples: ExternalMetrics, spec: MetricSpec) -> list[ExternalSample]:
-        """The samples of an External metric: by name, and by the labels of those that have labels."""
-        if isinstance(samples, Mapping):
-            own = samples.get(asked_for(spec), ())
-            return [] if isinstance(own, Failure) else list(own)
-        if isinstance(samples, Failure):
-            return []
-        try:
-            selector = selector_of(spec.selector) if spec.selector is not None else Selector()
-        except InvalidObject:
-            return []  # the metric itself fails on it, with the message
-        return [
-            sample
-            for sample in samples
-            if sample.metric == spec.name and (not sample.labels or selector.matches(sample.labels))
-        ]
-
-    def custom(self, samples: CustomMetrics, spec: MetricSpec) -> list[CustomSample]:
-        """The samples of a Pods or Object metric: by metric and described object.
-
-        Samples that carry the metric's own selector are preferred, since one name may have several series.
-        """
-        if isinstance(samples, Mapping):
-            own = samples.get(asked_for(spec), ())
-            return [] if isinstance(own, Failure) else list(own)
-        if isinstance(samples, Failure):
-            return []
-        found = [sample for sample in samples if sample.metric == spec.name and self._describes(sample, spec)]
-        exact = [sample for sample in found if (sample.selector or None) == (spec.selector or None)]
-        return exact or [sample for sample in found if not sample.selector or not spec.selector]
-
-    def _describes(self, sample: CustomSample, spec: MetricSpec) -> bool:
-        if spec.type == PODS:
-            return sample.kind in ("Pod", "") and self._is_ours(sample.namespace)
-        described = spec.described_object or {}
-        kind = described.get("kind", "")
-        if sample.kind and sample.kind != kind:
-            return False
-        # A metric of a Namespace is that of the autoscaler's own, whatever name is written.
-        return kind == "Namespace" or (
-            sample.name == described.get("name", "") and self._is_ours(sample.namespace)
-        )
-
-    def _is_ours(self, namespace: str) -> bool:
-        return not namespace or not self.namespace or namespace == self.namespace
+    def _failure(self, cluster: ClusterView, spec: MetricSpec) -> Failure | None:
+        failure = _failure_of(cluster.snapshot, spec)
+        # If the hub serves the metric, the clusters need not.
+        return None if failure is None or self.served_by_hub(spec) else failure
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
-    """Why a cluster does not count as answering (None if it does), and the event reason of a bad selector."""
+    """Returns why a cluster did not answer (None if it did), and the event reason of a bad selector."""
     if not cluster.ready:
         return cluster.error or "not ready", ""
     if cluster.error is not None:
@@ -239,3 +175,17 @@ def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
     if cluster.selector_error is not None:
         return f"{BAD_SELECTOR}{cluster.selector_error}", "InvalidSelector"
     return None, ""
+
+
+def _failure_of(cluster: ClusterSnapshot, spec: MetricSpec) -> Failure | None:
+    data: object = ()
+    api = spec.metric_type.api
+    if api == USAGE_API:
+        data = cluster.usage
+    elif api == EXTERNAL_API:
+        data = cluster.external_metrics
+    elif api == CUSTOM_API:
+        data = cluster.custom_metrics
+    if isinstance(data, Mapping):
+        data = data.get(spec.query_key, ())
+    return data if isinstance(data, Failure) else None

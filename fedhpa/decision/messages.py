@@ -1,4 +1,4 @@
-"""The words of Kubernetes' HPA controller that people and tools match on. Source: Kubernetes HPA 1.36."""
+"""Condition types and texts. Tools match on those of Kubernetes' HPA controller (Kubernetes HPA 1.36)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, OBJECT, PODS, USAGE_API
-from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision.spec.metrics import MetricSpec
 
 JSON = object
 
@@ -37,14 +37,14 @@ NO_OTHER_AUTOSCALER: Final = "no other autoscaler of the target was found"
 HUB_IS_OURS: Final = "the hub keeps all fields, and nobody else was found to act on FederatedHPAs"
 NO_SELECTOR: Final = "the HPA target's scale is missing a selector"
 SELECTOR_REQUIRED: Final = "selector is required"
-# Karmada's text, for what Kubernetes does not know.
+# Karmada's text: Kubernetes has only one cluster.
 NO_CLUSTER: Final = (
     "failed to get replicas in any of clusters, possibly because all of clusters are not ready"
 )
 
 
 def metric_name(spec: MetricSpec) -> str:
-    """How a metric is called in reasons and conditions."""
+    """Returns the name of a metric in reasons and conditions."""
     if spec.metric_type.api == USAGE_API:
         if spec.average_value is not None:
             return f"{spec.name} resource"
@@ -64,7 +64,7 @@ def failure_of(spec: MetricSpec, error: str) -> str:
 
 
 def selector_dump(selector: Mapping[str, JSON] | None) -> str:
-    """A metav1.LabelSelector as Go prints it in messages; "nil" where there is none."""
+    """Returns a metav1.LabelSelector as Go prints it in messages; "nil" for None."""
     if selector is None:
         return "nil"
     labels = selector.get("matchLabels")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,15 @@ from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
 
 JSON = object
+
+# status.clusters[].state. Clusters in the first three states answered.
+ANSWERED: Final = "Answered"
+METRICS_MISSING: Final = "MetricsMissing"
+METRICS_LOST: Final = "MetricsLost"
+MISSING: Final = "Missing"
+LOST: Final = "Lost"
+ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
+LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
 
 
 class Condition(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""From the wanted size to the allowed one: stabilization, rate limits, bounds, with their conditions.
+"""Stabilization, rate limits and bounds: from the proposed size to the allowed one, with their conditions.
 
 Source: Kubernetes HPA 1.36, normalisation 7 (no behavior) and 8 (behavior).
 """
@@ -14,7 +14,7 @@ from fedhpa.decision.messages import (
     READY_FOR_NEW_SCALE,
     SCALING_LIMITED,
 )
-from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.spec.federatedhpa import ScalingSpec
 from fedhpa.scaling.limits import MESSAGES, WITHIN_RANGE, Bounds, Limited, limit, limit_legacy, store_event
 from fedhpa.scaling.rules import ScalingRules
@@ -22,36 +22,36 @@ from fedhpa.scaling.stabilization import Stabilized, stabilize, stabilize_legacy
 
 
 def normalize(
-    draft: DecisionBuilder,
+    builder: DecisionBuilder,
     spec: ScalingSpec,
     settings: ControllerSettings,
     history: History,
     current: int,
     desired: int,
 ) -> tuple[int, tuple[Recommendation, ...]]:
-    """The allowed size, and the recommendations to remember; sets AbleToScale and ScalingLimited."""
-    stabilized, limited = _apply(draft.now, spec, settings, history, current, desired)
+    """Returns the allowed size and the recommendations to keep; sets AbleToScale and ScalingLimited."""
+    stabilized, limited = _apply(builder.now, spec, settings, history, current, desired)
     reason, message = "ReadyForNewScale", READY_FOR_NEW_SCALE
     if stabilized.replicas != desired:
         up = spec.behavior is not None and desired >= current
         reason = "ScaleUpStabilized" if up else "ScaleDownStabilized"
         message = LOWER_RECOMMENDED if up else HIGHER_RECOMMENDED
-    draft.condition(ABLE_TO_SCALE, True, reason, message)
-    draft.step("stabilization", desired, stabilized.replicas, message)
+    builder.condition(ABLE_TO_SCALE, True, reason, message)
+    builder.step("stabilization", desired, stabilized.replicas, message)
 
-    draft.condition(
+    builder.condition(
         SCALING_LIMITED, limited.replicas != stabilized.replicas, limited.reason, MESSAGES[limited.reason]
     )
     by_rate = limited.rate_limited != stabilized.replicas
     rate_reason = MESSAGES[limited.reason if limited.replicas == limited.rate_limited else WITHIN_RANGE]
-    draft.step(
+    builder.step(
         "rateLimit",
         stabilized.replicas,
         limited.rate_limited,
         rate_reason if by_rate else MESSAGES[WITHIN_RANGE],
     )
     by_bounds = limited.replicas != limited.rate_limited
-    draft.step(
+    builder.step(
         "bounds",
         limited.rate_limited,
         limited.replicas,
@@ -105,12 +105,12 @@ def _apply(
 def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:
     if rules.stabilization_seconds is not None:
         return rules.stabilization_seconds
-    # Kubernetes fills the field, which holds whole seconds, from its flag.
+    # Kubernetes fills the field from its flag, and the field holds whole seconds.
     return settings.downscale_stabilization // 1
 
 
 def remember_scale(spec: ScalingSpec, history: History, change: int, now: float) -> History:
-    """The history after a scale by `change` replicas; events are kept only where there is behavior."""
+    """Returns the history after a scale by `change` replicas. Without behavior no scale event is kept."""
     if spec.behavior is None or change == 0:
         return history
     ups: tuple[ScaleEvent, ...] = history.scale_ups

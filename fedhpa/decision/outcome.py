@@ -1,4 +1,4 @@
-"""From a size to the whole decision: what is said, remembered, assigned and written into the status.
+"""Builds the whole decision from a size: conditions, events, history, assignment and status.
 
 Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedhpa.decision import coverage as partial
 from fedhpa.decision.context import Context
+from fedhpa.decision.coverage import absence_clocks, report
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     HUB_COMPATIBLE,
@@ -22,72 +22,74 @@ from fedhpa.decision.messages import (
 from fedhpa.decision.metrics.highest import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import remember_scale
-from fedhpa.decision.placement import Placing
+from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.record.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.status import build_status
+from fedhpa.decision.status import with_status
 
-# An event and a condition are read by people.
-_SHOWN: Final = 4
+# People read events and conditions, so they name only so many autoscalers.
+_MAX_NAMED: Final = 4
 
 
 def decided(
     context: Context, current: int, desired: int, reason: str, *, write_error: str | None = None
 ) -> Decision:
-    """The decision for a size; with `write_error` one whose write failed: then nothing counts as scaled."""
+    """Returns the decision for a size. With `write_error` no scale is counted: its write failed."""
     error: str | None = None
     rescale = moves = False
     shares: tuple[Assignment, ...] = ()
     changes = ""
-    if context.world.direct:
-        placing = Placing(context)
-        wanted, desired = desired, placing.limited(desired)
-        shares = placing.shares(desired)
+    builder, stored = context.builder, context.stored
+    if context.fleet.direct:
+        plan = PlacementPlan(context)
+        wanted, desired = desired, plan.limited(desired)
+        shares = plan.shares(desired)
         if desired == current:
-            changes = placing.changes(shares)
-            reason = placing.cause if changes else reason if desired == wanted else ""
+            changes = plan.changes(shares)
+            reason = plan.cause if changes else reason if desired == wanted else ""
     if context.spec.dry_run:
-        context.draft.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
-        stored = context.stored
-        if desired != current and (stored.current_replicas, stored.desired_replicas) != (current, desired):
-            context.draft.note("DryRun", f"New size would be: {desired}; reason: {reason}")
+        builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
+        reported = (stored.current_replicas or 0, stored.desired_replicas or 0)
+        if desired != current and reported != (current, desired):
+            builder.note("DryRun", f"New size would be: {desired}; reason: {reason}")
     elif (desired != current or changes) and write_error is not None:
-        _not_scaled(context, desired, reason, write_error)
-        error, desired = write_error, context.stored.desired_replicas
+        _report_failed_write(context, desired, reason, write_error)
+        error, desired = write_error, stored.desired_replicas or 0
     elif desired != current:
         rescale = True
-        _scaled(context, current, desired, reason)
+        _report_rescale(context, current, desired, reason)
     elif changes:
         moves = True
-        context.draft.step("assignment", current, desired, f"{reason}: {changes}")
-        context.draft.note("ReplicasMoved", f"{reason}: {changes}")
+        builder.step("assignment", current, desired, f"{reason}: {changes}")
+        builder.note("ReplicasMoved", f"{reason}: {changes}")
     assignment = shares if error is None else ()
     return _decision(context, current, desired, reason, error, assignment, rescale=rescale, moves=moves)
 
 
 def undecided(context: Context, current: int, error: str, *, have_scale: bool) -> Decision:
-    """The decision that none could be made; without the target's scale the stored size stays."""
-    shown = current if have_scale else context.stored.current_replicas
-    return _decision(context, shown, context.stored.desired_replicas, "", error, have_scale=have_scale)
+    """Returns the decision that none could be made. Without the target's scale the stored size stays."""
+    stored = context.stored
+    shown = current if have_scale else stored.current_replicas or 0
+    return _decision(context, shown, stored.desired_replicas or 0, "", error, have_scale=have_scale)
 
 
-def _scaled(context: Context, current: int, desired: int, reason: str) -> None:
-    draft = context.draft
+def _report_rescale(context: Context, current: int, desired: int, reason: str) -> None:
+    builder = context.builder
     message = f"the HPA controller was able to update the target scale to {desired}"
-    draft.condition(ABLE_TO_SCALE, True, "SucceededRescale", message)
-    draft.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+    builder.condition(ABLE_TO_SCALE, True, "SucceededRescale", message)
+    builder.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}")
     context.history = remember_scale(context.spec, context.history, desired - current, context.now)
-    # Only a workload that we put to zero, and that a metric can wake, is ours to wake again.
+    # Only a workload that the autoscaler scaled to zero, and that a metric can wake, is scaled up again.
     if current > 0 and desired == 0 and context.spec.min_replicas == 0 and context.wakes_on_metrics:
-        draft.condition(SCALED_TO_ZERO, True, "ScaledToZero", IS_SCALED_TO_ZERO)
+        builder.condition(SCALED_TO_ZERO, True, "ScaledToZero", IS_SCALED_TO_ZERO)
     else:
-        draft.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
+        builder.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
 
 
-def _not_scaled(context: Context, desired: int, reason: str, error: str) -> None:
-    context.draft.warn("FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
+def _report_failed_write(context: Context, desired: int, reason: str, error: str) -> None:
+    context.builder.warn("FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
     message = f"the HPA controller was unable to update the target scale: {error}"
-    context.draft.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
+    context.builder.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
 
 
 def _decision(
@@ -104,10 +106,10 @@ def _decision(
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
     allowed = tolerances(context)
-    _tell_contest(context)
-    _tell_hub(context)
-    absences = partial.clocks(context.world, context.snapshot, context.coverage, context.now)
-    partial.report(context.draft, context.world, context.coverage, states, absences)
+    _report_competitors(context)
+    _report_hub(context)
+    absences = absence_clocks(context.fleet, context.snapshot, context.coverage, context.now)
+    report(context.builder, context.fleet, context.coverage, states, absences)
     decision = Decision(
         now=context.now,
         current_replicas=current,
@@ -117,9 +119,9 @@ def _decision(
         error=error,
         coverage=_coverage(context),
         metrics=context.metrics,
-        steps=tuple(context.draft.steps),
-        conditions=context.draft.conditions,
-        events=tuple(context.draft.events),
+        steps=tuple(context.builder.steps),
+        conditions=context.builder.conditions,
+        events=tuple(context.builder.events),
         status={},
         history=context.history,
         assignment=assignment,
@@ -129,41 +131,41 @@ def _decision(
         tolerance=(allowed.scale_up, allowed.scale_down),
         settings=encode_settings(context.settings, changed_only=True),
     )
-    return build_status(decision, context.snapshot, context.world, have_scale=have_scale)
+    return with_status(decision, context.snapshot, context.fleet, have_scale=have_scale)
 
 
-def _tell_contest(context: Context) -> None:
-    """Says who else scales the workload, once; and that nobody does any more, where somebody did."""
-    others, draft = context.snapshot.contested_by, context.draft
+def _report_competitors(context: Context) -> None:
+    """Set SoleOwner once a competing autoscaler was found, with one event for each new set of them."""
+    others, builder = context.snapshot.contested_by, context.builder
     if not others:
-        if draft.message(SOLE_OWNER) is not None:
-            draft.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
+        if builder.message(SOLE_OWNER) is not None:
+            builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
         return
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    message = f"the target is also scaled by {', '.join(others[:_SHOWN])}{more}: remove either"
-    if draft.message(SOLE_OWNER) != message:
-        draft.warn("AnotherAutoscaler", message)
-    draft.condition(SOLE_OWNER, False, "AnotherAutoscaler", message)
+    more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
+    message = f"the target is also scaled by {', '.join(others[:_MAX_NAMED])}{more}: remove either"
+    if builder.message(SOLE_OWNER) != message:
+        builder.warn("AnotherAutoscaler", message)
+    builder.condition(SOLE_OWNER, False, "AnotherAutoscaler", message)
 
 
-def _tell_hub(context: Context) -> None:
-    """Says once what is wrong with the hub; and that nothing is any more, where something was."""
-    found, draft = context.snapshot.hub_findings, context.draft
-    if not found:
-        if draft.message(HUB_COMPATIBLE) is not None:
-            draft.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
+def _report_hub(context: Context) -> None:
+    """Set HubCompatible once a problem of the hub was found, with events for each new set of problems."""
+    findings, builder = context.snapshot.hub_findings, context.builder
+    if not findings:
+        if builder.message(HUB_COMPATIBLE) is not None:
+            builder.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
         return
-    message = "; ".join(finding.message for finding in found)
-    if draft.message(HUB_COMPATIBLE) != message:
-        for finding in found:
-            draft.warn(finding.reason, finding.message)
-    draft.condition(HUB_COMPATIBLE, False, found[0].reason, message)
+    message = "; ".join(finding.message for finding in findings)
+    if builder.message(HUB_COMPATIBLE) != message:
+        for finding in findings:
+            builder.warn(finding.reason, finding.message)
+    builder.condition(HUB_COMPATIBLE, False, findings[0].reason, message)
 
 
 def _propagation(context: Context) -> str:
     if isinstance(context.snapshot.target, Failure):
         return ""
-    return "direct" if context.world.direct else "karmada"
+    return "direct" if context.fleet.direct else "karmada"
 
 
 def _coverage(context: Context) -> Coverage:

@@ -1,4 +1,4 @@
-"""Where the replicas go (direct propagation): the clusters as places, their limits, and each one's share.
+"""Each cluster's share of the replicas (direct propagation).
 
 Source: docs/reference/processes.md and docs/explanation/placement.md; the arithmetic is
 `fedhpa.assignment.direct`.
@@ -16,38 +16,38 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
-from fedhpa.decision.spec.placement import Preference
+from fedhpa.decision.spec.placement import ClusterPreference
 from fedhpa.scaling.records import IGNORED
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"
 ABOVE_CAP: Final = "clusterHPAPreference lets the clusters take no more"
 BELOW_LIMIT: Final = "clusters that do not answer or refused a write keep what they have"
 BELOW_THRESHOLD: Final = "autoscalingMinThreshold keeps that many in each cluster"
-# A status and an event are read by people.
-_SHOWN: Final = 8
-_NOTHING: Final = Preference()
+# People read status and events, so they name only so many clusters.
+_MAX_NAMED: Final = 8
+_NO_PREFERENCE: Final = ClusterPreference()
 
 
-class Placing:
-    """The places of one decision; made when its metrics have been measured."""
+class PlacementPlan:
+    """The clusters as places for replicas. Made after the metrics were evaluated: LoadWeighted needs them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._policy = context.spec.assignment.policy
-        world = context.world
-        self._members = {member.name: member for member in world.members}
+        fleet = context.fleet
+        self._answered = {view.name: view for view in fleet.answered}
         loads = _loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
         usual = sum(loads.values()) // len(loads) if loads else 1
         self._places = {
-            cluster.name: self._place(cluster, loads.get(cluster.name, usual)) for cluster in world.expected
+            cluster.name: self._place(cluster, loads.get(cluster.name, usual)) for cluster in fleet.expected
         }
 
     def limited(self, desired: int) -> int:
-        """The size that can be placed; adds a step if it is another."""
+        """Returns the nearest size that can be placed; adds a step if it differs."""
         least, most = limits(self._places, self._policy)
-        step = self._context.draft.step
+        step = self._context.builder.step
         if most is not None and desired > most:
-            capped = any(cluster.most_replicas is not None for cluster in self._context.world.expected)
+            capped = any(cluster.most_replicas is not None for cluster in self._context.fleet.expected)
             return step("assignment", desired, most, ABOVE_CAP if capped else ABOVE_LIMIT)
         if desired < least:
             reason = BELOW_THRESHOLD if self._policy == DUPLICATED else BELOW_LIMIT
@@ -55,42 +55,42 @@ class Placing:
         return desired
 
     def shares(self, desired: int) -> tuple[Assignment, ...]:
-        """What each cluster is given of a size."""
+        """Returns each cluster's share of a size."""
         found = split(desired, self._places, self._policy)
         return tuple(Assignment(cluster, replicas) for cluster, replicas in found.items())
 
     def changes(self, shares: tuple[Assignment, ...]) -> str:
-        """Which clusters are given another number than they have, in words; empty if none is."""
+        """Returns a text with each cluster whose share changes; empty if none does."""
         changed = [
             f"{share.cluster} {self._places[share.cluster].present} -> {share.replicas}"
             for share in shares
             if share.replicas != self._places[share.cluster].present
         ]
-        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-        return ", ".join(changed[:_SHOWN]) + more
+        more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
+        return ", ".join(changed[:_MAX_NAMED]) + more
 
     @property
     def cause(self) -> str:
-        """Why replicas go to other clusters although the size stays."""
+        """Why replicas move between clusters although the size stays."""
         if self._policy == DUPLICATED:
             return "every cluster gets the same number"
         waiting = sum(place.pending for place in self._places.values())
         return f"{waiting} pods stay pending"
 
     def _place(self, cluster: ClusterSnapshot, load: int) -> Place:
-        world, rules = self._context.world, self._context.spec.assignment
-        member = self._members.get(cluster.name)
-        preference = world.preferences.get(cluster.name, _NOTHING)
-        least = 0 if rules.exact or self._policy == DUPLICATED else 1
+        fleet, spec = self._context.fleet, self._context.spec.assignment
+        view = self._answered.get(cluster.name)
+        preference = fleet.preferences.get(cluster.name, _NO_PREFERENCE)
+        least = 0 if spec.exact or self._policy == DUPLICATED else 1
         weight = 1 if preference.weight is None else preference.weight
         available = cluster.available_replicas
         high = _lowest(preference.high, cluster.most_replicas)
         low = max(preference.low or 0, least)
         return Place(
-            present=world.known_replicas(cluster),
-            reachable=member is not None and not cluster.held,
+            present=fleet.known_replicas(cluster),
+            reachable=view is not None and not cluster.held,
             available=None if available is None else max(available, 0),
-            pending=_pending(member, self._context.now, rules.delay) if member and rules.assist else 0,
+            pending=_pending(view, self._context.now, spec.delay) if view and spec.assist else 0,
             weight=load if self._policy == LOAD_WEIGHTED else weight,
             priority=preference.priority or 0,
             low=low if high is None else min(low, high),
@@ -102,21 +102,21 @@ def _lowest(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _pending(member: ClusterView, now: float, delay: float) -> int:
-    """How many of the replicas asked for have had no node for longer than the delay."""
+def _pending(view: ClusterView, now: float, delay: float) -> int:
+    """Returns how many of the cluster's replicas have been unschedulable for longer than `delay` seconds."""
     waiting = placed = 0
-    for pod in member.pods:
+    for pod in view.pods:
         since = pod.unschedulable_since
         if since is not None:
             waiting += now - since > delay
         elif pod.state != IGNORED:
             placed += 1
-    # A surge of a rolling update waits beside replicas that run: it is not short of anything.
-    return min(waiting, max(member.scale.spec_replicas - placed, 0)) if waiting else 0
+    # The surge pod of a rolling update comes on top of spec.replicas: it does not lack a node.
+    return min(waiting, max(view.scale.spec_replicas - placed, 0)) if waiting else 0
 
 
 def _loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
-    """Each cluster's mean usage per pod, in milli-units, by the metric that wants most."""
+    """Returns each cluster's mean usage per pod, in milli-units, of the metric with the highest proposal."""
     measured = [
         metric for metric in metrics if metric.proposal is not None and metric_type(metric.type).per_pod
     ]

@@ -23,81 +23,83 @@ from fedhpa.decision.metrics.highest import highest_proposal
 from fedhpa.decision.normalize import normalize
 
 
-class Verdict(NamedTuple):
+class SizeVerdict(NamedTuple):
     """A number of replicas, and the reason that the event gives if it is a change."""
 
     replicas: int
     reason: str
 
 
-def decide_size(context: Context, current: int) -> Verdict:
-    """The size to have; adds the steps that led there. Raises NoDecision."""
-    # Without a template and without an answer there is no size to compare with anything.
-    if context.world.members or not context.world.direct:
+def decide_size(context: Context, current: int) -> SizeVerdict:
+    """Returns the size to have; adds the steps that led there. Raises NoDecision."""
+    # With direct propagation and no answer, the present size is unknown: it cannot be compared with bounds.
+    if context.fleet.answered or not context.fleet.direct:
         verdict = _without_metrics(context, current)
         if verdict is not None:
             return verdict
-    wanted = _wanted(context, current)
-    return _allowed(context, current, _covered(context, current, wanted))
+    return _within_limits(context, current, _covered(context, current, _proposed(context, current)))
 
 
-def _without_metrics(context: Context, current: int) -> Verdict | None:
-    """What is decided before any metric is looked at, if anything."""
-    spec, draft = context.spec, context.draft
+def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
+    """Returns what can be decided before metrics are evaluated, if anything."""
+    spec, builder = context.spec, context.builder
     if current == 0 and not _may_wake(context):
-        draft.condition(SCALING_ACTIVE, False, "ScalingDisabled", DISABLED_AT_ZERO)
-        return Verdict(draft.step("metrics", 0, 0, DISABLED_AT_ZERO), "")
-    # Bounds are the user's word, not the metrics': no data is needed and no policy applies.
+        builder.condition(SCALING_ACTIVE, False, "ScalingDisabled", DISABLED_AT_ZERO)
+        return SizeVerdict(builder.step("metrics", 0, 0, DISABLED_AT_ZERO), "")
+    # The user sets the bounds. They need no data, so partialMetrics does not apply.
     if current > spec.max_replicas:
-        return Verdict(draft.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
+        return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
     if 0 < current < spec.min_replicas:
-        return Verdict(draft.step("bounds", current, spec.min_replicas, BELOW_MINIMUM), BELOW_MINIMUM)
+        return SizeVerdict(builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM), BELOW_MINIMUM)
     return None
 
 
 def _may_wake(context: Context) -> bool:
-    """Whether a workload at zero was put there by us and may be scaled again."""
-    by_us = context.draft.has(SCALED_TO_ZERO)
-    return by_us and (context.spec.min_replicas != 0 or context.wakes_on_metrics)
+    """True if the autoscaler scaled the workload to zero and may scale it up again."""
+    by_autoscaler = context.builder.has(SCALED_TO_ZERO)
+    return by_autoscaler and (context.spec.min_replicas != 0 or context.wakes_on_metrics)
 
 
-def _wanted(context: Context, current: int) -> Verdict:
-    draft = context.draft
+def _proposed(context: Context, current: int) -> SizeVerdict:
+    builder = context.builder
     try:
         proposal, name = highest_proposal(context, current)
     except NoDecision as stop:
-        if not (context.world.members and partial.falls_back(context.spec, context.coverage)):
-            draft.warn("FailedComputeMetricsReplicas", str(stop))
+        if not (context.fleet.answered and partial.falls_back(context.spec, context.coverage)):
+            builder.warn("FailedComputeMetricsReplicas", str(stop))
             raise
-        return Verdict(draft.step("metrics", current, current, str(stop)), "")
+        return SizeVerdict(builder.step("metrics", current, current, str(stop)), "")
     reason = ""
     if proposal != current:
         reason = f"{name} above target" if proposal > current else ALL_BELOW_TARGET
-    return Verdict(draft.step("metrics", current, proposal, reason or NO_OTHER_SIZE), reason)
+    return SizeVerdict(builder.step("metrics", current, proposal, reason or NO_OTHER_SIZE), reason)
 
 
-def _covered(context: Context, current: int, wanted: Verdict) -> Verdict:
+def _covered(context: Context, current: int, proposed: SizeVerdict) -> SizeVerdict:
     context.policy_in_force = bool(context.coverage.missing)
-    covered = partial.apply_policy(context.draft, context.spec, context.coverage, current, wanted.replicas)
-    reason = wanted.reason if covered == wanted.replicas else context.draft.steps[-1].reason
-    return Verdict(covered, reason)
+    covered = partial.apply_policy(
+        context.builder, context.spec, context.coverage, current, proposed.replicas
+    )
+    reason = proposed.reason if covered == proposed.replicas else context.builder.steps[-1].reason
+    return SizeVerdict(covered, reason)
 
 
-def _allowed(context: Context, current: int, covered: Verdict) -> Verdict:
+def _within_limits(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
     spec = context.spec
     held = partial.holds(spec, context.coverage)
-    # While held, the normalisation is run for its memory alone: an older recommendation must not move it.
-    draft = DecisionBuilder(context.stored, context.now) if held else context.draft
+    # While the policy holds the size, only the recommendations of the normalisation are kept: an older
+    # recommendation must not change the size. The steps go to a builder that is thrown away.
+    builder = DecisionBuilder(context.stored, context.now) if held else context.builder
     allowed, recommendations = normalize(
-        draft, spec, context.settings, context.history, current, covered.replicas
+        builder, spec, context.settings, context.history, current, covered.replicas
     )
     context.recommend(recommendations)
     if held:
-        return Verdict(current, covered.reason)
-    # What the policy said of keeping the size is no reason for the change that an older recommendation makes.
-    moved_on = bool(context.coverage.missing) and covered.replicas == current != allowed
-    reason = "" if moved_on else covered.reason
+        return SizeVerdict(current, covered.reason)
+    # An older recommendation changed a size that the policy kept: the policy's reason does not apply.
+    overruled = bool(context.coverage.missing) and covered.replicas == current != allowed
+    reason = "" if overruled else covered.reason
     if current == 0 and allowed < spec.min_replicas:
-        allowed = draft.step("bounds", allowed, spec.min_replicas, BELOW_MINIMUM)
+        allowed = builder.step("bounds", allowed, spec.min_replicas, BELOW_MINIMUM)
         reason = reason or BELOW_MINIMUM
-    return Verdict(allowed, reason)
+    return SizeVerdict(allowed, reason)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fedhpa.api import default_values
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.spec.federatedhpa import ScalingObject
@@ -119,15 +118,3 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     contested_by: tuple[str, ...] = ()
     blocked: Blocked | None = None
     hub_findings: tuple[Finding, ...] = ()
-
-
-class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller's flags that the arithmetic knows; durations in seconds."""
-
-    tolerance: float = default_values.TOLERANCE
-    downscale_stabilization: float = default_values.DOWNSCALE_STABILIZATION_SECONDS
-    cpu_initialization_period: float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
-    initial_readiness_delay: float = default_values.INITIAL_READINESS_DELAY_SECONDS
-    scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
-    scale_up_limit_minimum: int = default_values.SCALE_UP_LIMIT_MINIMUM
-    cluster_lost_timeout: float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS

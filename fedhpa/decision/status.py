@@ -1,6 +1,6 @@
-"""status: the FederatedHPA status that a decision would write.
+"""The FederatedHPA status that a decision writes.
 
-Source: Kubernetes HPA 1.36, reconcile 4.12 (what is kept where nothing was computed), and
+Source: Kubernetes HPA 1.36, reconcile 4.12 (which fields stay if nothing was computed);
 docs/reference/decision-record.md.
 """
 
@@ -14,19 +14,19 @@ import msgspec
 from fedhpa.api.times import parse_time
 from fedhpa.decision.builder import api_time, condition_json, shortened
 from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.model import Decision
-from fedhpa.decision.record.status import compact
+from fedhpa.decision.model import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, MISSING, Decision
+from fedhpa.decision.record.compact import compact_decision
+from fedhpa.decision.record.status import StoredCluster
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
-from fedhpa.decision.spec.federatedhpa import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, StoredCluster
 
 JSON = object
 
-# Of a thousand clusters each.
+# There may be a thousand clusters, each with a reason.
 _MAX_REASON: Final = 512
 
 
-def build_status(decision: Decision, snapshot: Snapshot, world: FleetView, *, have_scale: bool) -> Decision:
-    """The decision with its status. Without the target's scale the replica fields stay as they are stored."""
+def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool) -> Decision:
+    """Returns the decision with its status. Without the target's scale the stored metrics stay."""
     stored = snapshot.hpa.status
     status: dict[str, JSON] = {}
     if snapshot.hpa.generation:
@@ -43,32 +43,32 @@ def build_status(decision: Decision, snapshot: Snapshot, world: FleetView, *, ha
     else:
         status["currentMetrics"] = stored.current_metrics
     status["conditions"] = [condition_json(condition) for condition in decision.conditions]
-    status["clusters"] = _clusters(decision, snapshot, world)
-    status["decision"] = compact(decision)
+    status["clusters"] = _clusters(decision, snapshot, fleet)
+    status["decision"] = compact_decision(decision)
     return msgspec.structs.replace(decision, status=status)
 
 
-def _clusters(decision: Decision, snapshot: Snapshot, world: FleetView) -> list[Mapping[str, JSON]]:
-    members = {member.name: member for member in world.members}
-    before = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
+def _clusters(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> list[Mapping[str, JSON]]:
+    views = {view.name: view for view in fleet.answered}
+    stored = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
     shares = {share.cluster: share for share in decision.assignment}
     entries: list[Mapping[str, JSON]] = []
     for cluster in snapshot.clusters:
-        member = members.get(cluster.name)
-        known = before.get(cluster.name)
-        entry: dict[str, JSON] = {"name": cluster.name, "state": _state(decision, cluster, member)}
-        if member is not None or cluster.last_replicas is not None:
-            entry["currentReplicas"] = world.known_replicas(cluster)
+        view = views.get(cluster.name)
+        before = stored.get(cluster.name)
+        entry: dict[str, JSON] = {"name": cluster.name, "state": _state(decision, cluster, view)}
+        if view is not None or cluster.last_replicas is not None:
+            entry["currentReplicas"] = fleet.known_replicas(cluster)
         share = shares.get(cluster.name)
         if share is not None:
             entry["desiredReplicas"] = share.replicas
-        if member is not None:
-            entry["readyReplicas"] = member.ready_pods
-        scaled = decision.writes and share is not None and share.replicas != world.known_replicas(cluster)
-        scale_time = api_time(decision.now) if scaled else known and known.last_scale_time
+        if view is not None:
+            entry["readyReplicas"] = view.ready_pods
+        scaled = decision.writes and share is not None and share.replicas != fleet.known_replicas(cluster)
+        scale_time = api_time(decision.now) if scaled else before and before.last_scale_time
         if scale_time:
             entry["lastScaleTime"] = scale_time
-        seen = _last_seen(decision.now, cluster, known, answers=member is not None)
+        seen = _last_seen(decision.now, cluster, before, answers=view is not None)
         if seen:
             entry["lastSeen"] = seen
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
@@ -79,23 +79,23 @@ def _clusters(decision: Decision, snapshot: Snapshot, world: FleetView) -> list[
 
 
 def _last_seen(
-    now: float, cluster: ClusterSnapshot, known: StoredCluster | None, *, answers: bool
+    now: float, cluster: ClusterSnapshot, before: StoredCluster | None, *, answers: bool
 ) -> str | None:
     if answers:
         return api_time(now)
-    if known is None or known.last_seen is None:
+    if before is None or before.last_seen is None:
         return None
     if cluster.absence is None or cluster.absence.back is not None:
-        return api_time(now)  # it answered until a look ago
-    # The stored time is that of the last write, and a quiet world writes seldom: it was seen until
-    # the loss began, or, if it answered in between, at least as late as is stored.
-    seen = parse_time(known.last_seen)
-    return known.last_seen if seen and seen > cluster.absence.since else api_time(cluster.absence.since)
+        return api_time(now)  # it answered at the last reconcile
+    # The stored time is that of the last status write, and a quiet object is rarely written. The cluster
+    # was seen until the loss began, or at least until the stored time if it answered in between.
+    seen = parse_time(before.last_seen)
+    return before.last_seen if seen and seen > cluster.absence.since else api_time(cluster.absence.since)
 
 
-def _state(decision: Decision, cluster: ClusterSnapshot, member: ClusterView | None) -> str:
+def _state(decision: Decision, cluster: ClusterSnapshot, view: ClusterView | None) -> str:
     if cluster.name in decision.coverage.lost:
-        return LOST if member is None else METRICS_LOST
-    if member is None:
-        return "Missing"
+        return LOST if view is None else METRICS_LOST
+    if view is None:
+        return MISSING
     return METRICS_MISSING if cluster.name in decision.coverage.missing else ANSWERED

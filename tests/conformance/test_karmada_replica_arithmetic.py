@@ -15,28 +15,27 @@ from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.times import ZERO_TIME, parse_duration
-from fedhpa.decision.builder import DecisionBuilder
-from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.history import History
-from fedhpa.decision.metrics.evaluate import measure
-from fedhpa.decision.normalize import normalize, remember_scale
-from fedhpa.decision.snapshot import (
+from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
+    Condition,
     ControllerSettings,
     Failure,
-    Snapshot,
-    Target,
-)
-from fedhpa.decision.spec.federatedhpa import (
+    History,
     MetricSpec,
     ScalingSpec,
-    StoredCondition,
+    Snapshot,
     StoredStatus,
-    behavior_with_defaults,
+    Target,
     decode_object,
-    scaling_object,
+    remember_scale,
 )
+from fedhpa.decision.builder import DecisionBuilder
+from fedhpa.decision.fleet import FleetView
+from fedhpa.decision.metrics.evaluate import evaluate
+from fedhpa.decision.normalize import normalize
+from fedhpa.decision.spec.behavior import behavior_with_defaults
+from fedhpa.decision.spec.federatedhpa import scaling_object
 from fedhpa.decision.spec.wire import RawBehavior, RawFederatedHPA, RawPolicy, RawRules
 from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
 from fedhpa.scaling.history import Recommendation, ScaleEvent
@@ -203,10 +202,10 @@ def test_proposes_what_karmada_proposes(case: dict[str, Any]) -> None:
     fails = "error" in expect
     cluster = cluster_of(case["fn"], given, fails)
     current = given.get("currentReplicas", given.get("statusReplicas", 0))
-    world = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(current)), ControllerSettings())
+    fleet = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(current)), ControllerSettings())
     scale = Scale(current, Tolerances(given["tolerance"], given["tolerance"]), given["calibration"])
 
-    result = measure(world, scale, READINESS, 0, spec_of(case["fn"], given)).result
+    result = evaluate(fleet, scale, READINESS, 0, spec_of(case["fn"], given)).result
 
     if fails:
         assert result.error is not None
@@ -333,7 +332,7 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
     )
     kind = "ContainerResource" if case["container"] else "Resource"
 
-    result = _measure(cluster, MetricSpec(kind, "cpu", case["container"], average_value=1))
+    result = _evaluate(cluster, MetricSpec(kind, "cpu", case["container"], average_value=1))
 
     if case["name"] in LEFT_OUT:
         assert "no pods" not in (result.error or "")
@@ -353,9 +352,9 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
         assert found == expected
 
 
-def _measure(cluster: ClusterSnapshot, spec: MetricSpec) -> Any:
-    world = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(1)), ControllerSettings())
-    return measure(world, Scale(1, Tolerances(0.1, 0.1)), READINESS, 0, spec).result
+def _evaluate(cluster: ClusterSnapshot, spec: MetricSpec) -> Any:
+    fleet = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(1)), ControllerSettings())
+    return evaluate(fleet, Scale(1, Tolerances(0.1, 0.1)), READINESS, 0, spec).result
 
 
 @pytest.mark.parametrize("case", cases("upstreamMetricsClientAndRatioTests", "TestGetExternalMetric"))
@@ -371,7 +370,7 @@ def test_reads_external_metrics(case: dict[str, Any]) -> None:
         else tuple(ExternalSample("", None, int(item["value"]) * 1000) for item in items),
     )
 
-    result = _measure(cluster, MetricSpec("External", "", average_value=1000))
+    result = _evaluate(cluster, MetricSpec("External", "", average_value=1000))
 
     if case["expectedError"]:
         assert (result.error or "").endswith(case["expectedError"])
@@ -400,7 +399,7 @@ def test_reads_custom_metrics(case: dict[str, Any]) -> None:
         else MetricSpec("Pods", "test-metric", average_value=1)
     )
 
-    result = _measure(cluster, spec)
+    result = _evaluate(cluster, spec)
 
     if case["expectedError"]:
         assert (result.error or "").endswith(case["expectedError"])
@@ -460,11 +459,11 @@ def test_stabilizes_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestNormalizeDesiredReplicas"))
 def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
     """Size and conditions after stabilization and bounds are Karmada's."""
-    draft = DecisionBuilder(StoredStatus(), NOW)
+    builder = DecisionBuilder(StoredStatus(), NOW)
     spec = spec_with(min_replicas=case["minReplicas"], max_replicas=case["maxReplicas"])
 
     replicas, _ = normalize(
-        draft,
+        builder,
         spec,
         ControllerSettings(),
         History(recommendations_of(case["recommendations"])),
@@ -472,7 +471,7 @@ def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
         case["desiredReplicas"],
     )
 
-    conditions = {condition.type: condition for condition in draft.conditions}
+    conditions = {condition.type: condition for condition in builder.conditions}
     assert replicas == case["expectedReplicas"]
     assert conditions[case["expectedAbleToScale"]].reason == case["expectedAbleToScaleReason"]
     assert conditions["ScalingLimited"].status == case["expectedScalingLimited"]
@@ -613,15 +612,13 @@ def test_upserts_conditions(case: dict[str, Any]) -> None:
     before = case.get("inputList")
     if before is None:
         before = case["initialHPA"]["status"].get("conditions", [])
-    stored = tuple(
-        StoredCondition(c["type"], c["status"], "", "", c.get("lastTransitionTime", "")) for c in before
-    )
-    draft = DecisionBuilder(StoredStatus(conditions=stored), NOW)
+    stored = tuple(Condition(c["type"], c["status"], "", "", c.get("lastTransitionTime", "")) for c in before)
+    builder = DecisionBuilder(StoredStatus(conditions=stored), NOW)
 
-    draft.condition(case["conditionType"], case["status"] == "True", case["reason"], case["message"])
+    builder.condition(case["conditionType"], case["status"] == "True", case["reason"], case["message"])
 
-    assert len(draft.conditions) == case["expectedLength"]
-    changed = draft.conditions[case["checkIndex"]]
+    assert len(builder.conditions) == case["expectedLength"]
+    changed = builder.conditions[case["checkIndex"]]
     assert (changed.type, changed.status) == (case["conditionType"], case["status"])
     assert (changed.reason, changed.message) == (case["reason"], case["message"])
     kept = [c["lastTransitionTime"] for c in before if c.get("lastTransitionTime")]

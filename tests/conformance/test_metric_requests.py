@@ -15,8 +15,7 @@ from controller.federatedhpa.metric_reader import MetricSource, metric_queries, 
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE
 from fedhpa.api.selectors import parse_selector
 from fedhpa.cache import Fetched
-from fedhpa.decision.snapshot import ClusterSnapshot
-from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision import ClusterSnapshot, MetricSpec
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.decision.history import History
-from fedhpa.decision.normalize import remember_scale
-from fedhpa.decision.spec.federatedhpa import Behavior, behavior_with_defaults, decode_object
+from fedhpa.decision import History, decode_object, remember_scale
+from fedhpa.decision.spec.behavior import Behavior, behavior_with_defaults
 from fedhpa.decision.spec.wire import RawBehavior, RawRules
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (

@@ -10,10 +10,17 @@ import pytest
 from fedhpa.api import wire
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import format_milli
+from fedhpa.decision import (
+    ClusterScale,
+    ClusterSnapshot,
+    ControllerSettings,
+    MetricSpec,
+    Snapshot,
+    Target,
+    decode_object,
+)
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.metrics.evaluate import measure
-from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, ControllerSettings, Snapshot, Target
-from fedhpa.decision.spec.federatedhpa import MetricSpec, decode_object
+from fedhpa.decision.metrics.evaluate import evaluate
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Share, group_pods
 from fedhpa.scaling.records import (
     CustomSample,
@@ -99,7 +106,7 @@ def custom_of(case: dict[str, Any]) -> tuple[CustomSample, ...]:
     )
 
 
-def world_of(case: dict[str, Any]) -> FleetView:
+def fleet_of(case: dict[str, Any]) -> FleetView:
     per_pod = "PerPod" in case["function"]
     cluster = ClusterSnapshot(
         name="member1",
@@ -125,7 +132,7 @@ def test_proposes_what_the_calculator_proposes(case: dict[str, Any]) -> None:
     readiness = Readiness(NOW, case["cpu_initialization_period_s"], case["initial_readiness_delay_s"])
     spec = spec_of(case)
 
-    result = measure(world_of(case), Scale(case["current_replicas"], tolerances), readiness, 0, spec).result
+    result = evaluate(fleet_of(case), Scale(case["current_replicas"], tolerances), readiness, 0, spec).result
 
     observed = case["observed"]
     if observed["error"] is not None:
@@ -302,7 +309,7 @@ def test_reads_answers_as_the_metrics_client(case: dict[str, Any]) -> None:
     )
     readiness = Readiness(NOW, 0.0, 0.0)
 
-    result = measure(
+    result = evaluate(
         FleetView(snapshot, ControllerSettings()),
         Scale(3, Tolerances(0.1, 0.1)),
         readiness,

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.decisions import MAX_DECISION_BYTES, PATH, DecisionLog, decisions_route
 from controller.telemetry import ControllerMetrics
-from fedhpa.decision.model import Decision
+from fedhpa.decision import Decision
 from fedhpa.kube.client import ApiClient
 from tests.support.fakeapi import PATIENCE, FakeApi, Object
 from tests.support.scenarios import cluster, decided, scenario

@@ -151,7 +151,7 @@ async def test_two_owners_are_recorded_as_two_owners() -> None:
 
 async def test_settings_of_the_controller_are_recorded() -> None:
     """A flag that decides is told by the status, and so by the recording."""
-    from fedhpa.decision.snapshot import ControllerSettings
+    from fedhpa.decision import ControllerSettings
 
     async with world(m1=4) as w:
         w.load(220)

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from controller.flags import DIRECT, Settings
 from controller.process import lead
 from controller.telemetry import ControllerMetrics
-from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.decision import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.registry import MemberRegistry

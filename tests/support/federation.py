@@ -28,7 +28,7 @@ from controller.shards import Shard, ShardElection, lease_name
 from controller.telemetry import ControllerMetrics
 from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from fedhpa.decision.snapshot import ControllerSettings
+from fedhpa.decision import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import Clock
 from fedhpa.kube.config import ApiConfig

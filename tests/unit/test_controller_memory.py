@@ -11,19 +11,22 @@ from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale
-from fedhpa.decision.absence import Absence
-from fedhpa.decision.decide import decide
-from fedhpa.decision.history import History, Recommendation, ScaleEvent
-from fedhpa.decision.model import Assignment, Decision
-from fedhpa.decision.snapshot import (
+from fedhpa.decision import (
+    Absence,
+    Assignment,
     ClusterScale,
     ClusterSnapshot,
     ControllerSettings,
+    Decision,
     Failure,
+    History,
+    Recommendation,
+    ScaleEvent,
     Snapshot,
     Target,
+    decide,
+    decode_object,
 )
-from fedhpa.decision.spec.federatedhpa import decode_object
 
 NOW = 1_800_000_000.0
 HPA: dict[str, Any] = {
@@ -47,7 +50,7 @@ def look(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decisi
     )
     snapshot = Snapshot(hpa=decode_object(HPA), clusters=known)
     decision = decide(snapshot, memory.history, now, ControllerSettings())
-    memory.observe(snapshot, decision)
+    memory.note_decision(snapshot, decision)
     return decision
 
 
@@ -95,7 +98,7 @@ def test_hub_in_the_way_teaches_nothing() -> None:
 def test_what_was_written_is_known() -> None:
     """A write counts as the share at once."""
     memory = ObjectMemory("u1", last_replicas={"m1": 2, "m2": 3})
-    memory.wrote([Assignment("m1", 6)])
+    memory.note_write([Assignment("m1", 6)])
 
     assert memory.last_replicas == {"m1": 6, "m2": 3}
 
@@ -227,8 +230,8 @@ def test_what_was_scaled_since_the_last_status_counts_once(
     )
     hpa = decode_object({**HPA, "spec": {**HPA["spec"], "behavior": {}}})
     seen = Snapshot(hpa=hpa, clusters=(answering("m1", sizes[0]), answering("m2", sizes[1])))
-    memory.account(seen, NOW + 10)
-    memory.account(seen, NOW + 20)
+    memory.count_unreported_scale(seen, NOW + 10)
+    memory.count_unreported_scale(seen, NOW + 20)
 
     assert memory.history.scale_ups == tuple(ScaleEvent(NOW + 10, change) for change in ups)
     assert memory.history.scale_downs == tuple(ScaleEvent(NOW + 10, change) for change in downs)
@@ -239,9 +242,9 @@ def test_template_that_was_scaled_since_the_last_status_counts() -> None:
     memory = restored(currentReplicas=5, decision={"version": 1, "time": format_time(NOW)})
     hpa = decode_object({**HPA, "spec": {**HPA["spec"], "behavior": {}}})
     seen = Snapshot(hpa=hpa, clusters=(answering("m1", 5),), target=Failure("out of order"))
-    memory.account(seen, NOW + 10)
+    memory.count_unreported_scale(seen, NOW + 10)
     before = memory.history.scale_ups
-    memory.account(msgspec.structs.replace(seen, target=Target(7)), NOW + 20)
+    memory.count_unreported_scale(msgspec.structs.replace(seen, target=Target(7)), NOW + 20)
 
     assert before == ()
     assert memory.history.scale_ups == (ScaleEvent(NOW + 20, 2),)
@@ -254,7 +257,7 @@ def test_word_of_a_cluster_that_went_away_counts() -> None:
     gone, back = ClusterReading(away("m1")), ClusterReading(answering("m1", 1), scale=Scale())
     states = []
     for reading in (gone, absent, gone, back, gone):
-        memory.note_absences({"m1": reading})
+        memory.note_workloads({"m1": reading})
         states.append("m1" in memory.without_workload)
 
     assert states == [False, True, True, False, False]
@@ -263,8 +266,8 @@ def test_word_of_a_cluster_that_went_away_counts() -> None:
 def test_other_target_is_another_workload() -> None:
     """Shares of one workload are not those of the next; the first target after a restart keeps them."""
     memory = ObjectMemory("u1", last_replicas={"m1": 3})
-    memory.aim_at("/deployments/web")
+    memory.set_target("/deployments/web")
     first = dict(memory.last_replicas)
-    memory.aim_at("/deployments/api")
+    memory.set_target("/deployments/api")
 
     assert (first, memory.last_replicas) == ({"m1": 3}, {})

@@ -7,8 +7,7 @@ import pytest
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli.explain import Output, render
 from fedhpa.cli.hub import parse_target
-from fedhpa.decision import Decision, decide, decode_scenario, to_text
-from fedhpa.decision.record.stored import stored_decision
+from fedhpa.decision import Decision, decide, decode_scenario, read_status, to_text
 
 SCENARIO = {
     "name": "two clusters, one away",
@@ -77,7 +76,7 @@ def through_json(status: object) -> dict[str, object]:
 def test_explanation_survives_the_status() -> None:
     """The explanation of the stored decision is that of the decision itself, but for its events."""
     decision = decided()
-    stored = stored_decision(through_json(decision.status))
+    stored = read_status(through_json(decision.status)).last_decision()
     assert stored is not None
 
     expected = [line for line in to_text(decision).splitlines() if "event:" not in line]
@@ -100,8 +99,8 @@ def test_explanation_says_what_matters() -> None:
 
 def test_no_decision_yet() -> None:
     """An object that was never looked at has no decision to show."""
-    assert stored_decision(None) is None
-    assert stored_decision({"currentReplicas": 1}) is None
+    assert read_status(None).last_decision() is None
+    assert read_status({"currentReplicas": 1}).last_decision() is None
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_no_decision_yet() -> None:
 def test_unreadable_decision_is_named(decision: dict[str, object], message: str) -> None:
     """Another version, or somebody's writing into the status, is an error that says what is wrong."""
     with pytest.raises(InvalidObject, match=message):
-        stored_decision({"decision": decision})
+        read_status({"decision": decision}).last_decision()
 
 
 @pytest.mark.parametrize("text", ["fhpa/web", "FederatedHPA/web", "federatedhpas/web", "web"])

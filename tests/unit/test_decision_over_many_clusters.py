@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.decision import decide, decode_scenario
-from fedhpa.decision.absence import Absence
+from fedhpa.decision import Absence, decide, decode_scenario
 from tests.support.scenarios import answered, cluster, condition, external, scenario
 
 AWAY: dict[str, Any] = {

@@ -13,13 +13,10 @@ from fedhpa.decision import (
     History,
     Recommendation,
     ScaleEvent,
-    bounded,
-    decode_history,
-    encode_history,
-    history_of,
+    read_status,
     to_text,
 )
-from fedhpa.decision.record.stored import stored_decision
+from fedhpa.decision.record.history import bounded_history, decode_history, encode_history
 from tests.support.scenarios import answered, cluster, decided, scenario
 
 KEYS = [
@@ -121,7 +118,7 @@ def test_the_status_carries_the_history_over_a_restart() -> None:
     decision = decided(scenario([cluster("member1", [80, 80])], spec={"behavior": {}}))
     stored = msgspec.json.decode(msgspec.json.encode(decision.status))
 
-    restored = history_of(stored["decision"])
+    restored = read_status(stored).decision.history()
 
     assert restored == decision.history
     assert restored.scale_ups == (ScaleEvent(decision.now, 2),)
@@ -129,8 +126,10 @@ def test_the_status_carries_the_history_over_a_restart() -> None:
 
 def test_another_version_is_a_fresh_start() -> None:
     """An envelope of another version is not guessed at."""
-    assert history_of({"version": 99, "history": {"recommendations": []}}) == History()
-    assert history_of(None) == History()
+    other = {"version": 99, "history": {"recommendations": []}}
+
+    assert read_status({"decision": other}).decision.history() == History()
+    assert read_status(None).decision.history() == History()
 
 
 def test_history_that_cannot_be_read_is_named() -> None:
@@ -153,7 +152,7 @@ def test_the_envelope_is_bounded_and_keeps_what_counts() -> None:
     many = tuple(Recommendation(float(i), (i * 7919) % 997) for i in range(5000))
     events = tuple(ScaleEvent(float(i), 1) for i in range(5000))
 
-    kept = bounded(History(many, events, ()))
+    kept = bounded_history(History(many, events, ()))
 
     assert kept.recommendations is not None
     assert len(kept.recommendations) <= 120
@@ -180,4 +179,4 @@ def test_text_says_at_which_usage_it_would_move(behavior: dict[str, Any], told: 
     decision = decided(scenario([cluster("member1", [50, 50])], spec=behavior))
 
     assert told in to_text(decision)
-    assert told in to_text(stored_decision(decision.status) or decision)
+    assert told in to_text(read_status(decision.status).last_decision() or decision)

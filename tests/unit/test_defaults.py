@@ -9,7 +9,7 @@ import pytest
 
 from fedhpa.admission import crd
 from fedhpa.admission.defaults import default_metrics, default_patch, default_scaling_rules
-from fedhpa.decision.spec.federatedhpa import decode_object
+from fedhpa.decision import decode_object
 
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 

@@ -9,7 +9,7 @@ import pytest
 from controller.federatedhpa.scale_writes import TRIES, MemberScale, Superseded, write_assignment, write_scale
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.wire import Scale
-from fedhpa.decision.model import Assignment
+from fedhpa.decision import Assignment
 from fedhpa.kube.responses import Response
 from fedhpa.kube.writes import get_scale
 from tests.support.memory_api import MemoryApi

@@ -9,10 +9,7 @@ import msgspec
 import pytest
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.decision import decide, decode_scenario, to_json
-from fedhpa.decision.record.scenario import Scenario
-from fedhpa.decision.record.scenario_encoder import encode_scenario
-from fedhpa.decision.record.settings import encode_settings
+from fedhpa.decision import Scenario, decide, decode_scenario, encode_scenario, to_json
 from tests.support.scenarios import cluster, external, pod, scenario
 
 QPS = {
@@ -107,10 +104,9 @@ def test_what_is_written_is_read_back(name: str) -> None:
     """The same snapshot, history and settings, and so the same decision."""
     given = CASES[name]
     first = read(given)
-    settings = encode_settings(first.settings)
     raw = given["federatedHPA"]
 
-    again = read(encode_scenario(raw, first.snapshot, first.history, first.now, settings))
+    again = read(encode_scenario(raw, first.snapshot, first.history, first.now, first.settings))
 
     assert again.snapshot == first.snapshot
     assert (again.history, again.now, again.settings) == (first.history, first.now, first.settings)
@@ -125,7 +121,7 @@ def test_nothing_private_is_written() -> None:
     metadata = {"name": "web", "annotations": {"token": "s3cret"}, "managedFields": [{"manager": "kubectl"}]}
     raw = {**given["federatedHPA"], "metadata": metadata}
 
-    written = encode_scenario(raw, first.snapshot, first.history, first.now, {})
+    written = encode_scenario(raw, first.snapshot, first.history, first.now, first.settings)
 
     assert written["federatedHPA"]["metadata"] == {"name": "web"}
 

@@ -1,6 +1,6 @@
-"""Metrics that every pod has: Resource, ContainerResource, Pods.
+"""Metrics with a value for each pod: Resource, ContainerResource, Pods.
 
-Source: Kubernetes HPA 1.36, metric sources 5; errors are worded as there. Values are milli-units.
+Source: Kubernetes HPA 1.36, metric sources 5, with its error texts. Values are milli-units.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import msgspec
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.metrics.proposal import HUB, Found, MetricError, causes, check_selector
+from fedhpa.decision.metrics.proposal import HUB, MetricError, MetricProposal, check_selector, no_metrics
+from fedhpa.decision.metrics.samples import custom_samples
 from fedhpa.decision.model import ClusterShare, PodCounts
-from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision.spec.metrics import MetricSpec
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods
 from fedhpa.scaling.records import CustomSample, UsageRecord, sum_over
 from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization
@@ -22,7 +23,9 @@ from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization
 JSON = object
 
 
-def measure_resource(world: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec) -> Found:
+def propose_for_resource(
+    fleet: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec
+) -> MetricProposal:
     """Resource and ContainerResource, by utilization or average value. Raises MetricError."""
     if spec.average_value is None and spec.average_utilization is None:
         raise MetricError(
@@ -31,10 +34,10 @@ def measure_resource(world: FleetView, scale: Scale, readiness: Readiness, spec:
         )
     binary = spec.name == "memory"
     by_usage = spec.average_value is not None
-    heard = world.heard(spec)
-    scale = _spoken_for(world, heard, scale)
+    clusters = fleet.observed(spec)
+    scale = _calibrated(fleet, clusters, scale)
     try:
-        parts = _usage_parts(world, heard, spec)
+        parts = _usage_parts(fleet, clusters, spec)
         request = None if by_usage else (spec.name, spec.container)
         groups = group_pods(parts, readiness, cpu=spec.name == "cpu", request=request)
         if spec.average_value is not None:
@@ -48,28 +51,23 @@ def measure_resource(world: FleetView, scale: Scale, readiness: Readiness, spec:
     if proposal.utilization is not None:
         current["averageUtilization"] = proposal.utilization
     current["averageValue"] = format_milli(proposal.milli, binary=binary)
-    return Found(proposal, current, _shares(groups, binary=binary), _counts(groups))
+    return MetricProposal(proposal, current, _shares(groups, binary=binary), _counts(groups))
 
 
-def _spoken_for(world: FleetView, heard: list[ClusterView], scale: Scale) -> Scale:
-    """The scale of a metric that only some members gave: these stand for the others' replicas, too."""
-    if len(heard) == len(world.members):
+def _calibrated(fleet: FleetView, clusters: list[ClusterView], scale: Scale) -> Scale:
+    """Returns the scale for a metric that only these clusters serve: they stand for the others' replicas."""
+    if len(clusters) == len(fleet.answered):
         return scale
-    return msgspec.structs.replace(scale, calibration=world.calibration_by(heard))
+    return msgspec.structs.replace(scale, calibration=fleet.calibration_of(clusters))
 
 
-def _usage_parts(world: FleetView, heard: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
+def _usage_parts(fleet: FleetView, clusters: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
     parts = [
-        ClusterSamples(
-            member.name,
-            member.pods,
-            _values(member.usage, spec),
-            _finder(member.usage),
-        )
-        for member in heard
+        ClusterSamples(cluster.name, cluster.pods, _values(cluster.usage, spec), _finder(cluster.usage))
+        for cluster in clusters
     ]
-    if not any(member.usage for member in heard):
-        cause = causes(world.failures(spec), "resource")
+    if not any(cluster.usage for cluster in clusters):
+        cause = no_metrics(fleet.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
     return parts
 
@@ -92,7 +90,7 @@ def _values(usage: Sequence[UsageRecord], spec: MetricSpec) -> dict[str, int]:
 
 
 def _finder(records: Sequence[UsageRecord] | Sequence[CustomSample]) -> Callable[[str], Sampled]:
-    """Finds a pod's record by name; the index is made when the first young pod asks."""
+    """Returns a function that finds a pod's record by name. Its index is built on the first call."""
     by_name: dict[str, Sampled] = {}
 
     def find(name: str) -> Sampled:
@@ -103,47 +101,52 @@ def _finder(records: Sequence[UsageRecord] | Sequence[CustomSample]) -> Callable
     return find
 
 
-def measure_pods(world: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec) -> Found:
+def propose_for_pods(
+    fleet: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec
+) -> MetricProposal:
     """Pods: the average of a custom metric over the pods. Raises MetricError."""
     try:
         check_selector(spec)
-        heard = world.heard(spec)
-        scale = _spoken_for(world, heard, scale)
-        parts = _custom_parts(world, heard, spec)
+        clusters = fleet.observed(spec)
+        scale = _calibrated(fleet, clusters, scale)
+        parts = _custom_parts(fleet, clusters, spec)
         groups = group_pods(parts, readiness, cpu=False)
         proposal = propose_average(groups, spec.average_value or 0, scale)
     except (MetricsUnavailable, InvalidObject) as error:
         raise MetricError(str(error)) from error
     current: dict[str, JSON] = {"averageValue": format_milli(proposal.milli)}
-    return Found(proposal, current, _shares(groups), _counts(groups))
+    return MetricProposal(proposal, current, _shares(groups), _counts(groups))
 
 
-def _custom_parts(world: FleetView, heard: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
-    samples = {member.name: world.custom(member.snapshot.custom_metrics, spec) for member in heard}
+def _custom_parts(fleet: FleetView, clusters: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
+    samples = {
+        cluster.name: custom_samples(cluster.snapshot.custom_metrics, spec, fleet.namespace)
+        for cluster in clusters
+    }
     if not any(samples.values()):
-        return _hub_parts(world, spec)
+        return _hub_parts(fleet, spec)
     parts = []
-    for member in heard:
-        own = [sample for sample in samples[member.name] if not member.is_foreign(sample.name)]
+    for cluster in clusters:
+        own = [sample for sample in samples[cluster.name] if not cluster.is_foreign(sample.name)]
         values = {sample.name: sample.milli for sample in own}
-        parts.append(ClusterSamples(member.name, member.pods, values, _finder(own)))
+        parts.append(ClusterSamples(cluster.name, cluster.pods, values, _finder(own)))
     return parts
 
 
-def _hub_parts(world: FleetView, spec: MetricSpec) -> list[ClusterSamples]:
-    # A store on the hub knows pods by name alone, so a value counts in every cluster that has such a pod.
-    found = world.custom(world.hub_custom, spec)
+def _hub_parts(fleet: FleetView, spec: MetricSpec) -> list[ClusterSamples]:
+    # Hub metrics name a pod but no cluster, so a value counts in every cluster with a pod of that name.
+    found = custom_samples(fleet.hub_custom, spec, fleet.namespace)
     if not found:
-        cause = causes(world.failures(spec), "custom")
+        cause = no_metrics(fleet.failures(spec), "custom")
         raise MetricsUnavailable(f"unable to get metric {spec.name}: {cause}")
     left = {sample.name: sample.milli for sample in found}
     parts = []
     listed: set[str] = set()
-    for member in world.members:
-        own = {pod.name for pod in member.pods}
+    for cluster in fleet.answered:
+        own = {pod.name for pod in cluster.pods}
         values = {name: milli for name, milli in left.items() if name in own}
-        listed |= own | {name for name in left if member.is_foreign(name)}
-        parts.append(ClusterSamples(member.name, member.pods, values, _finder(found)))
+        listed |= own | {name for name in left if cluster.is_foreign(name)}
+        parts.append(ClusterSamples(cluster.name, cluster.pods, values, _finder(found)))
     unlisted = {name: milli for name, milli in left.items() if name not in listed}
     if unlisted:
         parts.append(ClusterSamples(HUB, (), unlisted, _finder(found)))

@@ -1,4 +1,4 @@
-"""What the measurements of all metric types share."""
+"""The outcome of evaluating one metric, shared by all metric types."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Final, NamedTuple
 from fedhpa.api.selectors import selector_of
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec.federatedhpa import MetricSpec
+from fedhpa.decision.spec.metrics import MetricSpec
 from fedhpa.scaling.replicas import Proposal
 
 JSON = object
 
-# The name under which a store on the hub stands beside the clusters.
+# The name that hub metrics have among the clusters of a metric.
 HUB: Final = "hub"
 
 
 class MetricError(Exception):
-    """A metric without a proposal: `inner` is what event and condition say, `text` what the sync reports.
+    """A metric could not be evaluated.
 
-    The source's name, which Kubernetes puts before `text`, is added where all sources meet.
+    `inner` is the text of event and condition. `text` is that of the decision's error: the caller puts the
+    name of the metric's source in front, as Kubernetes does.
     """
 
     def __init__(self, text: str, inner: str | None = None) -> None:
@@ -29,8 +30,8 @@ class MetricError(Exception):
         self.inner = text if inner is None else inner
 
 
-class Found(NamedTuple):
-    """A metric's proposal, what the status shows of it, and what each cluster contributed."""
+class MetricProposal(NamedTuple):
+    """What a metric proposes, its current value as the status shows it, and each cluster's share of it."""
 
     proposal: Proposal
     current: Mapping[str, JSON]
@@ -39,13 +40,13 @@ class Found(NamedTuple):
 
 
 def check_selector(spec: MetricSpec) -> None:
-    """Raises InvalidObject, with Go's message, for a metric selector that cannot be used."""
+    """Raises InvalidObject with Go's message if the metric's selector is invalid."""
     if spec.selector is not None:
         selector_of(spec.selector)
 
 
-def causes(failures: Sequence[tuple[str, Failure]], api: str) -> str:
-    """Why an API gave no metric: its failures (with their clusters if there are several), or it is empty."""
+def no_metrics(failures: Sequence[tuple[str, Failure]], api: str) -> str:
+    """Returns why no cluster served a metric: the failures, with the clusters' names if there are several."""
     if not failures:
         return f"no metrics returned from {api} metrics API"
     if len(failures) == 1:

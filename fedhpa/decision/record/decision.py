@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
 
 from fedhpa.api.times import format_time
 from fedhpa.decision.model import Decision, MetricResult
-from fedhpa.decision.record.status import encode_history, metric_fields, share_fields
+from fedhpa.decision.record.history import encode_history
 
 JSON = object
 
@@ -67,6 +68,26 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
 def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:
     """The decision as one line of compact JSON, without the newline."""
     return msgspec.json.encode(to_json(decision, name, now_text))
+
+
+def metric_fields(metric: MetricResult) -> dict[str, JSON]:
+    """Returns the fields that a metric has in a decision and in status.decision, in the record's order."""
+    ratio = metric.usage_ratio
+    return {
+        "index": metric.index,
+        "type": metric.type,
+        "name": metric.name,
+        "current": metric.current,
+        "target": metric.target,
+        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
+        "proposal": metric.proposal,
+        "error": metric.error,
+    }
+
+
+def share_fields(metric: MetricResult) -> dict[str, JSON]:
+    """Returns each cluster's share of a metric."""
+    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
 
 
 def _metric(metric: MetricResult) -> Mapping[str, JSON]:

@@ -1,198 +1,243 @@
-"""status.decision: the compact form of a decision, and the memory that outlives a restart.
+"""The stored status of a FederatedHPA, decoded once.
 
-The form is versioned and bounded: whatever is decided, it stays small beside the object. Times are RFC 3339.
+A decision, `fedhpa explain` and a restarted controller all read the status through `StoredStatus`. Another
+program may have written it, so each part is decoded by itself: an unreadable part spoils no other.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.times import format_time, parse_time
-from fedhpa.decision.absence import encode_absences
-from fedhpa.decision.history import History, Recommendation, ScaleEvent
-from fedhpa.decision.model import Decision, MetricResult
+from fedhpa.api.times import parse_time
+from fedhpa.decision.absence import Absence
+from fedhpa.decision.history import History
+from fedhpa.decision.model import (
+    ANSWERED_STATES,
+    LOST_STATES,
+    Condition,
+    Coverage,
+    Decision,
+    MetricResult,
+    Step,
+)
+from fedhpa.decision.record.compact import (
+    VERSION,
+    CompactCoverage,
+    CompactMetric,
+    decode_absences,
+    decode_compact,
+)
+from fedhpa.decision.record.fields import read_at
+from fedhpa.decision.record.history import decode_history
+from fedhpa.decision.record.settings import stored_settings
+from fedhpa.decision.settings import ControllerSettings
 
 JSON = object
 
-VERSION: Final = 1
 
-_MAX_TEXT: Final = 256
-_MAX_CLUSTERS: Final = 32
-_MAX_METRICS: Final = 64
-# Metrics whose values are shown by cluster and pod; a status is no place for all of 64.
-_MAX_SHARED: Final = 8
-_MAX_ENTRIES: Final = 120
+class RawCondition(msgspec.Struct):
+    """One entry of status.conditions."""
 
-
-def compact(decision: Decision) -> Mapping[str, JSON]:
-    """The decision as status.decision carries it."""
-    missing = list(decision.coverage.missing.items())
-    coverage: dict[str, JSON] = {
-        "expected": len(decision.coverage.expected),
-        "answered": len(decision.coverage.answered),
-        "missing": {cluster: _short(reason) for cluster, reason in missing[:_MAX_CLUSTERS]},
-        "policy": decision.coverage.policy,
-        "applied": decision.coverage.applied,
-    }
-    if len(missing) > _MAX_CLUSTERS:
-        coverage["moreMissing"] = len(missing) - _MAX_CLUSTERS
-    return {
-        "version": VERSION,
-        "time": format_time(decision.now),
-        "currentReplicas": decision.current_replicas,
-        "desiredReplicas": decision.desired_replicas,
-        "rescale": decision.rescale,
-        **({"moved": True} if decision.moves else {}),
-        "reason": _short(decision.reason),
-        "error": None if decision.error is None else _short(decision.error),
-        "coverage": coverage,
-        "metrics": [
-            _metric(metric, shares=index < _MAX_SHARED)
-            for index, metric in enumerate(decision.metrics[:_MAX_METRICS])
-        ],
-        "steps": [
-            {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
-            for step in decision.steps
-        ],
-        **({"propagation": decision.propagation} if decision.propagation else {}),
-        **({"controller": decision.settings} if decision.settings else {}),
-        **({"absences": encode_absences(decision.absences)} if decision.absences else {}),
-        **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
-        "history": encode_history(bounded(decision.history)),
-    }
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    lastTransitionTime: str | None = None
 
 
-def history_of(decision: Mapping[str, JSON] | None) -> History:
-    """The memory that a stored status.decision carries; a fresh start where there is none or it is of another
-    version. Raises InvalidObject for one that cannot be read.
-    """
-    if not decision or decision.get("version") != VERSION:
-        return History()
-    return decode_history(decision.get("history"))
+class RawClusterStatus(msgspec.Struct):
+    """One entry of status.clusters."""
+
+    name: str = ""
+    state: str | None = None
+    currentReplicas: JSON = None
+    desiredReplicas: JSON = None
+    lastScaleTime: str | None = None
+    lastSeen: str | None = None
+    message: JSON = None
 
 
-def encode_history(history: History) -> Mapping[str, JSON]:
-    """History as JSON; a fresh start has no `recommendations`."""
-    encoded: dict[str, JSON] = {}
-    if history.recommendations is not None:
-        encoded["recommendations"] = [
-            {"time": format_time(entry.time), "replicas": entry.replicas} for entry in history.recommendations
-        ]
-    encoded["scaleUps"] = _events(history.scale_ups)
-    encoded["scaleDowns"] = _events(history.scale_downs)
-    return encoded
+class RawStatus(msgspec.Struct):
+    """status as stored. The fields of type JSON may hold anything: they do not stop a decision."""
+
+    currentReplicas: int | None = None
+    desiredReplicas: int | None = None
+    lastScaleTime: str | None = None
+    currentMetrics: list[dict[str, JSON]] | None = None
+    conditions: list[RawCondition] | None = None
+    clusters: list[RawClusterStatus] | None = None
+    decision: JSON = None
 
 
-def decode_history(raw: JSON) -> History:
-    """History from decoded JSON. Raises InvalidObject naming the field."""
-    fields = raw if isinstance(raw, Mapping) else {}
-    recommendations = fields.get("recommendations")
-    return History(
-        None
-        if recommendations is None
-        else tuple(
-            Recommendation(time, count)
-            for time, count in _entries(recommendations, "recommendations", "replicas")
-        ),
-        tuple(
-            ScaleEvent(time, count) for time, count in _entries(fields.get("scaleUps"), "scaleUps", "change")
-        ),
-        tuple(
-            ScaleEvent(time, count)
-            for time, count in _entries(fields.get("scaleDowns"), "scaleDowns", "change")
-        ),
+class StoredCluster(msgspec.Struct, frozen=True):
+    """One entry of status.clusters. Times are RFC 3339 as stored."""
+
+    name: str
+    state: str = ""
+    current_replicas: int | None = None
+    desired_replicas: int | None = None
+    last_scale_time: str | None = None
+    last_seen: str | None = None
+    message: str = ""
+
+
+class StoredDecision(msgspec.Struct, frozen=True):
+    """status.decision. `fields` is the JSON object as stored, empty if there is none."""
+
+    fields: Mapping[str, JSON] = {}
+
+    @property
+    def wrote_scale(self) -> bool:
+        """True if the decision wrote the scale of the target or moved replicas between clusters."""
+        return self.fields.get("rescale") is True or self.fields.get("moved") is True
+
+    @property
+    def propagation(self) -> str:
+        """The controller's --propagation, "" if unknown."""
+        return str(self.fields.get("propagation") or "")
+
+    @property
+    def absences(self) -> dict[str, Absence]:
+        """The clocks of lost clusters. Unreadable ones are left out."""
+        return decode_absences(self.fields.get("absences"))
+
+    @property
+    def settings(self) -> ControllerSettings:
+        """The controller's settings. One that is absent or unreadable has its default."""
+        return stored_settings(self.fields.get("controller"))
+
+    def time(self) -> float | None:
+        """Returns when the decision was made, in POSIX seconds. Raises InvalidObject."""
+        text = self.fields.get("time")
+        return parse_time(text) if isinstance(text, str) else None
+
+    def history(self) -> History:
+        """Returns the history; a fresh start if there is none or if the version is another one.
+
+        Raises InvalidObject if it cannot be read.
+        """
+        if self.fields.get("version") != VERSION:
+            return History()
+        return decode_history(self.fields.get("history"))
+
+
+class StoredStatus(msgspec.Struct, frozen=True):
+    """The status that a FederatedHPA came with."""
+
+    current_replicas: int | None = None
+    desired_replicas: int | None = None
+    last_scale_time: str | None = None
+    current_metrics: tuple[Mapping[str, JSON], ...] | None = None
+    conditions: tuple[Condition, ...] = ()
+    clusters: tuple[StoredCluster, ...] = ()
+    decision: StoredDecision = StoredDecision()
+
+    def absence_clocks(self, path: str = "status") -> dict[str, Absence]:
+        """Returns the clocks of lost clusters. One that the decision has no clock for is lost since lastSeen.
+
+        Raises InvalidObject for an unreadable lastSeen; `path` is where the status is.
+        """
+        found = self.decision.absences
+        for index, cluster in enumerate(self.clusters):
+            seen = read_at(f"{path}.clusters[{index}].lastSeen", parse_time, cluster.last_seen)
+            if seen is not None and cluster.state not in ANSWERED_STATES:
+                found.setdefault(cluster.name, Absence(seen))
+        return found
+
+    def last_decision(self) -> Decision | None:
+        """Returns the decision that status.decision holds, without status, events and assignment.
+
+        None if no decision was made yet. Raises InvalidObject if it has another version or cannot be read.
+        """
+        if not self.decision.fields:
+            return None
+        compact = decode_compact(self.decision.fields)
+        return Decision(
+            now=parse_time(compact.time) or 0.0,
+            current_replicas=compact.currentReplicas,
+            desired_replicas=compact.desiredReplicas,
+            rescale=compact.rescale,
+            reason=compact.reason,
+            error=compact.error,
+            coverage=_coverage(compact.coverage, self.clusters),
+            metrics=tuple(_metric(metric) for metric in compact.metrics),
+            steps=tuple(Step(step.step, step.before, step.after, step.reason) for step in compact.steps),
+            conditions=self.conditions,
+            events=(),
+            status={},
+            history=self.decision.history(),
+            assignment=(),
+            moves=compact.moved,
+            absences=self.decision.absences,
+            tolerance=compact.tolerance,
+        )
+
+
+def read_status(raw: JSON) -> StoredStatus:
+    """Returns the status of decoded JSON; an empty one for None. Raises InvalidObject."""
+    try:
+        return stored_status(msgspec.convert(raw or {}, RawStatus))
+    except msgspec.ValidationError as error:
+        raise InvalidObject(f"status cannot be read: {error}") from error
+
+
+def stored_status(raw: RawStatus) -> StoredStatus:
+    """Returns the status of its decoded JSON."""
+    return StoredStatus(
+        current_replicas=raw.currentReplicas,
+        desired_replicas=raw.desiredReplicas,
+        last_scale_time=raw.lastScaleTime,
+        current_metrics=None if raw.currentMetrics is None else tuple(raw.currentMetrics),
+        conditions=tuple([_condition(condition) for condition in raw.conditions or ()]),
+        clusters=tuple([_cluster(cluster) for cluster in raw.clusters or ()]),
+        decision=StoredDecision(raw.decision if isinstance(raw.decision, dict) else {}),
     )
 
 
-def bounded(history: History) -> History:
-    """The part of a history that later decisions can notice, and never more than a fixed number of entries.
-
-    A recommendation matters only if no later one is at least as high, or none at least as low. Should there
-    still be too many, the newest are kept; scale events that are too many are added to the oldest one kept,
-    which counts them for longer and so limits no less.
-    """
-    return History(
-        None if history.recommendations is None else _extremes(history.recommendations),
-        _merged(history.scale_ups),
-        _merged(history.scale_downs),
+def _metric(compact: CompactMetric) -> MetricResult:
+    return MetricResult(
+        index=compact.index,
+        type=compact.type,
+        name=compact.name,
+        current=compact.current,
+        target=compact.target,
+        usage_ratio=compact.usageRatio,
+        proposal=compact.proposal,
+        error=compact.error,
+        pods=compact.pods,
+        clusters=compact.clusters,
+        status={},
+        missing=compact.missing,
     )
 
 
-def _extremes(entries: Sequence[Recommendation]) -> tuple[Recommendation, ...]:
-    kept: list[Recommendation] = []
-    highest: int | None = None
-    lowest: int | None = None
-    for entry in sorted(entries, key=lambda entry: entry.time, reverse=True):
-        if highest is None or lowest is None or entry.replicas > highest or entry.replicas < lowest:
-            kept.append(entry)
-            highest = entry.replicas if highest is None else max(highest, entry.replicas)
-            lowest = entry.replicas if lowest is None else min(lowest, entry.replicas)
-    return tuple(reversed(kept[:_MAX_ENTRIES]))
+def _coverage(compact: CompactCoverage, clusters: tuple[StoredCluster, ...]) -> Coverage:
+    lost = {cluster.name: cluster.message for cluster in clusters if cluster.state in LOST_STATES}
+    expected = tuple(cluster.name for cluster in clusters if cluster.name not in lost)
+    answered = tuple(
+        cluster.name for cluster in clusters if cluster.state in ANSWERED_STATES and cluster.name not in lost
+    )
+    return Coverage(expected, answered, compact.missing, compact.policy, compact.applied, lost)
 
 
-def _merged(events: Sequence[ScaleEvent]) -> tuple[ScaleEvent, ...]:
-    if len(events) <= _MAX_ENTRIES:
-        return tuple(events)
-    ordered = sorted(events, key=lambda event: event.time)
-    cut = len(ordered) - _MAX_ENTRIES
-    oldest = ScaleEvent(ordered[cut].time, sum(event.change for event in ordered[: cut + 1]))
-    return (oldest, *ordered[cut + 1 :])
+def _condition(raw: RawCondition) -> Condition:
+    return Condition(raw.type, raw.status, raw.reason or "", raw.message or "", raw.lastTransitionTime or "")
 
 
-def metric_fields(metric: MetricResult) -> dict[str, JSON]:
-    """What every rendering of a metric's outcome begins with, in the order of the decision record."""
-    ratio = metric.usage_ratio
-    return {
-        "index": metric.index,
-        "type": metric.type,
-        "name": metric.name,
-        "current": metric.current,
-        "target": metric.target,
-        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
-        "proposal": metric.proposal,
-        "error": metric.error,
-    }
+def _cluster(raw: RawClusterStatus) -> StoredCluster:
+    return StoredCluster(
+        raw.name,
+        raw.state or "",
+        _number(raw.currentReplicas),
+        _number(raw.desiredReplicas),
+        raw.lastScaleTime,
+        raw.lastSeen,
+        raw.message if isinstance(raw.message, str) else "",
+    )
 
 
-def share_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Each cluster's share of a metric."""
-    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
-
-
-def _metric(metric: MetricResult, *, shares: bool) -> Mapping[str, JSON]:
-    entry = metric_fields(metric)
-    if metric.error is not None:
-        entry["error"] = _short(metric.error)
-    if shares and metric.pods is not None:
-        entry["pods"] = msgspec.to_builtins(metric.pods)
-    if shares and metric.clusters:
-        entry["clusters"] = dict(list(share_fields(metric).items())[:_MAX_CLUSTERS])
-    if shares and metric.missing:
-        told = list(metric.missing.items())[:_MAX_CLUSTERS]
-        entry["missing"] = {cluster: _short(reason) for cluster, reason in told}
-    return entry
-
-
-def _events(events: Sequence[ScaleEvent]) -> list[Mapping[str, JSON]]:
-    return [{"time": format_time(event.time), "change": event.change} for event in events]
-
-
-def _entries(raw: JSON, field: str, count: str) -> list[tuple[float, int]]:
-    found: list[tuple[float, int]] = []
-    for index, entry in enumerate(raw if isinstance(raw, list) else []):
-        fields = entry if isinstance(entry, Mapping) else {}
-        time, number = fields.get("time"), fields.get(count)
-        if not isinstance(time, str) or not isinstance(number, int) or isinstance(number, bool):
-            raise InvalidObject(f"history.{field}[{index}]: an entry has a time and a number {count!r}")
-        moment = parse_time(time)
-        found.append((moment or 0.0, number))
-    return found
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
+def _number(value: JSON) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

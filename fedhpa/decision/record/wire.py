@@ -1,40 +1,32 @@
-"""The wire form of a recorded scenario. Format: docs/reference/decision-record.md.
+"""The JSON of a scenario, as msgspec structs.
 
-Our own keys are checked: an unknown one is a mistake. An empty `error` beside data is none, as in Go. The
-Kubernetes objects inside are decoded leniently.
+The format's own keys are checked: an unknown one is an error. An empty `error` beside data counts as absent,
+as in Go. Kubernetes objects inside are decoded leniently.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from fedhpa.api import default_values, wire
+from fedhpa.api import wire
+from fedhpa.decision.record.history import RawHistory
+from fedhpa.decision.record.settings import RawController
 from fedhpa.decision.spec.wire import RawFederatedHPA
 
 
-class _Ours(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of the format that is ours: unknown keys are mistakes."""
+class _Checked(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of the format itself: an unknown key is an error."""
 
 
-class Failure(_Ours):
-    """What could not be had, and why."""
+class RawFailure(_Checked):
+    """The reason why data is absent."""
 
     error: str
 
 
-class Controller(_Ours, rename="camel"):
-    """controller: durations are Go strings or seconds."""
-
-    tolerance: float = default_values.TOLERANCE
-    downscale_stabilization: str | float = default_values.DOWNSCALE_STABILIZATION_SECONDS
-    cpu_initialization_period: str | float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
-    initial_readiness_delay: str | float = default_values.INITIAL_READINESS_DELAY_SECONDS
-    cluster_lost_timeout: str | float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
-    scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
-    scale_up_limit_minimum: float = default_values.SCALE_UP_LIMIT_MINIMUM
-
-
-class Target(_Ours):
+class RawTarget(_Checked):
     """target: the scale of the workload's template, or why it could not be read."""
 
     replicas: int = 0
@@ -42,7 +34,7 @@ class Target(_Ours):
     error: str | None = None
 
 
-class Scale(_Ours, rename="camel"):
+class RawScale(_Checked, rename="camel"):
     """clusters[].scale."""
 
     spec_replicas: int = 0
@@ -51,7 +43,7 @@ class Scale(_Ours, rename="camel"):
     error: str | None = None
 
 
-class HPA(_Ours, rename="camel"):
+class RawHPA(_Checked, rename="camel"):
     """clusters[].hpa."""
 
     min_replicas: int = 1
@@ -60,35 +52,35 @@ class HPA(_Ours, rename="camel"):
     desired_replicas: int = 0
 
 
-class CustomAnswers(_Ours, rename="camel"):
-    """customMetrics as answers to single questions, by index in spec.metrics; or why there is none at all."""
+class RawCustomAnswers(_Checked, rename="camel"):
+    """customMetrics as one answer for each metric, by index in spec.metrics, or one reason for all."""
 
     error: str | None = None
-    by_metric: dict[str, list[wire.MetricValue] | Failure] | None = None
+    by_metric: dict[str, list[wire.MetricValue] | RawFailure] | None = None
 
 
-class ExternalAnswers(_Ours, rename="camel"):
-    """externalMetrics, likewise."""
+class RawExternalAnswers(_Checked, rename="camel"):
+    """externalMetrics in the same form."""
 
     error: str | None = None
-    by_metric: dict[str, list[wire.ExternalMetricValue] | Failure] | None = None
+    by_metric: dict[str, list[wire.ExternalMetricValue] | RawFailure] | None = None
 
 
-class Cluster(_Ours, rename="camel"):
+class RawCluster(_Checked, rename="camel"):
     """One entry of clusters."""
 
     name: str
     ready: bool
-    scale: Scale
+    scale: RawScale
     error: str | None = None
     pods: list[wire.Pod] | None = None
-    pod_metrics: list[wire.PodMetrics] | Failure | None = None
-    custom_metrics: list[wire.MetricValue] | CustomAnswers | None = None
-    external_metrics: list[wire.ExternalMetricValue] | ExternalAnswers | None = None
+    pod_metrics: list[wire.PodMetrics] | RawFailure | None = None
+    custom_metrics: list[wire.MetricValue] | RawCustomAnswers | None = None
+    external_metrics: list[wire.ExternalMetricValue] | RawExternalAnswers | None = None
     available_replicas: int | None = None
     most_replicas: int | None = None
     last_replicas: int | None = None
-    hpa: HPA | None = None
+    hpa: RawHPA | None = None
     labels: dict[str, str] | None = None
     provider: str = ""
     region: str = ""
@@ -96,37 +88,19 @@ class Cluster(_Ours, rename="camel"):
     held: bool = False
 
 
-class HubMetrics(_Ours, rename="camel"):
+class RawHubMetrics(_Checked, rename="camel"):
     """hubMetrics."""
 
     custom_metrics: list[wire.MetricValue] | None = None
     external_metrics: list[wire.ExternalMetricValue] | None = None
 
 
-class Recommendation(_Ours):
-    """One entry of history.recommendations."""
-
-    time: str
-    replicas: int
+class RawScenarioHistory(RawHistory, forbid_unknown_fields=True, rename="camel"):
+    """history of a scenario."""
 
 
-class ScaleEvent(_Ours):
-    """One entry of history.scaleUps or history.scaleDowns."""
-
-    time: str
-    change: int
-
-
-class History(_Ours, rename="camel"):
-    """history; absent recommendations are not an empty list."""
-
-    recommendations: list[Recommendation] | None = None
-    scale_ups: list[ScaleEvent] | None = None
-    scale_downs: list[ScaleEvent] | None = None
-
-
-class Blocked(_Ours):
-    """blocked: why the world was not looked at."""
+class RawBlocked(_Checked):
+    """blocked: why nothing was gathered."""
 
     reason: str
     message: str
@@ -134,7 +108,7 @@ class Blocked(_Ours):
     condition: str = "AbleToScale"
 
 
-_NAMES = {
+_KEYS: Final = {
     "federated_hpa": "federatedHPA",
     "hub_metrics": "hubMetrics",
     "ambiguous_with": "ambiguousWith",
@@ -142,17 +116,17 @@ _NAMES = {
 }
 
 
-class Scenario(_Ours, rename=_NAMES):
+class RawScenario(_Checked, rename=_KEYS):
     """The whole scenario."""
 
     now: str
     federated_hpa: RawFederatedHPA
     name: str = ""
-    controller: Controller | None = None
-    target: Target | None = None
-    clusters: list[Cluster] | None = None
-    hub_metrics: HubMetrics | None = None
-    history: History | None = None
+    controller: RawController | None = None
+    target: RawTarget | None = None
+    clusters: list[RawCluster] | None = None
+    hub_metrics: RawHubMetrics | None = None
+    history: RawScenarioHistory | None = None
     ambiguous_with: list[str] | None = None
     contested_by: list[str] | None = None
-    blocked: Blocked | None = None
+    blocked: RawBlocked | None = None

@@ -1,4 +1,4 @@
-"""What a FederatedHPA says about where its replicas go.
+"""The fields of a FederatedHPA that place its replicas in clusters.
 
 Source: docs/explanation/placement.md, docs/reference/federatedhpa.md.
 """
@@ -20,8 +20,8 @@ from fedhpa.decision.spec.wire import RawAssignment, RawCap, RawPreference, RawS
 EXACT = "Exact"
 
 
-class Preference(msgspec.Struct, frozen=True):
-    """What holds for the clusters that `selection` selects; None selects all."""
+class ClusterPreference(msgspec.Struct, frozen=True):
+    """The preference for the clusters that `selection` selects; None selects all."""
 
     selection: Selection | None = None
     weight: int | None = None
@@ -30,47 +30,47 @@ class Preference(msgspec.Struct, frozen=True):
     high: int | None = None
 
 
-class Placement(msgspec.Struct, frozen=True):
-    """How the clusters share. `policy` None gives them equal weights; `delay` is in seconds.
+class PlacementSpec(msgspec.Struct, frozen=True):
+    """How the clusters share the replicas.
 
-    `caps` is the largest share of a cluster, 0 to 1, that the workload's requests may take. `exact` says
-    that clusters may be left without a replica. `assist` is whether pods that no node has room for are placed
-    in other clusters.
+    `policy` None gives equal weights. `exact` allows clusters without a replica. `delay` is how many seconds
+    pods may stay pending; with `assist` they then move to other clusters. `caps` is the largest part of
+    each cluster, 0 to 1, that the workload's requests may take.
     """
 
     policy: str | None = None
     exact: bool = False
-    preferences: tuple[Preference, ...] = ()
+    preferences: tuple[ClusterPreference, ...] = ()
     delay: float = 0.0
     assist: bool = True
     caps: Mapping[str, Fraction] = {}
 
-    def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, Preference]:
-        """The first preference that selects each cluster; none for those that none selects."""
+    def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, ClusterPreference]:
+        """Returns the first preference that selects each cluster. Clusters without one are left out."""
         left = {cluster.name: cluster for cluster in clusters}
         by_label: dict[tuple[str, str], list[str]] = {}
         for cluster in left.values():
             for pair in cluster.labels.items():
                 by_label.setdefault(pair, []).append(cluster.name)
-        found: dict[str, Preference] = {}
+        found: dict[str, ClusterPreference] = {}
         for preference in self.preferences:
             if not left:
                 break
-            for name in _narrowed(preference.selection, left, by_label):
+            for name in _candidates(preference.selection, left, by_label):
                 if preference.selection is None or preference.selection.selects(left[name]):
                     found[name] = preference
                     del left[name]
         return found
 
 
-def _narrowed(
+def _candidates(
     selection: Selection | None,
     left: Mapping[str, KnownCluster],
     by_label: Mapping[tuple[str, str], Sequence[str]],
 ) -> list[str]:
-    """Those of the clusters left that may be selected: by their names or one of their labels, if it says so.
+    """Returns the clusters among `left` that the selection can select, by its names or one of its labels.
 
-    A thousand preferences must not look at a thousand clusters each.
+    It keeps a thousand preferences from each being compared with a thousand clusters.
     """
     if selection is None:
         return list(left)
@@ -82,10 +82,10 @@ def _narrowed(
     return [name for value in values for name in by_label.get((label, value), ()) if name in left]
 
 
-def placement(spec: RawSpec, path: str) -> Placement:
-    """Reads the part of a spec; `path` is the assignment's. Raises InvalidObject naming the field."""
+def placement_spec(spec: RawSpec, path: str) -> PlacementSpec:
+    """Returns the placement of a spec. Raises InvalidObject; `path` is that of federatedHPAAssignment."""
     raw = spec.federatedHPAAssignment or RawAssignment()
-    return Placement(
+    return PlacementSpec(
         policy=raw.federatedHPAAssignmentType,
         exact=raw.minimumPolicy == EXACT,
         preferences=tuple(
@@ -99,25 +99,25 @@ def placement(spec: RawSpec, path: str) -> Placement:
 
 
 def _caps(raw: RawCap | list[RawCap] | None) -> dict[str, Fraction]:
-    """The lowest cap of each cluster that is named."""
+    """Returns the lowest cap of each named cluster."""
     found: dict[str, Fraction] = {}
     for cap in [raw] if isinstance(raw, RawCap) else raw or ():
         if cap.maxResourceUsage is not None:
-            # What admission would have refused is read as the nearest that it allows; 0.29 of 100 is 29.
+            # Admission refuses values outside 0 to 1, so the nearest bound stands in. `str` keeps 0.29 exact.
             share = Fraction(str(min(max(cap.maxResourceUsage, 0.0), 1.0)))
             found[cap.clusterName] = min(share, found.get(cap.clusterName, share))
     return found
 
 
-def _preference(raw: RawPreference, path: str) -> Preference:
+def _preference(raw: RawPreference, path: str) -> ClusterPreference:
     selection = None
     if raw.targetCluster is not None:
         try:
             selection = Selection(decode(ClusterAffinity, raw.targetCluster))
         except InvalidObject as error:
             raise InvalidObject(f"{path}.targetCluster: {error}") from error
-    # What admission would have refused is read as the nearest that it allows.
-    return Preference(
+    # Admission refuses negative numbers: 0 stands in.
+    return ClusterPreference(
         selection,
         None if raw.staticWeight is None else max(raw.staticWeight, 0),
         raw.priority,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from fedhpa.api.wire import RawQuantity
+from fedhpa.decision.record.status import RawStatus
 
 RawObject = dict[str, object]
 
@@ -141,37 +142,6 @@ class RawSpec(msgspec.Struct):
     clusterHPAPreference: RawCap | list[RawCap] | None = None
     autoscaleMultiClusterDelay: float | None = None
     scaleAssist: bool | None = None
-
-
-class RawCondition(msgspec.Struct):
-    """One entry of status.conditions."""
-
-    type: str = ""
-    status: str = ""
-    reason: str | None = None
-    message: str | None = None
-    lastTransitionTime: str | None = None
-
-
-class RawClusterStatus(msgspec.Struct):
-    """One entry of status.clusters."""
-
-    name: str = ""
-    state: str | None = None
-    lastScaleTime: str | None = None
-    lastSeen: str | None = None
-
-
-class RawStatus(msgspec.Struct):
-    """status."""
-
-    currentReplicas: int | None = None
-    desiredReplicas: int | None = None
-    lastScaleTime: str | None = None
-    currentMetrics: list[RawObject] | None = None
-    conditions: list[RawCondition] | None = None
-    clusters: list[RawClusterStatus] | None = None
-    decision: object = None  # ours; what somebody else wrote there is no reason to decide nothing
 
 
 class RawFederatedHPA(msgspec.Struct):

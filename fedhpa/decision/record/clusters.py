@@ -1,0 +1,176 @@
+"""One entry of a scenario's `clusters`: reads it into a ClusterSnapshot, and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.known_cluster import KnownCluster
+from fedhpa.api.selectors import parse_selector
+from fedhpa.decision.absence import Absence
+from fedhpa.decision.record.fields import read_each
+from fedhpa.decision.record.kubernetes import Object, encode_pod, encode_sample, encode_usage
+from fedhpa.decision.record.wire import RawCluster, RawCustomAnswers, RawExternalAnswers, RawFailure
+from fedhpa.decision.snapshot import (
+    ClusterScale,
+    ClusterSnapshot,
+    CustomMetrics,
+    ExternalMetrics,
+    Failure,
+    MemberHPA,
+)
+from fedhpa.decision.spec.federatedhpa import ScalingObject
+from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.scaling.records import (
+    PodRecord,
+    UsageRecord,
+    custom_sample,
+    external_sample,
+    pod_record,
+    usage_record,
+)
+from fedhpa.scaling.selection import SelectedPods, select_pods, select_usage
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Usage = tuple[UsageRecord, ...] | Failure
+
+
+def decode_cluster(
+    raw: RawCluster, path: str, hpa: ScalingObject, absence: Absence | None
+) -> ClusterSnapshot:
+    """Returns the cluster with the workload's pods and usage selected. Raises InvalidObject naming the field.
+
+    `path` is where the cluster is in the scenario; `absence` is the clock of its loss, if there is one.
+    """
+    scale = (
+        Failure(raw.scale.error)
+        if raw.scale.error
+        else ClusterScale(raw.scale.spec_replicas, raw.scale.status_replicas, raw.scale.selector)
+    )
+    listed = read_each(f"{path}.pods", lambda pod: pod_record(raw.name, pod), raw.pods)
+    usage = _decode_answer(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics)
+    selected, usage, selector_error = _select(scale, hpa.namespace, listed, usage)
+    metrics = hpa.spec.metrics
+    return ClusterSnapshot(
+        name=raw.name,
+        ready=raw.ready,
+        error=raw.error or None,
+        scale=scale,
+        selector_error=selector_error,
+        pods=selected.pods,
+        other_pods=selected.others,
+        usage=usage,
+        custom_metrics=_decode_answers(f"{path}.customMetrics", custom_sample, raw.custom_metrics, metrics),
+        external_metrics=_decode_answers(
+            f"{path}.externalMetrics", external_sample, raw.external_metrics, metrics
+        ),
+        available_replicas=raw.available_replicas,
+        most_replicas=raw.most_replicas,
+        last_replicas=raw.last_replicas,
+        absence=absence,
+        hpa=None
+        if raw.hpa is None
+        else MemberHPA(
+            raw.hpa.min_replicas, raw.hpa.max_replicas, raw.hpa.current_replicas, raw.hpa.desired_replicas
+        ),
+        held=raw.held,
+        cluster=KnownCluster(raw.name, raw.labels or {}, raw.provider, raw.region, tuple(raw.zones or ())),
+    )
+
+
+def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[MetricSpec]) -> Object:
+    """Returns the cluster as JSON; `metrics` are those of the autoscaler's spec."""
+    scale = cluster.scale
+    entry: Object = {"name": cluster.name, "ready": cluster.ready}
+    if cluster.error is not None:
+        entry["error"] = cluster.error
+    entry["scale"] = (
+        {"error": scale.error}
+        if isinstance(scale, Failure)
+        else {
+            "specReplicas": scale.spec_replicas,
+            "statusReplicas": scale.status_replicas,
+            "selector": scale.selector,
+        }
+    )
+    entry["pods"] = [encode_pod(pod) for pod in cluster.pods]
+    usage = cluster.usage
+    entry["podMetrics"] = (
+        {"error": usage.error} if isinstance(usage, Failure) else [encode_usage(record) for record in usage]
+    )
+    entry["customMetrics"] = _encode_answers(cluster.custom_metrics, metrics)
+    entry["externalMetrics"] = _encode_answers(cluster.external_metrics, metrics)
+    known = cluster.cluster
+    optional = {
+        "availableReplicas": cluster.available_replicas,
+        "mostReplicas": cluster.most_replicas,
+        "lastReplicas": cluster.last_replicas,
+        "held": cluster.held or None,
+        "labels": dict(known.labels) or None if known else None,
+        "provider": known.provider or None if known else None,
+        "region": known.region or None if known else None,
+        "zones": list(known.zones) or None if known else None,
+    }
+    return entry | {key: value for key, value in optional.items() if value is not None}
+
+
+def _select(
+    scale: ClusterScale | Failure, namespace: str, listed: Sequence[PodRecord], usage: Usage
+) -> tuple[SelectedPods, Usage, str | None]:
+    """Returns the workload's pods and usage, and why its selector cannot be parsed (None if it can)."""
+    if isinstance(scale, Failure) or not scale.selector:
+        return SelectedPods(), usage, None
+    try:
+        selector = parse_selector(scale.selector)
+    except InvalidObject as error:
+        return SelectedPods(), usage, str(error)
+    selected = select_pods(listed, namespace, selector)
+    if not isinstance(usage, Failure):
+        usage = select_usage(usage, namespace, selector, selected)
+    return selected, usage, None
+
+
+def _decode_answer(
+    path: str, read: Callable[[T], R], raw: Sequence[T] | RawFailure | None
+) -> tuple[R, ...] | Failure:
+    return Failure(raw.error) if isinstance(raw, RawFailure) else read_each(path, read, raw)
+
+
+def _decode_answers(
+    path: str,
+    read: Callable[[T], R],
+    raw: Sequence[T] | RawCustomAnswers | RawExternalAnswers | None,
+    metrics: Sequence[MetricSpec],
+) -> tuple[R, ...] | Mapping[str, tuple[R, ...] | Failure] | Failure:
+    """Returns all values, the reason why there are none, or one answer for each query."""
+    if not isinstance(raw, RawCustomAnswers | RawExternalAnswers):
+        return read_each(path, read, raw)
+    if raw.error is not None:
+        return Failure(raw.error)
+    if raw.by_metric is None:
+        raise InvalidObject(f"{path}: a list of values, or an object with error or byMetric")
+    found: dict[str, tuple[R, ...] | Failure] = {}
+    for index, answer in raw.by_metric.items():
+        if not index.isdecimal() or int(index) >= len(metrics):
+            raise InvalidObject(f"{path}.byMetric.{index}: no index of spec.metrics")
+        values = cast("Sequence[T] | RawFailure", answer)
+        found[metrics[int(index)].query_key] = _decode_answer(f"{path}.byMetric.{index}", read, values)
+    return found
+
+
+def _encode_answers(answers: CustomMetrics | ExternalMetrics, metrics: Sequence[MetricSpec]) -> object:
+    if isinstance(answers, Failure):
+        return {"error": answers.error}
+    if not isinstance(answers, Mapping):
+        return [encode_sample(sample) for sample in answers]
+    by_metric: Object = {}
+    for index, spec in enumerate(metrics):
+        answer = answers.get(spec.query_key)
+        if isinstance(answer, Failure):
+            by_metric[str(index)] = {"error": answer.error}
+        elif answer is not None:
+            by_metric[str(index)] = [encode_sample(sample) for sample in answer]
+    return {"byMetric": by_metric}
