@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from fedhpa.decision.record import wire
+from fedhpa.decision.record.settings import RawController
 from testbed.reference import pages
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +112,15 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [wire.Scenario, wire.Controller, wire.Cluster, wire.Scale, wire.History, wire.Blocked]
+    "part",
+    [
+        wire.RawScenario,
+        RawController,
+        wire.RawCluster,
+        wire.RawScale,
+        wire.RawScenarioHistory,
+        wire.RawBlocked,
+    ],
 )
 def test_every_key_of_a_scenario_is_on_its_page(part: type[msgspec.Struct]) -> None:
     """docs/reference/decision-record.md leaves out no key that `fedhpa replay` reads."""
