@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fedhpa.cli.main import run
 from fedhpa.decision.record import wire
 from fedhpa.decision.record.settings import RawController
 from testbed.reference import pages
@@ -128,6 +129,15 @@ def test_every_key_of_a_scenario_is_on_its_page(part: type[msgspec.Struct]) -> N
     keys = {field.encode_name for field in msgspec.structs.fields(part)}
 
     assert {key for key in keys if not re.search(rf'[`"]{key}[`"]', page)} == set()
+
+
+def test_the_readme_shows_what_replay_prints(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The decision in the README is that of demo/lost.json, word for word."""
+    assert run(["replay", "-o", "text", str(ROOT / "demo" / "lost.json")]) == 0
+
+    printed = capfdbinary.readouterr().out.decode()
+
+    assert printed in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_page_is_in_the_index() -> None:
