@@ -1,7 +1,7 @@
-"""What schedules cost: parsed for the first time, with their next fires, and simulated at admission.
+"""CPU time of schedules: the first parse, the next fires, and the simulation at admission.
 
-Schedules are all different and of every shape; nothing is cached when they are parsed. Each figure is the
-best of several runs, because other work on the machine shows in CPU time too.
+All schedules differ and have all shapes, and the caches are cleared before each parse. Other work on the
+machine adds CPU time, so the best of several runs counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TARGETS = {
 
 
 def run() -> dict[str, float]:
-    """CPU milliseconds of each."""
+    """The value of each figure, in the unit at the end of its name."""
     texts = schedules()
     zone = load_zone(ZONE)
     parsed = [parse(text) for text in texts]
@@ -74,7 +74,7 @@ def _best(work: Callable[[], object], before: Callable[[], object] = int) -> flo
 
 
 def schedules() -> list[str]:
-    """Different schedules of values, ranges, steps and lists; every date comes within a year."""
+    """Different schedules of values, ranges, steps and lists; each fires at least once a year."""
     chance = random.Random(5)
     found: dict[str, None] = {}
     while len(found) < SCHEDULES:

@@ -1,10 +1,10 @@
-"""What an admission request costs the webhook over keep-alive TLS, and how long its caller waits.
+"""Cost and latency of admission requests to the webhook over keep-alive TLS.
 
-The webhook is the process that people run, so that CPU seconds and memory are its own; the caller is this
-one, and sends each request in one write, as API servers do. At a constant rate a wait counts from when the
-request was due, not from when it was sent: a webhook that stops for a while makes all that were due meanwhile
-wait. Objects: a FederatedHPA as an API server sends it after an update, CronFederatedHPAs of two rules,
-of 1,000, and of 1,000 different ones with a delay each.
+The webhook runs as a real process, so its CPU time and memory count alone. The client is this process and
+sends each request in one write, as API servers do. At a constant rate, a wait counts from when the request
+was due, not from when it was sent: if the webhook stops for a while, all requests due in between wait. The
+objects are a FederatedHPA as an API server sends it after an update, and CronFederatedHPAs of two rules, of
+1,000 rules, and of 1,000 different rules with maxDelaySeconds.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cron import schedules
+from benchmarks.process_stats import ProcessStats
 from certs import CertificateAuthority
 from fedhpa.cron.grammar import parse
 from fedhpa.cron.interval import shortest_interval
@@ -35,7 +36,7 @@ RATE = 500
 SECONDS = 1
 # API servers spread concurrent calls over connections; at this rate few are in flight.
 CONNECTIONS = 4
-# A machine is busy at times; the least of several short rounds is the webhook's own.
+# Other work on the machine adds time, so the best of several short rounds counts.
 ROUNDS = 8
 GROWTH_REQUESTS = 5_000
 WARM_UP = 500
@@ -51,13 +52,13 @@ _KIND = {"group": "autoscaling.karmada.io", "version": "v1alpha1", "kind": "Fede
 
 
 def run() -> dict[str, float]:
-    """CPU milliseconds of the webhook's process a request, the caller's waits, resident megabytes."""
-    with _webhook() as (process, caller):
+    """CPU milliseconds a request, the client's waits in milliseconds, resident megabytes."""
+    with _webhook() as (process, client):
         small = _review(_federatedhpa())
         for path in (MUTATE_FEDERATEDHPA, VALIDATE_FEDERATEDHPA):
-            caller.post(path, small, WARM_UP)
-        waits, cpu = _at_constant_rate(process, caller, VALIDATE_FEDERATEDHPA, small)
-        _, mutation = _at_constant_rate(process, caller, MUTATE_FEDERATEDHPA, small)
+            client.post(path, small, WARM_UP)
+        waits, cpu = _at_constant_rate(process, client, VALIDATE_FEDERATEDHPA, small)
+        _, mutation = _at_constant_rate(process, client, MUTATE_FEDERATEDHPA, small)
         figures = {
             f"FederatedHPA at {RATE}/s over keep-alive TLS, p50 ms": waits[len(waits) // 2] * 1000,
             f"FederatedHPA at {RATE}/s over keep-alive TLS, p99 ms": _p99(waits) * 1000,
@@ -70,21 +71,23 @@ def run() -> dict[str, float]:
             ("1,000 different rules with maxDelaySeconds", _different_rules(), 20),
         ):
             body = _review(_cronfederatedhpa(rules))
-            cost = _one_after_another(process, caller, VALIDATE_CRONFEDERATEDHPA, body, count)
+            cost = _one_after_another(process, client, VALIDATE_CRONFEDERATEDHPA, body, count)
             figures[f"CronFederatedHPA of {name}, CPU ms/request"] = cost
         before = process.resident
-        caller.post(VALIDATE_FEDERATEDHPA, small, GROWTH_REQUESTS)
+        client.post(VALIDATE_FEDERATEDHPA, small, GROWTH_REQUESTS)
         figures["resident, MB"] = process.resident
         figures[f"growth over {GROWTH_REQUESTS:,} requests, MB"] = process.resident - before
     return figures
 
 
-def _at_constant_rate(process: Process, caller: Caller, path: str, body: bytes) -> tuple[list[float], float]:
-    """The waits of the best round, sorted, in seconds; CPU milliseconds a request of the cheapest."""
+def _at_constant_rate(
+    process: ProcessStats, client: WebhookClient, path: str, body: bytes
+) -> tuple[list[float], float]:
+    """The sorted waits of the best round in seconds, and the CPU milliseconds a request of the cheapest."""
     rounds = []
     for _ in range(ROUNDS):
         spent = process.cpu
-        waits = sorted(caller.post_at_rate(path, body))
+        waits = sorted(client.post_at_rate(path, body))
         rounds.append((waits, (process.cpu - spent) / len(waits) * 1000))
     return min((waits for waits, _ in rounds), key=_p99), min(cpu for _, cpu in rounds)
 
@@ -93,41 +96,21 @@ def _p99(waits: list[float]) -> float:
     return waits[int(len(waits) * 0.99)]
 
 
-def _one_after_another(process: Process, caller: Caller, path: str, body: bytes, count: int) -> float:
-    """CPU milliseconds a request, of the cheapest round."""
-    caller.post(path, body, 2)
+def _one_after_another(
+    process: ProcessStats, client: WebhookClient, path: str, body: bytes, count: int
+) -> float:
+    """CPU milliseconds a request of the cheapest round."""
+    client.post(path, body, 2)
     costs = []
     for _ in range(ROUNDS):
         spent = process.cpu
-        caller.post(path, body, count)
+        client.post(path, body, count)
         costs.append((process.cpu - spent) / count * 1000)
     return min(costs)
 
 
-class Process:
-    """What the system says about a running process."""
-
-    def __init__(self, pid: int) -> None:
-        self._folder = Path("/proc") / str(pid)
-        # Linux' clock of another process' CPU time, as clock_getcpuclockid(3) gives it: in nanoseconds, while
-        # /proc has hundredths of a second.
-        self._clock = ~pid << 3 | 2
-
-    @property
-    def cpu(self) -> float:
-        """CPU seconds so far, of all its threads."""
-        return time.clock_gettime(self._clock)
-
-    @property
-    def resident(self) -> float:
-        """Resident megabytes."""
-        lines = (self._folder / "status").read_text().splitlines()
-        kilobytes = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
-        return int(kilobytes) / 1000
-
-
-class Caller:
-    """Posts reviews over connections that stay open."""
+class WebhookClient:
+    """Posts AdmissionReviews over connections that stay open."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         self._port = port
@@ -135,20 +118,20 @@ class Caller:
         self._connections = [self._connect() for _ in range(CONNECTIONS)]
 
     def post(self, path: str, body: bytes, count: int) -> None:
-        """So many requests one after another."""
+        """Send `count` requests one after another."""
         for _ in range(count):
             _exchange(self._connections[0], path, body)
 
     def post_at_rate(self, path: str, body: bytes) -> list[float]:
-        """Requests at the constant rate; for each the seconds from when it was due to its answer."""
+        """Send requests at the constant rate; return each one's seconds from its due time to its answer."""
         due = iter([number / RATE for number in range(RATE * SECONDS)])
         waits: list[float] = []
-        turn = threading.Lock()
+        lock = threading.Lock()
         start = time.perf_counter()
 
         def work(connection: ssl.SSLSocket) -> None:
             while True:
-                with turn:
+                with lock:
                     at = next(due, None)
                 if at is None:
                     return
@@ -162,7 +145,7 @@ class Caller:
         for thread in threads:
             thread.join()
         if len(waits) != RATE * SECONDS:
-            raise RuntimeError("a caller of the webhook failed")
+            raise RuntimeError("a client of the webhook failed")
         return waits
 
     def close(self) -> None:
@@ -185,8 +168,8 @@ def _exchange(connection: ssl.SSLSocket, path: str, body: bytes) -> None:
 
 
 @contextmanager
-def _webhook() -> Iterator[tuple[Process, Caller]]:
-    """A running webhook, and somebody connected to it."""
+def _webhook() -> Iterator[tuple[ProcessStats, WebhookClient]]:
+    """A running webhook, and a connected client."""
     authority, port = CertificateAuthority.create("benchmark"), free_port()
     context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
     with tempfile.TemporaryDirectory() as folder:
@@ -203,24 +186,24 @@ def _webhook() -> Iterator[tuple[Process, Caller]]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
         with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
             try:
-                caller = _connected(process, port, context)
-                yield Process(process.pid), caller
-                caller.close()
+                client = _connected(process, port, context)
+                yield ProcessStats(process.pid), client
+                client.close()
             finally:
                 process.terminate()
 
 
-def _connected(process: subprocess.Popen[bytes], port: int, context: ssl.SSLContext) -> Caller:
+def _connected(process: subprocess.Popen[bytes], port: int, context: ssl.SSLContext) -> WebhookClient:
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(ConnectionError):
-            return Caller(port, context)
+            return WebhookClient(port, context)
         time.sleep(0.05)
     raise RuntimeError("the webhook did not start")
 
 
 def _review(obj: dict[str, Any]) -> bytes:
-    """An update as an API server sends it: with the old object, who asks, and no blanks."""
+    """An update as an API server sends it: with the old object and the user, without whitespace."""
     request = {
         "uid": "0df28fbd-5f5f-11e8-bc74-36e6bb280816",
         "kind": _KIND,
@@ -255,7 +238,7 @@ def _rules(count: int) -> list[dict[str, Any]]:
 
 
 def _different_rules() -> list[dict[str, Any]]:
-    """As many as an object may have, no two of one schedule, each with the longest delay that is admitted."""
+    """The most rules that an object may have, with different schedules and the longest admitted delays."""
     return [
         _rule(number, text) | {"maxDelaySeconds": shortest_interval(parse(text)) - 1}
         for number, text in enumerate(schedules())
@@ -276,7 +259,7 @@ def _cronfederatedhpa(rules: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _object(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """An object as it is stored: with what the API server and its client write into it."""
+    """An object as stored, with the fields that the API server and its client add."""
     api_version = f"{_KIND['group']}/{_KIND['version']}"
     managed = {
         "manager": "kubectl",

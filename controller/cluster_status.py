@@ -73,7 +73,7 @@ class _VersionInfo(msgspec.Struct, frozen=True):
 
 
 async def kubernetes_version(member: Member) -> str:
-    """The member's version ("v1.36.3"), "" if it cannot be asked."""
+    """The member's version ("v1.36.3"), "" if it does not answer."""
     try:
         return (await member.client.get("/version", _VersionInfo)).gitVersion
     except FedHPAError:
@@ -83,8 +83,8 @@ async def kubernetes_version(member: Member) -> str:
 async def write_cluster_status(hub: ApiClient, member: Member, now: float) -> bool:
     """Write the member's Ready condition and kubernetesVersion; True if something was written.
 
-    Nothing is written over a Ready condition of somebody else's, before the first probe, or if nothing
-    changed. `now` is POSIX seconds. ApiError if the hub refuses.
+    Nothing is written before the first probe, without a change, or if another actor wrote the Ready
+    condition. `now` is POSIX seconds. Raises ApiError if the hub refuses.
     """
     if member.state.reason not in OWN_REASONS or member.state.reason == NOT_PROBED:
         return False
@@ -102,7 +102,7 @@ async def write_cluster_status(hub: ApiClient, member: Member, now: float) -> bo
 
 
 def _set_status(cluster: Object, member: Member, version: str, now: float) -> bool:
-    """Change the object in place; whether anything changed."""
+    """Change the object in place; True if anything changed."""
     status = cluster.get("status") or {}
     conditions: list[dict[str, Any]] = list(status.get("conditions") or [])
     old = next((entry for entry in conditions if entry.get("type") == READY), None)

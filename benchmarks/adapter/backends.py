@@ -1,7 +1,7 @@
-"""A hub and members that have every answer ready, in a process of their own, as cheap as can be.
+"""A hub and members with prepared answers, in one process, at the lowest possible cost.
 
-Members answer as API servers do that pass on what metrics-server says: in chunks of 32 KiB, and what is long
-compressed at gzip's level 1 where the client takes that.
+Members answer as API servers that proxy metrics-server: in chunks of 32 KiB, and large bodies compressed with
+gzip level 1 if the client accepts it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ CUSTOM: Final = "/apis/custom.metrics.k8s.io"
 EXTERNAL: Final = "/apis/external.metrics.k8s.io/v1beta1"
 FRONT_PROXY: Final = "front-proxy-client"
 START_SECONDS: Final = 60.0
-# What an aggregating API server passes on at once.
+# The chunk size in which an aggregating API server forwards a body.
 CHUNK: Final = 32 * 1024
-# API servers compress what is longer, and no better than this.
+# API servers compress longer bodies, at this level.
 GZIP_FROM, GZIP_LEVEL, GZIP_FORMAT = 128 * 1024, 1, 31
-# A GET of this path makes all that listens on its port hang.
+# A GET of this path makes the server on that port hang from then on.
 HANG: Final = "/hang"
-# A watch: accepted, and never an event.
-SILENT: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+# The answer to a watch: accepted, without any event.
+NO_EVENTS: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-# (method, path with query, whether gzip is taken) -> the whole answer; None: never.
+# (method, path with query, whether the client accepts gzip) -> the whole answer; None for no answer.
 Answerer = Callable[[str, str, bool], bytes | None]
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """What the members hold. Pods are spread evenly over namespaces, and in each over `apps` workloads."""
+class FleetSize:
+    """The number of members, and of pods in each, spread evenly over namespaces and `apps` workloads."""
 
     members: int
     pods: int
@@ -54,42 +54,42 @@ class Fleet:
 
     @property
     def total(self) -> int:
-        """Pods of all members."""
+        """The pods of all members."""
         return self.members * self.pods
 
 
 @contextmanager
-def peers(fleet: Fleet, folder: Path, proxies: CertificateAuthority) -> Iterator[Peers]:
-    """The running hub and members; `folder` has their serving certificate."""
+def backends(size: FleetSize, folder: Path, proxies: CertificateAuthority) -> Iterator[Backends]:
+    """The running hub and members; `folder` holds their serving certificate."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    arguments = (fleet, folder, proxies.bundle_pem.decode(), theirs)
+    arguments = (size, folder, proxies.bundle_pem.decode(), theirs)
     process = spawn.Process(target=_serve, args=arguments, daemon=True)
     process.start()
     try:
         if not ours.poll(START_SECONDS):
             raise RuntimeError("hub and members did not start")
         hub, *members = ours.recv()
-        yield Peers(hub, members)
+        yield Backends(hub, members)
     finally:
         process.terminate()
         process.join()
 
 
 @dataclass(frozen=True)
-class Peers:
-    """Their ports."""
+class Backends:
+    """The ports of the hub and the members."""
 
     hub: int
     members: list[int]
 
 
-def _serve(fleet: Fleet, folder: Path, proxies: str, ports: Connection) -> None:
+def _serve(size: FleetSize, folder: Path, proxies: str, ports: Connection) -> None:
     async def serve() -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-        answers = MemberAnswers(fleet)
-        members = [await _listen(answers, context) for _ in range(fleet.members)]
+        answers = MemberAnswers(size)
+        members = [await _listen(answers, context) for _ in range(size.members)]
         authority = (folder / "ca.crt").read_text()
         ports.send([await _listen(HubAnswers(authority, members, proxies), context), *members])
         await asyncio.Event().wait()
@@ -108,7 +108,7 @@ async def _listen(answer: Answerer, context: ssl.SSLContext) -> int:
 
 
 class _Connection(asyncio.Protocol):
-    """One request after another; of each only its first line and whether it takes gzip are looked at."""
+    """Answers one request after another by its first line and its Accept-Encoding alone."""
 
     def __init__(self, answer: Answerer, hanging: asyncio.Event) -> None:
         self._answer = answer
@@ -141,13 +141,13 @@ def _length(head: bytes) -> int:
     return int(rest.split(b"\r\n", 1)[0]) if found else 0
 
 
-def http(content: object, *, packed: bool = False) -> bytes:
-    """200 with JSON; long bodies in chunks, and compressed if `packed`."""
+def http(content: object, *, gzip: bool = False) -> bytes:
+    """A 200 response with JSON; long bodies in chunks, and compressed if `gzip`."""
     body = content if isinstance(content, bytes) else msgspec.json.encode(content)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     if len(body) <= CHUNK:
         return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
-    if packed and len(body) > GZIP_FROM:
+    if gzip and len(body) > GZIP_FROM:
         head += b"Content-Encoding: gzip\r\n"
         packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_FORMAT)
         body = packer.compress(body) + packer.flush()
@@ -157,7 +157,7 @@ def http(content: object, *, packed: bool = False) -> bytes:
 
 
 class HubAnswers:
-    """Clusters, their Secrets, whom to believe, and a yes to every access review."""
+    """The hub's answers: Clusters, Secrets, the front proxy's CA, and allowed access reviews."""
 
     def __init__(self, authority: str, members: list[int], proxies: str) -> None:
         secret = {
@@ -182,10 +182,10 @@ class HubAnswers:
         }
 
     def __call__(self, method: str, path: str, _: bool) -> bytes | None:
-        """The answer to a list, a watch or a review."""
+        """The answer to a list, a watch or an access review."""
         path, query = path.partition("?")[::2]
         if "watch=" in query:
-            return SILENT
+            return NO_EVENTS
         if method == "POST":
             return http({"status": {"allowed": True}})
         items = self._lists.get(path.rpartition("/")[2], [])
@@ -207,19 +207,19 @@ def _base64(text: str) -> str:
 
 
 class MemberAnswers:
-    """What each member says. All say the same: a pod's identity includes its cluster."""
+    """The members' answers. All members answer alike, because a pod's identity includes its cluster."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, size: FleetSize) -> None:
+        self._size = size
         self._ready: dict[tuple[str, bool], bytes] = {}
 
-    def __call__(self, method: str, path: str, packed: bool) -> bytes | None:
-        """The answer, made once for each path."""
+    def __call__(self, method: str, path: str, gzip: bool) -> bytes | None:
+        """The answer, built once for each path."""
         del method
-        path, packed = path.partition("?")[0], packed and self._fleet.gzip
-        ready = self._ready.get((path, packed))
+        path, gzip = path.partition("?")[0], gzip and self._size.gzip
+        ready = self._ready.get((path, gzip))
         if ready is None:
-            ready = self._ready[path, packed] = http(self._content(path), packed=packed)
+            ready = self._ready[path, gzip] = http(self._content(path), gzip=gzip)
         return ready
 
     def _content(self, path: str) -> object:
@@ -227,8 +227,8 @@ class MemberAnswers:
         namespace = parts[5] if len(parts) > 5 and parts[4] == "namespaces" else ""
         if path.startswith(METRICS):
             wanted = int(namespace.rpartition("-")[2] or -1)
-            numbers = range(self._fleet.pods)
-            spaces = self._fleet.namespaces
+            numbers = range(self._size.pods)
+            spaces = self._size.namespaces
             items = [self._pod(number) for number in numbers if wanted in (-1, number % spaces)]
             items.sort(key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
             return {
@@ -246,14 +246,14 @@ class MemberAnswers:
         return {"resources": []}
 
     def _pod(self, number: int) -> dict[str, Any]:
-        """PodMetrics as metrics-server writes them, with the pod's labels; 450 bytes with its cluster."""
-        app = f"web-{number // self._fleet.namespaces % self._fleet.apps}"
-        # Usage is noise: that is what does not shrink in gzip.
+        """PodMetrics as metrics-server writes it, with the pod's labels; 450 bytes with its cluster."""
+        app = f"web-{number // self._size.namespaces % self._size.apps}"
+        # Usage is noise, so that gzip does not shrink it.
         noise = number * 2654435761 % 2**32
         return {
             "metadata": {
                 "name": f"{app}-5d9c7b6f4-{noise % 36**4:05x}",
-                "namespace": f"shop-{number % self._fleet.namespaces}",
+                "namespace": f"shop-{number % self._size.namespaces}",
                 "creationTimestamp": "2026-03-11T13:23:17Z",
                 "labels": {
                     "app": app,

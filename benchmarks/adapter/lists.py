@@ -1,7 +1,7 @@
-"""What the metrics adapter costs and how long its callers wait: 20,000 pods over 10 members.
+"""Cost and latency of LISTs of 20,000 pods over 10 members through the metrics adapter.
 
-Cold: each member is asked. Warm: the members' answers are young enough to be used again. Members compress
-what is long, as API servers do; uncompressed is measured beside it.
+Cold: the adapter queries each member. Warm: it answers from cached lists. Members compress long bodies, as
+API servers do; one scenario measures members without compression.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.adapter.backends import METRICS, Fleet
-from benchmarks.adapter.process import AdapterWorld, adapter
+from benchmarks.adapter.backends import METRICS, FleetSize
+from benchmarks.adapter.process import AdapterProcess, running_adapter
 from fedhpa.serving.process import quick_loop
 
-FLEET = Fleet(members=10, pods=2_000)
-PLAIN = Fleet(members=10, pods=2_000, gzip=False)
+FLEET = FleetSize(members=10, pods=2_000)
+PLAIN = FleetSize(members=10, pods=2_000, gzip=False)
 PODS = f"{METRICS}/pods"
-# A machine is busy at times; the least of several is the adapter's own.
+# Other work on the machine adds time, so the best of several rounds counts.
 ROUNDS = 20
 HUNG = 3
-# In which nothing may be noticed of the hung member any more.
+# How long LISTs are measured after the member was found hanging.
 HUNG_SECONDS = 6.0
-# A machine that is busy with something else is no member that hangs.
+# A busy machine must not make a member look as if it hangs.
 PATIENT = "--member-deadline=30s"
 SCENARIO = f"LIST of {FLEET.total:,} pods over {FLEET.members} members"
 
@@ -32,51 +32,51 @@ Get = Callable[[], Awaitable[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one request or of several at once: CPU seconds in all, and the seconds each took."""
+    """The adapter's CPU seconds for concurrent requests, and the seconds that each took."""
 
     cpu: float
     waits: Sequence[float]
 
 
 def run() -> dict[str, float]:
-    """CPU microseconds a pod, waits in milliseconds, resident megabytes."""
+    """The value of each figure, in the unit at the end of its name."""
     with asyncio.Runner(loop_factory=quick_loop) as runner:
         return runner.run(_run())
 
 
 async def _run() -> dict[str, float]:
     figures: dict[str, float] = {}
-    async with adapter(FLEET, "--metrics-max-age=0s", PATIENT) as world:
-        figures |= await _lists(world, "cold")
-        figures[f"{SCENARIO}, resident, MB"] = world.process.resident
-    async with adapter(FLEET, "--metrics-max-age=1h") as world:
-        figures |= await _lists(world, "warm")
-    async with adapter(PLAIN, "--metrics-max-age=0s", PATIENT) as world:
-        figures |= await _lists(world, "cold, members do not compress")
-    async with adapter(FLEET, "--metrics-max-age=0s") as world:
-        figures |= await _hung(world)
+    async with running_adapter(FLEET, "--metrics-max-age=0s", PATIENT) as adapter:
+        figures |= await _lists(adapter, "cold")
+        figures[f"{SCENARIO}, resident, MB"] = adapter.process.resident
+    async with running_adapter(FLEET, "--metrics-max-age=1h") as adapter:
+        figures |= await _lists(adapter, "warm")
+    async with running_adapter(PLAIN, "--metrics-max-age=0s", PATIENT) as adapter:
+        figures |= await _lists(adapter, "cold, members do not compress")
+    async with running_adapter(FLEET, "--metrics-max-age=0s") as adapter:
+        figures |= await _hung(adapter)
     return figures
 
 
-async def _lists(world: AdapterWorld, how: str) -> dict[str, float]:
-    caller = await world.caller()
-    costs = [await measure(world, [lambda: caller.get(PODS)]) for _ in range(ROUNDS + 2)][2:]
+async def _lists(adapter: AdapterProcess, how: str) -> dict[str, float]:
+    client = await adapter.connect()
+    costs = [await measure(adapter, [lambda: client.get(PODS)]) for _ in range(ROUNDS + 2)][2:]
     return {
         f"{SCENARIO}, {how}, us/pod": min(cost.cpu for cost in costs) / FLEET.total * 1e6,
         f"{SCENARIO}, {how}, ms": min(cost.waits[0] for cost in costs) * 1000,
     }
 
 
-async def _hung(world: AdapterWorld) -> dict[str, float]:
-    """The first caller waits for the member's deadline; what the others wait after that."""
-    caller = await world.caller()
-    await measure(world, [lambda: caller.get(PODS)])
-    await world.hang(HUNG)
-    first = await measure(world, [lambda: caller.get(PODS)])
+async def _hung(adapter: AdapterProcess) -> dict[str, float]:
+    """The first LIST waits for the member's deadline; later ones must not."""
+    client = await adapter.connect()
+    await measure(adapter, [lambda: client.get(PODS)])
+    await adapter.hang(HUNG)
+    first = await measure(adapter, [lambda: client.get(PODS)])
     waits: list[float] = []
     ends = time.perf_counter() + HUNG_SECONDS
     while time.perf_counter() < ends:
-        waits += (await measure(world, [lambda: caller.get(PODS)])).waits
+        waits += (await measure(adapter, [lambda: client.get(PODS)])).waits
         await asyncio.sleep(0.1)
     return {
         "one hung member, the first LIST, s": first.waits[0],
@@ -84,8 +84,8 @@ async def _hung(world: AdapterWorld) -> dict[str, float]:
     }
 
 
-async def measure(world: AdapterWorld, gets: Sequence[Get]) -> Cost:
-    """What requests made at the same moment cost; RuntimeError if one of them fails."""
+async def measure(adapter: AdapterProcess, gets: Sequence[Get]) -> Cost:
+    """Send requests at the same time and return their cost. Raises RuntimeError if one fails."""
 
     async def one(get: Get) -> float:
         began = time.perf_counter()
@@ -94,11 +94,11 @@ async def measure(world: AdapterWorld, gets: Sequence[Get]) -> Cost:
             raise RuntimeError(f"the adapter answered {status} with {size} bytes")
         return time.perf_counter() - began
 
-    spent = world.process.cpu
+    spent = adapter.process.cpu
     waits = await asyncio.gather(*(one(get) for get in gets))
-    return Cost(world.process.cpu - spent, waits)
+    return Cost(adapter.process.cpu - spent, waits)
 
 
 def p99(waits: Sequence[float]) -> float:
-    """What one of a hundred waits longer than."""
+    """The 99th percentile of the waits."""
     return sorted(waits)[int(len(waits) * 0.99)]

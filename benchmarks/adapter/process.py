@@ -1,8 +1,8 @@
-"""The metrics adapter as people run it, between a hub and members with ready answers and cheap callers.
+"""A real metrics adapter process between a prepared hub with members and cheap clients.
 
-Hub and members are one process, the adapter is one, the callers are the benchmark's own: CPU seconds and
-memory of the adapter are its alone. All speak TLS. The callers are a front proxy, so each request is
-authenticated and its access is reviewed.
+Hub and members are one process, the adapter is another, and the clients run in the benchmark's process. The
+adapter's CPU time and memory thus count alone. All connections use TLS. The clients act as the front proxy,
+so each request is authenticated and its access is reviewed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.adapter.backends import FRONT_PROXY, HANG, Fleet, Peers, peers
-from benchmarks.webhook import Process
+from benchmarks.adapter.backends import FRONT_PROXY, HANG, Backends, FleetSize, backends
+from benchmarks.process_stats import ProcessStats
 from certs import CertificateAuthority
 from testbed.stage.kubeconfig import write_kubeconfig
 from testbed.stage.ports import free_port
@@ -30,34 +30,36 @@ ANSWER_SECONDS: Final = 60.0
 USER: Final = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
 
-class AdapterWorld:
-    """A running adapter: what the system says of its process, and a way to call it."""
+class AdapterProcess:
+    """A running adapter with the statistics of its process; `connect` makes clients."""
 
-    def __init__(self, process: Process, port: int, context: ssl.SSLContext, peers_: Peers) -> None:
+    def __init__(self, process: ProcessStats, port: int, context: ssl.SSLContext, backends: Backends) -> None:
         self.process = process
         self._port = port
         self._context = context
-        self._peers = peers_
+        self._backends = backends
         self._plain = ssl.create_default_context()
         self._plain.check_hostname, self._plain.verify_mode = False, ssl.CERT_NONE
 
-    async def caller(self) -> Caller:
-        """A connection to the adapter."""
+    async def connect(self) -> AdapterClient:
+        """A new connection to the adapter."""
         loop = asyncio.get_running_loop()
         _, made = await loop.create_connection(
-            Caller, "127.0.0.1", self._port, ssl=self._context, ssl_handshake_timeout=START_SECONDS
+            AdapterClient, "127.0.0.1", self._port, ssl=self._context, ssl_handshake_timeout=START_SECONDS
         )
         return made
 
     async def hang(self, member: int) -> None:
-        """From now on that member accepts requests and answers none."""
-        _, writer = await asyncio.open_connection("127.0.0.1", self._peers.members[member], ssl=self._plain)
+        """Make a member accept requests without ever answering."""
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", self._backends.members[member], ssl=self._plain
+        )
         writer.write(f"GET {HANG} HTTP/1.1\r\n\r\n".encode())
         await writer.drain()
 
 
-class Caller(asyncio.Protocol):
-    """One connection; of an answer it keeps the status, the size and whether there were warnings."""
+class AdapterClient(asyncio.Protocol):
+    """One connection. It keeps an answer's status and size, and whether it had warnings."""
 
     def __init__(self) -> None:
         self._transport: Any = None
@@ -67,7 +69,7 @@ class Caller(asyncio.Protocol):
         self._status = self._size = self._length = 0
 
     async def get(self, path: str) -> tuple[int, int]:
-        """(status, bytes of the body). TimeoutError if that takes too long, ConnectionError if it is cut."""
+        """GET `path`: (status, size of the body). Raises TimeoutError, or ConnectionError if it is closed."""
         if self._transport.is_closing():
             raise ConnectionError("closed")
         self._head, self._status, self._size = b"", 0, 0
@@ -80,7 +82,7 @@ class Caller(asyncio.Protocol):
             return await self._waiter
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -109,15 +111,15 @@ class Caller(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def adapter(fleet: Fleet, *flags: str) -> AsyncIterator[AdapterWorld]:
-    """A ready adapter of that fleet."""
-    with _running(fleet, *flags) as (process, world):
-        await _ready(process, world)
-        yield world
+async def running_adapter(size: FleetSize, *flags: str) -> AsyncIterator[AdapterProcess]:
+    """A ready adapter over members of that size."""
+    with _running(size, *flags) as (process, running):
+        await _ready(process, running)
+        yield running
 
 
 @contextmanager
-def _running(fleet: Fleet, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes], AdapterWorld]]:
+def _running(size: FleetSize, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes], AdapterProcess]]:
     authority, proxies = CertificateAuthority.create("benchmark"), CertificateAuthority.create("proxies")
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
@@ -126,12 +128,12 @@ def _running(fleet: Fleet, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes
         (folder / "ca.crt").write_bytes(authority.bundle_pem)
         context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
         context.load_cert_chain(folder / "proxy" / "tls.crt", folder / "proxy" / "tls.key")
-        with peers(fleet, folder, proxies) as made:
-            command = _command(folder, made.hub, port, flags)
+        with backends(size, folder, proxies) as started:
+            command = _command(folder, started.hub, port, flags)
             environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
             with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
                 try:
-                    yield process, AdapterWorld(Process(process.pid), port, context, made)
+                    yield process, AdapterProcess(ProcessStats(process.pid), port, context, started)
                 finally:
                     process.kill()
 
@@ -150,13 +152,13 @@ def _command(folder: Path, hub: int, port: int, flags: Sequence[str]) -> list[st
     ]
 
 
-async def _ready(process: subprocess.Popen[bytes], world: AdapterWorld) -> None:
+async def _ready(process: subprocess.Popen[bytes], adapter: AdapterProcess) -> None:
     ends = time.monotonic() + START_SECONDS
     while time.monotonic() < ends and process.poll() is None:
         try:
-            caller = await world.caller()
-            status, _ = await caller.get("/readyz")
-            caller.close()
+            client = await adapter.connect()
+            status, _ = await client.get("/readyz")
+            client.close()
         except OSError:
             status = 0
         if status == 200:

@@ -1,7 +1,7 @@
-"""A hub and members in memory for the controller's benchmarks: all they give are bytes, as on the wire.
+"""A hub and members in memory for the controller's benchmarks; they answer in bytes, as on the wire.
 
-What is left out is the network itself: connections, TLS, HTTP. Everything behind it is the product's own:
-deadlines and breakers, list and watch, shared lists, decoding, decisions, status.
+Only the network is left out: connections, TLS, HTTP. Everything behind it is the product's own code:
+deadlines, circuit breakers, list and watch, shared lists, decoding, decisions, status.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from fedhpa.members.member import Member
 
 HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
 STARTED: Final = b"2020-01-01T00:00:00Z"
-# Half of the request, which is the target: nothing is scaled, and every metric is computed.
+# The target: half of the request. Every metric is computed and nothing is scaled.
 USAGE_MILLI: Final = 125
-# 2027-01-15T08:00:00Z, when the worlds begin.
+# The start of simulated time: 2027-01-15T08:00:00Z.
 EPOCH: Final = 1_800_000_000.0
-# The lists of a small fleet are made once for all members; those of a large one would fill the memory.
-KEPT_PODS: Final = 10
+# Lists are cached for all members up to this many pods a workload. Those of larger fleets fill the memory.
+MAX_CACHED_PODS: Final = 10
 _NO_HEADERS: Final = CIMultiDictProxy(CIMultiDict[str]())
 _POD: Final[dict[str, Any]] = msgspec.json.decode(pod_bytes(1))["items"][0]
 _TEMPLATE: Final = msgspec.json.encode(_POD)
-# First lists are not what is measured here: they leave out what nobody reads.
+# First lists are not measured, so their pods leave out the fields that nobody decodes.
 _SLIM: Final = msgspec.json.encode(
     {
         "metadata": {key: value for key, value in _POD["metadata"].items() if key != "managedFields"},
@@ -63,8 +63,8 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """How much there is: `objects` autoscalers over `namespaces`, each of `pods` pods in each cluster."""
+class FleetSize:
+    """`objects` autoscalers in `namespaces` namespaces, each with `pods` pods in each of `clusters`."""
 
     objects: int = 1000
     namespaces: int = 20
@@ -73,29 +73,29 @@ class Fleet:
 
     @property
     def keys(self) -> list[Key]:
-        """Namespace and name of every autoscaler, and of its Deployment."""
+        """The namespace and name of every autoscaler, which its Deployment shares."""
         return [(f"team-{number % self.namespaces}", f"web-{number}") for number in range(self.objects)]
 
     @property
     def all_pods(self) -> int:
-        """How many pods there are, in all clusters."""
+        """The number of pods in all clusters."""
         return self.objects * self.clusters * self.pods
 
-    def of(self, namespace: str) -> list[str]:
-        """The names in a namespace."""
+    def names(self, namespace: str) -> list[str]:
+        """The names of the autoscalers of a namespace."""
         return [key[1] for key in self.keys if key[0] == namespace]
 
 
-class Content:
-    """The bodies that a member answers with; those of all members are alike, so they share one."""
+class MemberBodies:
+    """The response bodies of a member. All members answer alike and share one instance."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, size: FleetSize) -> None:
+        self._size = size
         self._usage: dict[tuple[str, int], bytes] = {}
         self._pages: dict[tuple[str, int], tuple[bytes, int]] = {}
-        self._names = {f"team-{number}": fleet.of(f"team-{number}") for number in range(fleet.namespaces)}
-        # Usage moves a little from list to list, as it does.
-        self.turn = 0
+        self._names = {f"team-{number}": size.names(f"team-{number}") for number in range(size.namespaces)}
+        # Usage changes a little from period to period.
+        self.period = 0
 
     def pod(
         self,
@@ -107,7 +107,7 @@ class Content:
         ready: bool = True,
         template: bytes = _TEMPLATE,
     ) -> bytes:
-        """A pod, from its template."""
+        """A pod as JSON, made from the template."""
         return (
             template.replace(b"web-5d9c7b6f4-00000", f"{name}-5d9c7b6f4-{number:05}".encode())
             .replace(b'"app":"web"', f'"app":"{name}"'.encode())
@@ -120,10 +120,10 @@ class Content:
         )
 
     def pods(self, namespace: str, begin: int, count: int) -> tuple[bytes, int]:
-        """A page of a pod list, and where the next one begins (0: this was the last)."""
+        """A page of a pod list, and the start of the next page (0 after the last one)."""
         if (namespace, begin) in self._pages:
             return self._pages[namespace, begin]
-        names, each = self._names[namespace], self._fleet.pods
+        names, each = self._names[namespace], self._size.pods
         end = min(begin + count, len(names) * each)
         items = b",".join(
             self.pod(namespace, names[i // each], i % each, template=_SLIM) for i in range(begin, end)
@@ -136,10 +136,10 @@ class Content:
         ), following
 
     def usage(self, namespace: str) -> bytes:
-        """A PodMetricsList of a namespace."""
-        key = (namespace, self.turn % 2)
+        """The PodMetricsList of a namespace."""
+        key = (namespace, self.period % 2)
         if key not in self._usage:
-            self._usage[key] = self._make_usage(namespace, USAGE_MILLI * 1_000_000 + self.turn % 2 * 1000)
+            self._usage[key] = self._make_usage(namespace, USAGE_MILLI * 1_000_000 + self.period % 2 * 1000)
         return self._usage[key]
 
     def _make_usage(self, namespace: str, nano: int) -> bytes:
@@ -149,7 +149,7 @@ class Content:
             b'"window":"15.123s","containers":[{"name":"web","usage":{"cpu":"%dn","memory":"131072Ki"}}]}'
             % (name.encode(), number, namespace.encode(), name.encode(), nano)
             for name in self._names[namespace]
-            for number in range(self._fleet.pods)
+            for number in range(self._size.pods)
         )
         return b'{"kind":"PodMetricsList","metadata":{},"items":[%s]}' % items
 
@@ -162,35 +162,35 @@ class Content:
             "kind": "Deployment",
             "metadata": {"namespace": namespace, "name": name, "uid": "u", "resourceVersion": "1"},
             "spec": {
-                "replicas": self._fleet.pods,
+                "replicas": self._size.pods,
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
             },
-            "status": {"replicas": self._fleet.pods, "readyReplicas": self._fleet.pods},
+            "status": {"replicas": self._size.pods, "readyReplicas": self._size.pods},
         }
 
     def deployments(self, namespace: str) -> bytes:
-        """A DeploymentList of a namespace."""
+        """The DeploymentList of a namespace."""
         items = [self.deployment(namespace, name) for name in self._names[namespace]]
         return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
 
     def scale(self, namespace: str, name: str) -> bytes:
-        """The scale sub-resource of a Deployment."""
+        """The scale subresource of a Deployment."""
         return msgspec.json.encode(
             {
                 "metadata": {"namespace": namespace, "name": name, "uid": "u", "resourceVersion": "1"},
-                "spec": {"replicas": self._fleet.pods},
-                "status": {"replicas": self._fleet.pods, "selector": f"app={name}"},
+                "spec": {"replicas": self._size.pods},
+                "status": {"replicas": self._size.pods, "selector": f"app={name}"},
             }
         )
 
 
 class MemberApi(MemberClient):
-    """A member's client whose wire is a `Content`. `hangs`: it takes requests and answers none."""
+    """A member's client that answers from `MemberBodies`, or never if `hangs` is set."""
 
     hangs = False
 
-    def __init__(self, member: Member, content: Content) -> None:
+    def __init__(self, member: Member, bodies: MemberBodies) -> None:
         super().__init__(
             member.client.config,
             refusal=member._refusal,
@@ -198,21 +198,21 @@ class MemberApi(MemberClient):
             deadline=3.0,
             clock=asyncio.get_running_loop().time,
         )
-        self._content = content
+        self._bodies = bodies
         self._watches: dict[str, asyncio.Queue[bytes]] = {}
 
     def push(self, path: str, line: bytes) -> None:
-        """Send an event to whoever watches the collection."""
+        """Send an event to the watch of the collection, if there is one."""
         if path in self._watches:
             self._watches[path].put_nowait(line)
 
     @property
     def idle(self) -> bool:
-        """Whether all events that were pushed have been taken."""
+        """True if all pushed events were received."""
         return all(queue.empty() for queue in self._watches.values())
 
     async def watch(self, path: str, **_: Any) -> AsyncGenerator[bytes, None]:
-        """The events that are pushed."""
+        """The pushed events."""
         async with self.guarded(path, self.deadline):
             lines = self._watches[path] = asyncio.Queue()
         yield b""
@@ -223,25 +223,25 @@ class MemberApi(MemberClient):
         if self.hangs:
             await asyncio.Event().wait()
         if method == "PUT":
-            raise AssertionError(f"nothing was to be scaled: {path}")
+            raise AssertionError(f"the benchmark must not scale: {path}")
         return Response(200, _NO_HEADERS, self._answer(path, params or {}))
 
     def _answer(self, path: str, params: Any) -> bytes:
         parts = path.split("/")
         if path.startswith("/api/v1/namespaces/"):
             begin, limit = int(params.get("continue") or 0), int(params.get("limit") or 10**9)
-            return self._content.pods(parts[4], begin, limit)[0]
+            return self._bodies.pods(parts[4], begin, limit)[0]
         if path.startswith("/apis/metrics.k8s.io/"):
-            return self._content.usage(parts[5])
+            return self._bodies.usage(parts[5])
         if path.endswith("/scale"):
-            return self._content.scale(parts[5], parts[7])
+            return self._bodies.scale(parts[5], parts[7])
         if path.startswith("/apis/apps/v1/namespaces/"):
-            return self._content.deployments(parts[5])
+            return self._bodies.deployments(parts[5])
         return b"{}"
 
 
 class Hub(ApiClient):
-    """The hub: it stores what is written, and counts that in `writes`."""
+    """The hub. It stores statuses and counts all writes in `writes`."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
         super().__init__(ApiConfig(server="http://memory"))
@@ -251,11 +251,11 @@ class Hub(ApiClient):
 
     @staticmethod
     def path(key: Key) -> str:
-        """Where an autoscaler is."""
+        """The URL path of an autoscaler."""
         return f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{key[0]}/federatedhpas/{key[1]}"
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, **_: object) -> Response:
-        """One call."""
+        """The answer to one request."""
         if method != "GET":
             self.writes += 1
         if path == "/apis/apps/v1":
@@ -273,14 +273,14 @@ class Hub(ApiClient):
         return Response(200, _NO_HEADERS, msgspec.json.encode(self.objects[place]))
 
     async def watch(self, *_: Any, **__: Any) -> AsyncGenerator[bytes, None]:
-        """The autoscalers, as their status is written."""
+        """An event for each status that is written."""
         yield b""
         while True:
             yield await self._watch.get()
 
 
 def hpa(key: Key) -> dict[str, Any]:
-    """An autoscaler at half of the requested CPU."""
+    """An autoscaler with a target of half of the requested CPU."""
     target = {"type": "Utilization", "averageUtilization": 50}
     return {
         "apiVersion": "autoscaling.karmada.io/v1alpha1",
@@ -302,50 +302,50 @@ def hpa(key: Key) -> dict[str, Any]:
 
 
 @dataclass
-class World:
-    """A running world: the parts of a controller over a hub and members in memory."""
+class MemoryFleet:
+    """A running hub and members in memory, with the parts of a controller over them."""
 
-    fleet: Fleet
+    size: FleetSize
     hub: Hub
     members: dict[str, Member]
     caches: MemberCaches
-    content: Content
+    bodies: MemberBodies
     snapshots: SnapshotBuilder
     reconciler: FederatedHPAReconciler
     metrics: ControllerMetrics
     settings: Settings
-    # Added to every clock: periods pass without waiting for them.
+    # Seconds added to every clock, so that periods pass without waiting.
     ahead: list[float] = field(default_factory=lambda: [0.0])
     _version: int = 1
 
     @property
     def keys(self) -> list[Key]:
-        """The autoscalers that there are."""
-        return [key for key in self.fleet.keys if Hub.path(key) in self.hub.objects]
+        """The autoscalers on the hub."""
+        return [key for key in self.size.keys if Hub.path(key) in self.hub.objects]
 
     def api(self, name: str) -> MemberApi:
-        """A member's wire."""
+        """The client of a member."""
         client = self.members[name].client
         assert isinstance(client, MemberApi)
         return client
 
     def pass_time(self, seconds: float) -> None:
-        """Let a period pass: lists are old then, and usage is another."""
+        """Advance all clocks by `seconds`; lists are old then, and usage differs."""
         self.ahead[0] += seconds
-        self.content.turn += 1
+        self.bodies.period += 1
 
     def changes(self, share: float, *, ready: bool = True) -> list[tuple[MemberApi, str, bytes]]:
-        """Events for so many of all pods: half of them are ready or not, the others the other way round."""
+        """Watch events for a share of all pods: even pods become ready, odd ones not ready, or vice versa."""
         self._version += 1
         each = max(int(1 / share), 1) if share else 0
         lines: list[tuple[MemberApi, str, bytes]] = []
         for name in self.members if share else ():
             api = self.api(name)
             for index, (namespace, workload) in enumerate(self.keys):
-                for number in range(self.fleet.pods):
-                    if (index * self.fleet.pods + number) % each:
+                for number in range(self.size.pods):
+                    if (index * self.size.pods + number) % each:
                         continue
-                    pod = self.content.pod(
+                    pod = self.bodies.pod(
                         namespace, workload, number, version=self._version, ready=(number % 2 == 0) == ready
                     )
                     path = f"/api/v1/namespaces/{namespace}/pods"
@@ -353,43 +353,43 @@ class World:
         return lines
 
     async def apply(self, changes: list[tuple[MemberApi, str, bytes]]) -> None:
-        """Push events and wait until all were taken."""
+        """Push events and wait until all were received."""
         for api, path, line in changes:
             api.push(path, line)
-        while not all(self.api(name).idle for name in self.members):  # noqa: ASYNC110  # its own queues
+        while not all(self.api(name).idle for name in self.members):  # noqa: ASYNC110  # queues have no event for that
             await asyncio.sleep(0)
 
     def warm(self) -> None:
-        """Make the bodies of the members, which a real one has, so that it is not measured."""
-        for number in range(self.fleet.namespaces):
+        """Build the members' bodies now, so that the benchmark does not measure that."""
+        for number in range(self.size.namespaces):
             namespace, begin = f"team-{number}", 0
-            for self.content.turn in (0, 1):
-                self.content.usage(namespace)
-            while self.fleet.pods <= KEPT_PODS:
-                begin = self.content.pods(namespace, begin, PAGE_SIZE)[1]
+            for self.bodies.period in (0, 1):
+                self.bodies.usage(namespace)
+            while self.size.pods <= MAX_CACHED_PODS:
+                begin = self.bodies.pods(namespace, begin, PAGE_SIZE)[1]
                 if not begin:
                     break
 
     async def list_pods(self) -> None:
-        """Fill the pod cache, and nothing else."""
+        """Fill the pod cache only."""
         for member in self.members.values():
-            for number in range(self.fleet.namespaces):
+            for number in range(self.size.namespaces):
                 await self.caches.pods.reflector(member, f"team-{number}", wait=60.0)
 
     async def round(self) -> None:
-        """Look at every object once, one after the other."""
-        for key in self.fleet.keys:
+        """Reconcile every object once, one after the other."""
+        for key in self.size.keys:
             assert not await self.reconciler.reconcile(key, self.hub.objects[Hub.path(key)])
 
 
 @asynccontextmanager
-async def world(
-    fleet: Fleet,
+async def memory_fleet(
+    size: FleetSize,
     *,
     keep: Callable[[Key], bool] = lambda _: True,
     reconciler: type[FederatedHPAReconciler] = FederatedHPAReconciler,
-) -> AsyncIterator[World]:
-    """A world of a fleet, of which the controller has the objects that `keep` says."""
+) -> AsyncIterator[MemoryFleet]:
+    """A running fleet of that size; the hub has only the objects that `keep` selects."""
     ahead, loop_time = [0.0], asyncio.get_running_loop().time
 
     def clock() -> float:
@@ -398,12 +398,12 @@ async def world(
     def wall() -> float:
         return EPOCH + clock()
 
-    content, hub = Content(fleet), Hub(key for key in fleet.keys if keep(key))
+    bodies, hub = MemberBodies(size), Hub(key for key in size.keys if keep(key))
     settings = Settings(DIRECT, 5, 15.0, 3.0, False, ControllerSettings())
     async with SharedLists(clock=clock) as lists, asyncio.TaskGroup() as group:
         members = {}
-        for number in range(fleet.clusters):
-            member = await _member(f"member-{number}", content)
+        for number in range(size.clusters):
+            member = await _member(f"member-{number}", bodies)
             members[member.name] = member
             group.create_task(member.run())
         caches = MemberCaches(lists, clock)
@@ -411,27 +411,27 @@ async def world(
         snapshots = SnapshotBuilder(hub, lambda: members, caches, settings, clock=clock)
         metrics = ControllerMetrics(CollectorRegistry())
         events = EventRecorder(hub, "benchmark", wall=wall)
-        looks = reconciler(hub, snapshots, events, metrics, settings, wall=wall, clock=clock)
-        while not all(member.state.ready for member in members.values()):  # noqa: ASYNC110  # a probe each
+        running = reconciler(hub, snapshots, events, metrics, settings, wall=wall, clock=clock)
+        while not all(member.state.ready for member in members.values()):  # noqa: ASYNC110  # set by each member's probe
             await asyncio.sleep(0.01)
-        yield World(fleet, hub, members, caches, content, snapshots, looks, metrics, settings, ahead)
+        yield MemoryFleet(size, hub, members, caches, bodies, snapshots, running, metrics, settings, ahead)
         for task in tuple(group._tasks):
             task.cancel()
 
 
-async def _member(name: str, content: Content) -> Member:
+async def _member(name: str, bodies: MemberBodies) -> Member:
     async def reread() -> None:
         return
 
     cluster = Cluster(metadata=ObjectMeta(name=name))
     member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time)
-    member.client = MemberApi(member, content)
+    member.client = MemberApi(member, bodies)
     await member.observe(cluster, Access("http://memory", "token", None, None, ()))
     return member
 
 
 def resident_bytes() -> int:
-    """What this process has in memory now."""
+    """The resident memory of this process."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) * 1024

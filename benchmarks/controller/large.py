@@ -1,9 +1,8 @@
-"""The controller's loop over periods: how late looks are, with 100,000 and 1,000,000 pods, and a hung member.
+"""The controller's reconcile loop over periods: its lag with up to 1,000,000 pods, and with a hanging member.
 
-`python -m benchmarks controller-large`, two minutes of CPU. Time is what a core of its own would show: the
-CPU time that was used, and the waiting, which is skipped; so what else the machine does changes little, and
-of two shards one is enough. Members are in memory (`benchmarks.controller.fleet`); a fiftieth of all pods
-changes in each period.
+`python -m benchmarks controller-large` uses two minutes of CPU. Time is measured as on a core of its own: CPU
+time plus skipped waiting. Other work on the machine thus changes little, and one of two shards is enough.
+Members are in memory (`benchmarks.controller.fleet`); a fiftieth of all pods changes in each period.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from benchmarks.controller.fleet import HPAS, Fleet, Key, World, resident_bytes, world
+from benchmarks.controller.fleet import HPAS, FleetSize, Key, MemoryFleet, memory_fleet, resident_bytes
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.loop import ReconcileLoop
 from controller.shards import Shard
@@ -26,14 +25,14 @@ from controller.shards import Shard
 PERIOD_SECONDS: Final = 15.0
 PERIODS: Final = 3
 CHANGED: Final = 0.02
-HUNG: Final = "member-3"
-FLEET: Final = Fleet()
-MILLION: Final = Fleet(namespaces=100, pods=100)
+HANGING: Final = "member-3"
+FLEET: Final = FleetSize()
+MILLION: Final = FleetSize(namespaces=100, pods=100)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process measured; `lags` are (when a look began, how late that was), in seconds."""
+    """The figures of one process. `lags` are (start of a reconcile, how late it was), in seconds."""
 
     cpu_a_period: float
     resident: int
@@ -41,8 +40,8 @@ class Measured:
     hung_at: float
 
 
-class _Timed(FederatedHPAReconciler):
-    """Notes how much later than a period after the one before each look begins."""
+class _TimedReconciler(FederatedHPAReconciler):
+    """Records how much more than a period lies between two reconciles of an object."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -59,8 +58,8 @@ class _Timed(FederatedHPAReconciler):
         return await super().reconcile(key, raw, known, late=late)
 
 
-class _OwnCore(asyncio.SelectorEventLoop):
-    """A loop on a core of its own: time is CPU time, and passes at once where there is nothing to do."""
+class _OwnCoreLoop(asyncio.SelectorEventLoop):
+    """An event loop as if on a core of its own: its time is CPU time, and it skips all waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,22 +76,22 @@ class _OwnCore(asyncio.SelectorEventLoop):
         selector.select = skip
 
     def time(self) -> float:
-        """Seconds."""
+        """CPU seconds plus skipped seconds."""
         return time.process_time() + getattr(self, "_skipped", 0.0)
 
 
 def run() -> dict[str, float]:
-    """Figure -> measured value, in the unit that its name ends with."""
+    """The value of each figure, in the unit at the end of its name."""
     small = _measure(FLEET, Shard())
-    hung = _measure(FLEET, Shard(), hang=True)
-    # The larger one.
+    hanging = _measure(FLEET, Shard(), hang=True)
+    # The larger of the two shards.
     large = _measure(MILLION, Shard(1, 2))
-    found_out = [lag for at, lag in hung.lags if at < hung.hung_at + PERIOD_SECONDS]
-    after = [lag for at, lag in hung.lags if at >= hung.hung_at + PERIOD_SECONDS]
+    during = [lag for at, lag in hanging.lags if at < hanging.hung_at + PERIOD_SECONDS]
+    after = [lag for at, lag in hanging.lags if at >= hanging.hung_at + PERIOD_SECONDS]
     return {
         "100,000 pods, one process, CPU s a period": small.cpu_a_period,
         "100,000 pods, one process, lag p99, s": _p99([lag for _, lag in small.lags]),
-        "100,000 pods, one hung member, most lag while it is found out, s": max(found_out),
+        "100,000 pods, one hung member, most lag while it is found out, s": max(during),
         "100,000 pods, one hung member, lag p99 after that, s": _p99(after),
         "1,000,000 pods, one of two shards, CPU s a period": large.cpu_a_period,
         "1,000,000 pods, one of two shards, lag p99, s": _p99([lag for _, lag in large.lags]),
@@ -104,52 +103,54 @@ def _p99(lags: list[float]) -> float:
     return sorted(lags)[int(len(lags) * 0.99)]
 
 
-def _measure(fleet: Fleet, shard: Shard, *, hang: bool = False) -> Measured:
-    """In a process of its own, whose memory is nothing else's."""
+def _measure(size: FleetSize, shard: Shard, *, hang: bool = False) -> Measured:
+    """Measure in a separate process, so that its memory counts alone."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_process, (fleet, shard, hang))
+        return pool.apply(_process, (size, shard, hang))
 
 
-def _process(fleet: Fleet, shard: Shard, hang: bool) -> Measured:
+def _process(size: FleetSize, shard: Shard, hang: bool) -> Measured:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with asyncio.Runner(loop_factory=_OwnCore) as runner:
-        return runner.run(_loop(fleet, shard, hang))
+    with asyncio.Runner(loop_factory=_OwnCoreLoop) as runner:
+        return runner.run(_loop(size, shard, hang))
 
 
-async def _loop(fleet: Fleet, shard: Shard, hang: bool) -> Measured:
-    async with world(fleet, keep=shard.owns, reconciler=_Timed) as w:
-        looks = w.reconciler
-        assert isinstance(looks, _Timed)
-        w.warm()
-        changes = [w.changes(CHANGED, ready=ready) for ready in (False, True)]
+async def _loop(size: FleetSize, shard: Shard, hang: bool) -> Measured:
+    async with memory_fleet(size, keep=shard.owns, reconciler=_TimedReconciler) as fleet:
+        reconciler = fleet.reconciler
+        assert isinstance(reconciler, _TimedReconciler)
+        fleet.warm()
+        changes = [fleet.changes(CHANGED, ready=ready) for ready in (False, True)]
         clock = asyncio.get_running_loop().time
-        loop = ReconcileLoop(w.hub, HPAS, looks, workers=w.settings.concurrent_syncs, clock=clock)
+        loop = ReconcileLoop(
+            fleet.hub, HPAS, reconciler, workers=fleet.settings.concurrent_syncs, clock=clock
+        )
         running = asyncio.create_task(loop.run())
         try:
-            while len(looks.began) < len(w.keys):  # noqa: ASYNC110  # the first look at each
+            while len(reconciler.began) < len(fleet.keys):  # noqa: ASYNC110  # the first reconcile of each
                 await asyncio.sleep(0.1)
-            await _pass(w, changes[0])  # and one period at its own turn
-            looks.lags.clear()
+            await _pass(fleet, changes[0])  # and one period in which each has its slot
+            reconciler.lags.clear()
             began, hung_at = time.process_time(), asyncio.get_running_loop().time()
             if hang:
-                w.api(HUNG).hangs = True
+                fleet.api(HANGING).hangs = True
             for number in range(PERIODS):
-                await _pass(w, changes[(number + 1) % 2], without=HUNG if hang else "")
+                await _pass(fleet, changes[(number + 1) % 2], without=HANGING if hang else "")
             cpu = (time.process_time() - began) / PERIODS
         finally:
             running.cancel()
             await asyncio.wait([running])
-        return Measured(cpu, resident_bytes(), looks.lags, hung_at)
+        return Measured(cpu, resident_bytes(), reconciler.lags, hung_at)
 
 
-async def _pass(w: World, changes: list[tuple[Any, str, bytes]], without: str = "") -> None:
-    """Let a period pass, in which the pods change little by little."""
-    w.content.turn += 1
+async def _pass(fleet: MemoryFleet, changes: list[tuple[Any, str, bytes]], without: str = "") -> None:
+    """Let a period pass, in which the changes of pods arrive evenly spread."""
+    fleet.bodies.period += 1
     steps = int(PERIOD_SECONDS * 10)
     clock = asyncio.get_running_loop().time
     began = clock()
     for step in range(steps):
         for api, path, line in changes[step::steps]:
-            if not without or api is not w.api(without):
+            if not without or api is not fleet.api(without):
                 api.push(path, line)
         await asyncio.sleep(max(began + (step + 1) * 0.1 - clock(), 0.0))

@@ -1,8 +1,8 @@
 """Rounds of the controller over a thousand objects, from the members' bytes to decisions and statuses.
 
-A round is: the pods that changed (2 %) come by watch, usage is listed anew (one list per cluster and
-namespace) and decoded, every object is looked at once, and what is worth it is written. What is left out is
-the network itself. `python -m benchmarks controller-large` has a million pods, real time and a hung member.
+In a round 2 % of the pods change by watch, usage is listed and decoded again (one list a cluster and
+namespace), every object is reconciled once, and statuses are written if worth it. Only the network is left
+out. `python -m benchmarks controller-large` has a million pods, real time and a hanging member.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 
 import structlog
 
-from benchmarks.controller.fleet import Fleet, Hub, resident_bytes, world
+from benchmarks.controller.fleet import FleetSize, Hub, memory_fleet, resident_bytes
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision import decode_object
 
-FLEET: Final = Fleet()
-# A world in which nothing happens for an hour, looked at every 15 s.
-QUIET: Final = Fleet(objects=2, namespaces=1)
+FLEET: Final = FleetSize()
+# A fleet without changes for an hour, reconciled every 15 s.
+QUIET: Final = FleetSize(objects=2, namespaces=1)
 PERIOD_SECONDS: Final = 15.0
 HOUR_SECONDS: Final = 3600.0
 CHANGED: Final = 0.02
@@ -29,51 +29,51 @@ ROUNDS: Final = 2
 
 
 async def _rounds() -> dict[str, float]:
-    async with world(FLEET) as w:
-        w.warm()
+    async with memory_fleet(FLEET) as fleet:
+        fleet.warm()
         gc.collect()
         empty = resident_bytes()
-        await w.list_pods()
+        await fleet.list_pods()
         gc.collect()
         pods = resident_bytes() - empty
-        await w.round()
+        await fleet.round()
         gc.collect()
         everything = resident_bytes() - empty
         rounds = []
         for _ in range(ROUNDS):
-            changes = w.changes(CHANGED)
-            w.pass_time(PERIOD_SECONDS)
+            changes = fleet.changes(CHANGED)
+            fleet.pass_time(PERIOD_SECONDS)
             began = time.process_time()
-            await w.apply(changes)
-            await w.round()
+            await fleet.apply(changes)
+            await fleet.round()
             rounds.append(time.process_time() - began)
         began = time.process_time()
-        await w.round()
-        looks = time.process_time() - began
-        shown = {obj["status"]["currentReplicas"] for obj in w.hub.objects.values()}
-        assert shown == {FLEET.clusters * FLEET.pods}
+        await fleet.round()
+        reconciles = time.process_time() - began
+        sizes = {obj["status"]["currentReplicas"] for obj in fleet.hub.objects.values()}
+        assert sizes == {FLEET.clusters * FLEET.pods}
     return {
         "round, 1,000 objects x 100 pods over 10 clusters, CPU s": min(rounds),
-        "look at 100 pods over 10 clusters, CPU ms": looks / FLEET.objects * 1000,
+        "look at 100 pods over 10 clusters, CPU ms": reconciles / FLEET.objects * 1000,
         "resident, bytes per cached pod": pods / FLEET.all_pods,
         "resident with usage and objects, bytes per pod": everything / FLEET.all_pods,
     }
 
 
-async def _quiet_hour(*, moves: bool) -> float:
-    async with world(QUIET) as w:
-        await w.round()
-        w.hub.writes = 0
+async def _quiet_hour(*, usage_changes: bool) -> float:
+    async with memory_fleet(QUIET) as fleet:
+        await fleet.round()
+        fleet.hub.writes = 0
         for _ in range(int(HOUR_SECONDS / PERIOD_SECONDS)):
-            w.pass_time(PERIOD_SECONDS)
-            if not moves:
-                w.content.turn = 0
-            await w.round()
-        return w.hub.writes / QUIET.objects
+            fleet.pass_time(PERIOD_SECONDS)
+            if not usage_changes:
+                fleet.bodies.period = 0
+            await fleet.round()
+        return fleet.hub.writes / QUIET.objects
 
 
 def _placement() -> dict[str, float]:
-    """A thousand preferences by label over a thousand clusters, as they are compared at each look."""
+    """A thousand preferences by label, compared with a thousand clusters as in each reconcile."""
     preferences = [
         {
             "targetCluster": {"labelSelector": {"matchLabels": {"cell": f"cell-{number}"}}},
@@ -94,12 +94,16 @@ def _placement() -> dict[str, float]:
 
 
 def run() -> dict[str, float]:
-    """Figure -> measured value, in the unit that its name ends with."""
+    """The value of each figure, in the unit at the end of its name."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     try:
         return {
-            "writes of an hour in which nothing moves, per object": asyncio.run(_quiet_hour(moves=False)),
-            "writes of an hour in which usage moves by 1 %, per object": asyncio.run(_quiet_hour(moves=True)),
+            "writes of an hour in which nothing moves, per object": asyncio.run(
+                _quiet_hour(usage_changes=False)
+            ),
+            "writes of an hour in which usage moves by 1 %, per object": asyncio.run(
+                _quiet_hour(usage_changes=True)
+            ),
             **_placement(),
             **asyncio.run(_rounds()),
         }
