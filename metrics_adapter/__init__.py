@@ -1,1 +1,1 @@
-"""The metrics adapter: an aggregated API server that answers for all member clusters as if they were one."""
+"""The metrics adapter: an aggregated API server for the metrics of all member clusters."""

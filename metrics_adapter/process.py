@@ -50,13 +50,13 @@ logger = structlog.get_logger(__name__)
 
 HUB_PROBE_SECONDS = 2.0
 HUB_PROBE_DEADLINE = 3.0
-# A probe that fails once may be a connection that was just closed; twice in a row the hub is lost.
+# One failure may be a connection that was just closed. Two failures in a row mean that the hub is lost.
 HUB_FAILURES = 2
 SYNC_POLL_SECONDS = 0.1
 
 
 class Adapter:
-    """One running adapter: what the flags say, put together."""
+    """One running adapter, assembled as the flags set it."""
 
     def __init__(self, values: Values, hub: ApiClient, reviews: tuple[ApiClient, ApiClient]) -> None:
         """`reviews` are the clients for authentication and for authorization."""
@@ -125,14 +125,14 @@ class Adapter:
                     "flags without effect", flags=unused, need=f"--{METRICS_SOURCE.name}={PROMETHEUS}"
                 )
             return None
-        # Its client costs memory and a tenth of a second, for nothing where there is no store.
+        # Imported only if there is a store: its client library costs memory and a tenth of a second.
         from metrics_adapter.prometheus.source import PrometheusBackend
 
         return PrometheusBackend(self._values, members, self.telemetry.registry)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve and follow hub and members; leaving drains."""
+        """Serves, and follows the hub and the members. Leaving the context drains requests."""
         async with (
             self._lists,
             self._store.store if self._store is not None else nullcontext(),
@@ -164,14 +164,14 @@ class Adapter:
         await self.trust.follow_hub(self._authentication, self._trust_check.succeed)
 
     async def _watch_members(self) -> None:
-        while not self._registry.synced():  # noqa: ASYNC110 - deadlines pass without an event
+        while not self._registry.synced():  # noqa: ASYNC110 - no event marks a passed deadline
             await asyncio.sleep(SYNC_POLL_SECONDS)
         self._members_check.succeed()
 
     async def _watch_hub(self) -> None:
         failures = 0
         while True:
-            problem = self._registry.problem or await _problem_of(self._hub)
+            problem = self._registry.problem or await _hub_problem(self._hub)
             failures = failures + 1 if problem else 0
             if problem is None:
                 self._hub_check.succeed()
@@ -180,8 +180,8 @@ class Adapter:
             await asyncio.sleep(HUB_PROBE_SECONDS if self._hub_check.ok else SYNC_POLL_SECONDS * 5)
 
 
-async def _problem_of(hub: ApiClient) -> str | None:
-    """Why the hub does not serve; an identity that may not read /readyz is answered all the same."""
+async def _hub_problem(hub: ApiClient) -> str | None:
+    """Returns why the hub does not serve, or None. A 403 for /readyz also proves that the hub answers."""
     try:
         await hub.request("GET", "/readyz", deadline=HUB_PROBE_DEADLINE)
     except ApiError as error:
@@ -203,7 +203,7 @@ async def _background(*works: Callable[[], Coroutine[object, object, None]]) -> 
 async def serve(
     values: Values, signals: Signals, started: Callable[[Adapter], None] = lambda _: None
 ) -> None:
-    """Run until `signals.stop`; `started` is told once the secure port is bound."""
+    """Runs until `signals.stop`. Calls `started` once the secure port is bound."""
     settings.check(values)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(await _client(values, values[common.KUBECONFIG]))
@@ -225,7 +225,7 @@ async def _client(values: Values, kubeconfig: str) -> ApiClient:
 
 
 def main() -> None:
-    """Entry point of fedhpa-metrics-adapter."""
+    """Runs fedhpa-metrics-adapter: its console script."""
     values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
 
     async def run(signals: Signals) -> None:

@@ -1,6 +1,6 @@
-"""What a hub needs to ask the adapter: APIService, Service, and the least rights that the adapter needs.
+"""Manifests that register the adapter on a hub: APIServices, Service, and the least RBAC rights it needs.
 
-Plain dictionaries in the API's spelling, so that a chart, a CLI and a test can all use them.
+They are plain dictionaries in the API's spelling, which the CLI, the testbed and tests share.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Manifest = dict[str, Any]
 SecretKey = tuple[str, str]
 
 NAME = "fedhpa-metrics-adapter"
-# As Karmada's charts: above whatever a stray metrics-server registered, below the built-in groups.
+# The value of Karmada's charts: above a stray metrics-server, below the built-in groups.
 GROUP_PRIORITY = 100
 VERSION_PRIORITY = 200
-# A group's other versions: the hub prefers the highest.
+# For a group's older versions, because the hub prefers the version with the highest priority.
 OLDER_PRIORITY = 100
 
-# What `fedhpa apiservice --api` calls the groups.
+# API groups by their names in `fedhpa apiservice --api`.
 APIS = {"metrics": GROUP, "custom": CUSTOM, "external": EXTERNAL}
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Where the hub finds the adapter, and as whom the adapter finds the hub.
+class Registration:
+    """The adapter's Service and ServiceAccount on the hub, and the Secrets that it may read.
 
-    With `external_name` the Service is an alias of that DNS name (a hub whose pods run elsewhere, such as
-    Karmada's, or a process on localhost); without it, the Service selects the adapter's pods.
-    `secrets` are the Clusters' credentials that the adapter may read, as (namespace, name).
+    With `external_name` the Service is an alias of that DNS name, for an adapter that runs outside the hub:
+    in Karmada's host cluster, or on localhost. Without it, the Service selects the adapter's pods.
+    `secrets` are the credentials of the Clusters, as (namespace, name).
     """
 
     namespace: str = "fedhpa-system"
@@ -47,9 +47,9 @@ class Placement:
 
 
 def api_services(
-    placement: Placement, ca_bundle_pem: bytes, groups: Sequence[str] = tuple(APIS.values())
+    registration: Registration, ca_bundle_pem: bytes, groups: Sequence[str] = tuple(APIS.values())
 ) -> list[Manifest]:
-    """One for each version of the groups; the hub verifies SERVICE.NAMESPACE.svc against the CA bundle."""
+    """Returns one APIService a version. The hub verifies SERVICE.NAMESPACE.svc with the CA bundle."""
     return [
         {
             "apiVersion": "apiregistration.k8s.io/v1",
@@ -62,9 +62,9 @@ def api_services(
                 "versionPriority": OLDER_PRIORITY if position else VERSION_PRIORITY,
                 "caBundle": base64.b64encode(ca_bundle_pem).decode(),
                 "service": {
-                    "namespace": placement.namespace,
-                    "name": placement.service,
-                    "port": placement.port,
+                    "namespace": registration.namespace,
+                    "name": registration.service,
+                    "port": registration.port,
                 },
             },
         }
@@ -73,45 +73,45 @@ def api_services(
     ]
 
 
-def owner(stored: Mapping[str, Any], placement: Placement) -> str | None:
-    """Whose a stored APIService is, if it is not this adapter's."""
+def owner(stored: Mapping[str, Any], registration: Registration) -> str | None:
+    """Returns the owner of a stored APIService, or None if it belongs to this adapter."""
     service = (stored.get("spec") or {}).get("service") or {}
     given = (service.get("namespace"), service.get("name"))
-    if given == (placement.namespace, placement.service):
+    if given == (registration.namespace, registration.service):
         return None
     return f"the Service {given[0]}/{given[1]}" if service else "the API server itself"
 
 
-def service(placement: Placement) -> Manifest:
-    """The Service that the APIService names."""
-    spec: dict[str, Any] = {"ports": [{"name": "https", "port": placement.port, "protocol": "TCP"}]}
-    if placement.external_name:
-        spec |= {"type": "ExternalName", "externalName": placement.external_name}
+def service(registration: Registration) -> Manifest:
+    """Returns the Service that the APIServices name."""
+    spec: dict[str, Any] = {"ports": [{"name": "https", "port": registration.port, "protocol": "TCP"}]}
+    if registration.external_name:
+        spec |= {"type": "ExternalName", "externalName": registration.external_name}
     else:
         spec["ports"][0]["targetPort"] = "https"
         spec["selector"] = _labels()
-    return _namespaced("v1", "Service", placement.service, placement.namespace, spec=spec)
+    return _namespaced("v1", "Service", registration.service, registration.namespace, spec=spec)
 
 
-def hub_rights(placement: Placement) -> list[Manifest]:
-    """Roles and bindings of the adapter's account on the hub: read Clusters and named Secrets, delegate."""
+def hub_rights(registration: Registration) -> list[Manifest]:
+    """Returns the ServiceAccount's roles: read Clusters and named Secrets, delegate authentication."""
     account = {
         "kind": "ServiceAccount",
-        "name": placement.service_account,
-        "namespace": placement.namespace,
+        "name": registration.service_account,
+        "namespace": registration.namespace,
     }
     read = ["get", "list", "watch"]
     clusters = [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": read}]
     return [
-        _namespaced("v1", "ServiceAccount", placement.service_account, placement.namespace),
+        _namespaced("v1", "ServiceAccount", registration.service_account, registration.namespace),
         _cluster_role(NAME, clusters),
         _binding("ClusterRoleBinding", NAME, "ClusterRole", NAME, account),
-        *_secret_roles(placement.secrets, account),
+        *_secret_roles(registration.secrets, account),
         # TokenReview and SubjectAccessReview.
         _binding(
             "ClusterRoleBinding", f"{NAME}:auth-delegator", "ClusterRole", "system:auth-delegator", account
         ),
-        # Whom to believe as a front proxy.
+        # The ConfigMap with the CA and the names of trusted front proxies.
         _binding(
             "RoleBinding",
             f"{NAME}:authentication-reader",
@@ -125,14 +125,14 @@ def hub_rights(placement: Placement) -> list[Manifest]:
 
 
 def _secret_roles(secrets: Iterable[SecretKey], account: dict[str, str]) -> list[Manifest]:
-    """A role and its binding in each namespace, for exactly these Secrets."""
+    """Returns a Role and a RoleBinding for each namespace, for exactly these Secrets."""
     found: list[Manifest] = []
     for namespace, keys in groupby(sorted(secrets), key=itemgetter(0)):
         rule = {
             "apiGroups": [""],
             "resources": ["secrets"],
             "resourceNames": [name for _, name in keys],
-            # A Secret is followed by a list and a watch of its name alone, for which this is enough.
+            # resourceNames suffice, because the adapter lists and watches each Secret by its name.
             "verbs": ["get", "list", "watch"],
         }
         found.append(_namespaced("rbac.authorization.k8s.io/v1", "Role", NAME, namespace, rules=[rule]))
@@ -141,29 +141,30 @@ def _secret_roles(secrets: Iterable[SecretKey], account: dict[str, str]) -> list
 
 
 def member_rights() -> list[Manifest]:
-    """The role that the adapter's credentials need on each member."""
+    """Returns the ClusterRole that the adapter's credentials need on each member."""
     read = ["get", "list"]
     metrics = [
         {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": read},
-        # What a metric is called is part of the resource.
+        # The name of the metric is part of the resource name.
         {"apiGroups": [CUSTOM, EXTERNAL], "resources": ["*"], "verbs": read},
     ]
     return [_cluster_role(f"{NAME}-member", metrics)]
 
 
 def manifests(
-    placement: Placement, ca_bundle_pem: bytes, groups: Sequence[str] = tuple(APIS.values())
+    registration: Registration, ca_bundle_pem: bytes, groups: Sequence[str] = tuple(APIS.values())
 ) -> list[Manifest]:
-    """Everything to apply on a hub, in order."""
+    """Returns all manifests for a hub, in the order in which to apply them."""
     return [
-        *hub_rights(placement),
-        service(placement),
-        *api_services(placement, ca_bundle_pem, groups),
+        *hub_rights(registration),
+        service(registration),
+        *api_services(registration, ca_bundle_pem, groups),
     ]
 
 
 def _reader_role() -> Manifest:
-    # metrics-server ships it, and a hub has none: without it `view` and `admin` cannot read metrics.
+    # metrics-server ships this role, and a hub has no metrics-server. Without the role, `view` and `admin`
+    # cannot read metrics.
     role = _cluster_role(
         "system:aggregated-metrics-reader",
         [{"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list"]}],

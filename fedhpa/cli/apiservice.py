@@ -16,7 +16,7 @@ from fedhpa.cli.hub import DEADLINE_SECONDS, Context, Kubeconfig, hub_client
 from fedhpa.cli.pem import read_certificates
 
 if TYPE_CHECKING:
-    from metrics_adapter.registration import Placement
+    from metrics_adapter.registration import Registration
 
 NO_SECRETS = (
     "no Secret is named, so the adapter may read no credentials of Clusters: give --secret for each,"
@@ -70,9 +70,9 @@ def apiservice(
     """Print what registers the adapter: fedhpa apiservice --ca-file ca.crt | kubectl apply -f -"""
     import yaml
 
-    from metrics_adapter.registration import APIS, Placement, manifests, member_rights
+    from metrics_adapter.registration import APIS, Registration, manifests, member_rights
 
-    placement = Placement(
+    placement = Registration(
         namespace=namespace,
         service=service,
         port=port,
@@ -128,7 +128,7 @@ async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple
 
 
 async def _owned_by_others(
-    services: Sequence[dict[str, Any]], placement: Placement, kubeconfig: str, context: str
+    services: Sequence[dict[str, Any]], placement: Registration, kubeconfig: str, context: str
 ) -> list[str]:
     """A sentence for each API that the hub has from somebody else. ConfigError if the hub cannot be asked."""
     from fedhpa.kube.paths import resource_path

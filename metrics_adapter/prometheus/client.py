@@ -1,8 +1,8 @@
-"""One query to a metrics store, over prometheus-api-client, in a thread that can be called off.
+"""One query to a metrics store, over prometheus-api-client, in a thread that can be aborted.
 
-The library is synchronous: it has a time-out for each read and none for the whole call, follows redirects,
-reads without bound and keeps only a part of the answer. So it is given a session that does otherwise, and
-who waits for the thread may end the connection under it.
+The library is synchronous. It has a timeout for each read but none for the call, follows redirects, reads
+without a size limit, and keeps only a part of the response. This module therefore gives it a session without
+these flaws. The code that waits for the thread aborts the call by shutting the connection down.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fedhpa.api.texts import redacted
 from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
 from metrics_adapter.prometheus.results import QueryResult, decode_result, error_text, shown
 
-# A vector of a hundred thousand series; a store may not fill this process' memory.
-MAX_ANSWER = 32 * 1024 * 1024
-MAX_ERROR = 64 * 1024
+# Bytes. A vector of 100,000 series fits, and a store cannot fill this process's memory.
+MAX_RESULT_BYTES = 32 * 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
 CHUNK = 64 * 1024
 OK, REDIRECTS, SERVER_ERRORS = 200, 300, 500
-# What speaks of who asks, where and how often, not of what is asked.
-OF_WHO_ASKS = frozenset({401, 403, 404, 407, 429})
+# Statuses about the client, the URL or the rate of queries, not about the query itself.
+CLIENT_STATUSES = frozenset({401, 403, 404, 407, 429})
 
 
 class StoreCall:
@@ -47,35 +47,35 @@ class StoreCall:
         self._aborted = False
 
     def abort(self) -> None:
-        """End the connection, now or as soon as there is one; what reads from it then fails."""
+        """Shuts the connection down, now or as soon as it opens, so that the thread's read fails."""
         with self._lock:
             self._aborted = True
             if self._handle is not None:
                 _shut(self._handle)
 
     def opened(self, connected: socket.socket) -> None:
-        """The connection there is from now on."""
+        """Called with each connection that opens."""
         with self._lock:
             self._release()
-            # TLS takes the socket over, and this one stays.
+            # TLS takes over the original socket. The duplicate stays usable for shutdown.
             self._handle = connected.dup()
             if self._aborted:
                 _shut(self._handle)
 
     def run(self, query: str, parameters: dict[str, str], timeout: float) -> QueryResult:
-        """Ask. Raises MetricsUnavailable; StoreUnavailable if it is the store that is out of order."""
+        """Runs the query. Raises MetricsUnavailable, or StoreUnavailable if the store itself fails."""
         _CALL.set(self)
         asked_at = time.time()
         try:
             with _Session(self._access) as session:
                 library = PrometheusConnect(self._access.url.rstrip("/"), session=session, method="POST")
-                # The library has put an adapter of its own in front of the session's.
+                # The library mounts its own adapter, and this one replaces it.
                 session.mount(library.url, _Adapter(self._access.context()))
                 headers = self._access.headers()
                 library.headers = headers
-                result: Any = library.custom_query(query, params=parameters, timeout=timeout)  # type: ignore[arg-type]  # whole seconds, it says; requests takes fractions
+                result: Any = library.custom_query(query, params=parameters, timeout=timeout)  # type: ignore[arg-type]  # declared as int, and requests accepts fractions
                 return decode_result(cast("bytes", result), asked_at)
-        # urllib3 may be cut off anywhere in its work, and says so in many ways.
+        # A shutdown may interrupt urllib3 anywhere, which raises various errors.
         except (requests.RequestException, HTTPError, OSError, AttributeError) as error:
             raise StoreUnavailable(_reason(error)) from error
         finally:
@@ -89,12 +89,12 @@ class StoreCall:
 
 
 def _shut(connected: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it was closed already
+    with contextlib.suppress(OSError):  # The socket is already closed.
         connected.shutdown(socket.SHUT_RDWR)
 
 
 def _reason(error: BaseException) -> str:
-    # requests and urllib3 wrap one error in another; the innermost says it without addresses of objects.
+    # requests and urllib3 wrap errors. The innermost message has no memory addresses of objects in it.
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     text = error.strerror if isinstance(error, OSError) else str(error)
@@ -102,20 +102,20 @@ def _reason(error: BaseException) -> str:
 
 
 class _Session(requests.Session):
-    """Asks as `StoreAccess` says and gives the library the whole body, bounded, where it expects its part."""
+    """Sends requests as `StoreAccess` sets them, and returns the whole body, of bounded size."""
 
     def __init__(self, access: StoreAccess) -> None:
         super().__init__()
-        # Neither proxies nor a .netrc of this process' environment: the store may be sent secrets.
+        # Ignores proxies and .netrc of the environment, because requests may carry secrets.
         self.trust_env = False
         self._access = access
 
-    def request(self, method: str, url: str, **given: Any) -> Any:  # type: ignore[override]  # what the library calls
-        """The answer, as far as the library looks at it."""
+    def request(self, method: str, url: str, **given: Any) -> Any:  # type: ignore[override]  # the library's call
+        """Sends a request. Returns the part of a response that the library uses."""
         response = super().request(
             method,
             url,
-            data=given["params"],  # the library would put the query, of any length, into the URL
+            data=given["params"],  # The library would put a query of any length into the URL.
             headers=given["headers"],
             timeout=given["timeout"],
             allow_redirects=False,
@@ -125,18 +125,18 @@ class _Session(requests.Session):
         with response:
             status = response.status_code
             if status == OK:
-                return _Whole(redacted(_body(response, MAX_ANSWER), authorization))
+                return _WholeBody(redacted(_body(response, MAX_RESULT_BYTES), authorization))
             if REDIRECTS <= status < 400:
                 raise StoreUnavailable(f"it answers with a redirect (HTTP {status}), which is not followed")
-            text = error_text(redacted(_body(response, MAX_ERROR), authorization))
+            text = error_text(redacted(_body(response, MAX_ERROR_BYTES), authorization))
         message = f"HTTP {status}" + (f": {text}" if text else "")
-        silent = status >= SERVER_ERRORS or status in OF_WHO_ASKS
-        raise StoreUnavailable(message) if silent else MetricsUnavailable(message)
+        unavailable = status >= SERVER_ERRORS or status in CLIENT_STATUSES
+        raise StoreUnavailable(message) if unavailable else MetricsUnavailable(message)
 
 
 def _body(response: requests.Response, limit: int) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise StoreUnavailable("its answer is compressed, which was not asked for")
+        raise StoreUnavailable("its answer is compressed although the request accepts only identity")
     found = bytearray()
     while len(found) <= limit:
         chunk = response.raw.read(CHUNK, decode_content=False)
@@ -146,8 +146,8 @@ def _body(response: requests.Response, limit: int) -> bytes:
     raise MetricsUnavailable(f"its answer has more than {limit // 1024 // 1024 or 1} MiB: narrow the query")
 
 
-class _Whole:
-    """What the library takes for a response: its `data.result` is the whole body, to be decoded typed."""
+class _WholeBody:
+    """A response for the library whose `data.result` is the whole body, for typed decoding."""
 
     status_code = OK
 
@@ -155,7 +155,7 @@ class _Whole:
         self._body = body
 
     def json(self) -> Any:
-        """As the library reads it."""
+        """Returns the document from which the library takes `data.result`."""
         return {"data": {"result": self._body}}
 
 
@@ -164,15 +164,15 @@ _CALL: ContextVar[StoreCall] = ContextVar("store call")
 
 class _Connection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
-        return _told(super()._new_conn())
+        return _register(super()._new_conn())
 
 
 class _TlsConnection(HTTPSConnection):
     def _new_conn(self) -> socket.socket:
-        return _told(super()._new_conn())
+        return _register(super()._new_conn())
 
 
-def _told(connected: socket.socket) -> socket.socket:
+def _register(connected: socket.socket) -> socket.socket:
     _CALL.get().opened(connected)
     return connected
 
@@ -186,18 +186,18 @@ class _TlsPool(HTTPSConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    """One connection, one attempt, and the CA that was given in place of requests' own bundle."""
+    """Uses one connection, one attempt, and the given TLS context instead of requests' CA bundle."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self._context = context
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=Retry(0, redirect=False, read=False))
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Called by the base class."""
+        """Sets the TLS context and the connection classes. Called by the base class."""
         if self._context is not None:
             kwargs["ssl_context"] = self._context
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Nothing to add: the context verifies, against exactly the CAs it was made with."""
+        """Does nothing, because the context verifies with exactly the CAs it was made with."""

@@ -53,7 +53,7 @@ class GroupedSeries:
             names = ", ".join(repr(shown(name)[:64]) for name in sorted(self.unregistered))
             yield f"series of the metrics store name clusters that are not registered: {names}: left out"
         if self.dropped[NOT_ASKED]:
-            yield f"{self.dropped[NOT_ASKED]} series of the metrics store were not asked for: left out"
+            yield f"{self.dropped[NOT_ASKED]} series of the metrics store do not match the request: left out"
 
 
 def by_cluster(

@@ -14,7 +14,7 @@ import aiohttp
 
 from certs import CertificateAuthority
 from fedhpa.api.errors import ApiError
-from metrics_adapter.registration import Placement, api_services, service
+from metrics_adapter.registration import Registration, api_services, service
 from testbed.stage.api import PlaneApi, has_condition
 from testbed.stage.ports import free_port
 from testbed.stage.registrations import (
@@ -155,7 +155,7 @@ class Processes:
 
     def adapter_registrations(self) -> list[dict[str, Any]]:
         """Service and APIServices of all that the adapter serves, as `fedhpa apiservice` prints them."""
-        placement = Placement(
+        placement = Registration(
             namespace=NAMESPACE,
             service=ADAPTER_SERVICE,
             port=self.ports[ADAPTER],

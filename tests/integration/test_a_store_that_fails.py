@@ -120,7 +120,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 async def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who sends without end is cut off."""
-    monkeypatch.setattr(store_client, "MAX_ANSWER", 100_000)
+    monkeypatch.setattr(store_client, "MAX_RESULT_BYTES", 100_000)
     endless = [Raw(b"HTTP/1.1 200 OK\r\n\r\n"), *[Raw(b" " * 10_000)] * 1000]
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: endless

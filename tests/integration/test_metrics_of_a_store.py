@@ -140,7 +140,7 @@ async def test_series_of_no_registered_cluster_are_left_out_and_said() -> None:
         assert len(warnings) == 3
         assert "no label cluster" in warnings[0]
         assert "not registered: 'stranger'" in warnings[1]
-        assert "1 series of the metrics store were not asked for" in warnings[2]
+        assert "1 series of the metrics store do not match the request" in warnings[2]
         assert [world.dropped(why) for why in ("no_cluster", "unregistered", "not_asked")] == [1.0, 1.0, 1.0]
 
 
@@ -405,7 +405,7 @@ async def test_objects_of_no_namespace_have_their_own_paths() -> None:
             "apiVersion": "v1",
         }
         assert nodes["items"][0]["describedObject"] == {"kind": "Node", "name": "n1", "apiVersion": "v1"}
-        assert warnings == ["1 series of the metrics store were not asked for: left out"]
+        assert warnings == ["1 series of the metrics store do not match the request: left out"]
         assert world.fake.queries == ['load{namespace="shop"}', 'load{cluster=~".*"}']
 
 

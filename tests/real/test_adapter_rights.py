@@ -15,7 +15,7 @@ from certs import CertificateAuthority
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
-from metrics_adapter.registration import NAME, Placement, hub_rights, member_rights
+from metrics_adapter.registration import NAME, Registration, hub_rights, member_rights
 from metrics_adapter.settings import FLAGS
 from testbed.real.plane import Plane
 from testbed.stage.api import PlaneApi
@@ -26,7 +26,7 @@ from tests.real.workloads import namespace
 
 NAMESPACE = "least-rights"
 CLUSTER, SECRET = "least", ("karmada-cluster", "least")
-PLACEMENT = Placement(namespace=NAMESPACE, secrets=frozenset({SECRET}))
+PLACEMENT = Registration(namespace=NAMESPACE, secrets=frozenset({SECRET}))
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 MEMBER_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:metrics-reader"
 READER = "people"

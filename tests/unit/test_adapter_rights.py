@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from metrics_adapter.registration import Placement, hub_rights, manifests, member_rights
+from metrics_adapter.registration import Registration, hub_rights, manifests, member_rights
 
-PLACEMENT = Placement(secrets=frozenset({("karmada-cluster", "member2"), ("karmada-cluster", "member1")}))
+PLACEMENT = Registration(secrets=frozenset({("karmada-cluster", "member2"), ("karmada-cluster", "member1")}))
 READ = ["get", "list", "watch"]
 METRICS = ["metrics.k8s.io"]
 VALUES = ["custom.metrics.k8s.io", "external.metrics.k8s.io"]
@@ -54,7 +54,7 @@ def test_on_the_hub_it_delegates_who_calls_and_what_they_may() -> None:
 
 def test_without_secrets_there_is_no_right_to_any() -> None:
     """An empty list of names would stand for all of them."""
-    assert "secrets" not in str(hub_rights(Placement()))
+    assert "secrets" not in str(hub_rights(Registration()))
 
 
 def test_on_members_it_reads_metrics() -> None:

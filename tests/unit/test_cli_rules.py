@@ -41,6 +41,6 @@ def test_a_file_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:
     wrong, gone, odd = (fedhpa("rules", "check", str(name)) for name in (file, "/nowhere", binary))
 
     assert (wrong.returncode, gone.returncode, odd.returncode) == (2, 2, 2)
-    assert f"{file}: external[0].query: required, and not there" in wrong.stderr
+    assert f"{file}: external[0].query: required, but missing" in wrong.stderr
     assert "/nowhere: cannot be read: No such file or directory" in gone.stderr
-    assert f"{binary}: cannot be read: it is no UTF-8 text" in odd.stderr
+    assert f"{binary}: cannot be read: it is not UTF-8 text" in odd.stderr

@@ -29,18 +29,19 @@ def one(more: str) -> str:
     ("text", "said"),
     [
         ("[]", "expected a mapping with external, custom or resources"),
-        ("a: b: c", "it is no YAML"),
+        ("a: b: c", "it is not valid YAML"),
         ("rules: []", "rules: no such field"),
-        ("external: [{metric: a}]", "external[0].query: required, and not there"),
+        ("external: [{metric: a}]", "external[0].query: required, but missing"),
         (f"external: [{{metric: a/b, {QUERY}}}]", "external[0].metric: expected the name of a metric"),
         ("external: [{metric: a, query: up}]", "external[0].query: expected <<.LabelMatchers>>"),
         (
             "external: [{metric: a, query: '<<.Series>>{<<.LabelMatchers>>}'}]",
-            "external[0].query: <<.Series>> is no placeholder: expected <<.LabelMatchers>> or <<.GroupBy>>",
+            ("external[0].query: <<.Series>> is not a placeholder:"
+            " expected <<.LabelMatchers>> or <<.GroupBy>>"),
         ),
         (one("window: 5"), 'external[0].window: expected a duration such as "2m"'),
         (one("window: 1.5s"), "external[0].window: expected whole seconds"),
-        (one("clusters: [A_B]"), "external[0].clusters[0]: 'A_B' is no name of a"),
+        (one("clusters: [A_B]"), "external[0].clusters[0]: 'A_B' is not the name of a"),
         (one("aggregation: Mean"), "external[0].aggregation: Input should be 'Sum'"),
         (f"external: [{{metric: a, {QUERY}}}, {{metric: a, {QUERY}}}]", "external: 'a' has two rules"),
         (one("namespaced: 'yes'"), "external[0].namespaced: Input should be a valid"),
@@ -58,10 +59,10 @@ def one(more: str) -> str:
         (one("selectorLabels: {x: 'y z'}"), "external[0].selectorLabels.x: 'y z' is not a label name"),
         (f"custom: [{{metric: a, resource: widgets, {QUERY}}}]", "expected kind, apiVersion and objectLabel"),
         ("resources: {pods: {cpu: 'a{<<.LabelMatchers>>}'}}", "resources.pods.memory: required"),
-        ("external: " + "[" * 2000, "it is no YAML"),
-        (one("window: 2020-13-45"), "it is no YAML: month must be in 1..12"),
-        (one("window: " + "9" * 5000), "it is no YAML: Exceeds the limit"),
-        (f"{RULES}\nexternal: []", "line 2: 'external' stands twice here: keep one"),
+        ("external: " + "[" * 2000, "it is not valid YAML"),
+        (one("window: 2020-13-45"), "it is not valid YAML: month must be in 1..12"),
+        (one("window: " + "9" * 5000), "it is not valid YAML: Exceeds the limit"),
+        (f"{RULES}\nexternal: []", "line 2: 'external' is a duplicate key: keep one"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_told_by_field(text: str, said: str) -> None:
@@ -169,7 +170,7 @@ def test_a_process_does_not_start_with_a_bad_file(file: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         RulesFile(file, StoreTelemetry())
 
-    assert str(refused.value).startswith(f"{file}: external[0].metric: required, and not there")
+    assert str(refused.value).startswith(f"{file}: external[0].metric: required, but missing")
 
 
 @pytest.mark.parametrize("more", ["#" * 1024 * 1024, "#" + "é" * 512 * 1024, "# " + "é" * 512 * 1024])

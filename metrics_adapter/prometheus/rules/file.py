@@ -1,4 +1,4 @@
-"""The rules file on disk, followed: a change is taken over at once, a bad one leaves the old rules."""
+"""The rules file: parsed, validated, and reloaded on change. An invalid file leaves the old rules in use."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
 MAX_BYTES = 1024 * 1024
-# What a number of errors is worth in a log line.
-SHOWN_ERRORS = 5
+# Errors named in one message.
+MAX_SHOWN_ERRORS = 5
 
 
 def read(path: Path) -> str:
-    """The text of a rules file. Raises InvalidObject saying why it cannot be read."""
+    """Returns the text of a rules file. Raises InvalidObject saying why it cannot be read."""
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -32,56 +32,56 @@ def read(path: Path) -> str:
             raise InvalidObject(f"it is too large: expected at most {MAX_BYTES} bytes")
         return content.decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidObject(f"cannot be read: {reason}") from error
 
 
 class RulesFile:
-    """The rules of a file; `current` is what holds now."""
+    """The rules of a file. `current` are the rules in use."""
 
     def __init__(self, path: Path, telemetry: StoreTelemetry) -> None:
-        """Read the file. Raises ConfigError naming file, field and remedy."""
+        """Reads the file. Raises ConfigError naming file, field and remedy."""
         self._path = path
         self._telemetry = telemetry
         try:
             self._text = read(self._path)
-            self.current = self._taken(self._text)
+            self.current = self._load(self._text)
         except InvalidObject as error:
             raise ConfigError(f"{path}: {error}") from error
 
     async def follow(self) -> None:
-        """Read the file again whenever it changes, until cancelled."""
+        """Reloads the file whenever it changes, until cancelled."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            # A thousand rules are half a second of work, during which others want answers.
+            # A thousand rules take half a second, which would block other requests.
             await asyncio.to_thread(self.reload)
 
     def reload(self) -> bool:
-        """Read the file again; True when its rules are in use. Unusable ones leave the old ones."""
-        # A mounted ConfigMap is swapped by a symbolic link, and an editor may keep size and time: the
-        # content alone tells.
+        """Reloads the file. Returns True if its rules are in use. Invalid rules leave the old ones in use."""
+        # Only the content shows a change reliably: a mounted ConfigMap is swapped by a symbolic link, and an
+        # editor may keep size and modification time.
         try:
             text = read(self._path)
         except InvalidObject as error:
-            return self._kept("", error)
+            return self._keep_old("", error)
         if text == self._text:
             return self._current
         try:
-            self.current = self._taken(text)
+            self.current = self._load(text)
         except InvalidObject as error:
-            return self._kept(text, error)
+            return self._keep_old(text, error)
         self._text = text
         log.info("rules loaded", file=str(self._path))
         return True
 
-    def _taken(self, text: str) -> Rules:
+    def _load(self, text: str) -> Rules:
         rules = read_rules(text)
         self._current = True
         self._telemetry.rules(len(rules.external), len(rules.custom))
         return rules
 
-    def _kept(self, text: str, error: InvalidObject) -> bool:
-        # Once per content: a broken file that stays must not fill the log every second.
+    def _keep_old(self, text: str, error: InvalidObject) -> bool:
+        # Logged once for each content, or a file that stays invalid would fill the log.
         if self._current or text != self._text:
             log.error("rules not loaded, keeping the old ones", file=str(self._path), error=str(error))
         self._text, self._current = text, False
@@ -90,35 +90,35 @@ class RulesFile:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice: YAML would silently forget all rules of the first."""
+    """Refuses duplicate keys. YAML would silently drop all rules below the first one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Called by the base class."""
+        """Checks the keys of a mapping. Called by the base class."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     line = key.start_mark.line + 1
-                    raise InvalidObject(f"line {line}: {key.value!r} stands twice here: keep one")
+                    raise InvalidObject(f"line {line}: {key.value!r} is a duplicate key: keep one")
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
 
 def read_rules(text: str) -> Rules:
-    """The rules of a file's text. Raises InvalidObject naming each field and the remedy."""
+    """Parses the text of a rules file. Raises InvalidObject naming each field and the remedy."""
     try:
         content = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
-    # A ValueError is of a date or number that is none ("2026-13-01").
+    # An invalid date ("2026-13-01") raises ValueError.
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InvalidObject(f"it is no YAML: {' '.join(str(error).split())}") from error
+        raise InvalidObject(f"it is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise InvalidObject("expected a mapping with external, custom or resources")
     try:
         return Rules.model_validate(content)
     except ValidationError as error:
         found = list(_problems(error))
-        more = f"; and {len(found) - SHOWN_ERRORS} more" if len(found) > SHOWN_ERRORS else ""
-        raise InvalidObject("; ".join(found[:SHOWN_ERRORS]) + more) from None
+        more = f"; and {len(found) - MAX_SHOWN_ERRORS} more" if len(found) > MAX_SHOWN_ERRORS else ""
+        raise InvalidObject("; ".join(found[:MAX_SHOWN_ERRORS]) + more) from None
 
 
 def _problems(error: ValidationError) -> Iterator[str]:
@@ -136,6 +136,6 @@ def _path(location: Sequence[int | str]) -> str:
 def _message(kind: str, text: str) -> str:
     known: dict[str, Any] = {
         "extra_forbidden": "no such field: remove it, or see docs/how-to/metrics-store.md",
-        "missing": "required, and not there",
+        "missing": "required, but missing",
     }
     return str(known.get(kind) or text.removeprefix("Value error, "))

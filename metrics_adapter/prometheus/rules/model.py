@@ -1,6 +1,6 @@
-"""The rules: which metrics a metrics store has, by which query, and whose its series are.
+"""The rules: which metrics come from a metrics store, by which query, and which labels identify objects.
 
-A person writes it (YAML), so it is read with pydantic: an error names the field and the remedy.
+A person writes the YAML, so pydantic validates it, and each error names the field and the remedy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _metric(text: str) -> str:
 def _query(text: str) -> str:
     for found in PLACEHOLDER.findall(text):
         if found not in (MATCHERS, GROUP_BY):
-            raise ValueError(f"{found} is no placeholder: expected {MATCHERS} or {GROUP_BY}")
+            raise ValueError(f"{found} is not a placeholder: expected {MATCHERS} or {GROUP_BY}")
     if MATCHERS not in text:
         raise ValueError(
             f"expected {MATCHERS} between the braces of each series, or the query answers for all namespaces"
@@ -58,7 +58,9 @@ def _query(text: str) -> str:
 
 def _cluster(text: str) -> str:
     if dns_subdomain(text):
-        raise ValueError(f"{text!r} is no name of a cluster: expected one as `kubectl get clusters` shows it")
+        raise ValueError(
+            f"{text!r} is not the name of a cluster: expected one that `kubectl get clusters` lists"
+        )
     return text
 
 
@@ -80,7 +82,7 @@ Query = Annotated[str, AfterValidator(_query)]
 Cluster = Annotated[str, AfterValidator(_cluster)]
 Seconds = Annotated[int, BeforeValidator(_seconds)]
 Aggregation = Literal["Sum", "Average", "Max", "Min"]
-# "*" stands for every registered cluster.
+# "*" means every registered cluster.
 Expected = list[Annotated[str, AfterValidator(lambda text: text if text == ALL_CLUSTERS else _cluster(text))]]
 
 
@@ -89,7 +91,7 @@ class _Model(BaseModel):
 
 
 class RuleBase(_Model):
-    """What all kinds of rules have. `clusters` are those that must have series, or are missing."""
+    """The fields of all rules. A cluster in `clusters` is missing if it has no series."""
 
     cluster_label: Label | None = None
     namespace_label: Label | None = None
@@ -100,7 +102,7 @@ class RuleBase(_Model):
 
 
 class ExternalRule(RuleBase):
-    """A metric of external.metrics.k8s.io; with an `aggregation` its clusters' values become one."""
+    """A metric of external.metrics.k8s.io. An `aggregation` combines the values of all clusters."""
 
     metric: Metric
     query: Query
@@ -108,8 +110,8 @@ class ExternalRule(RuleBase):
     aggregation: Aggregation | None = None
 
 
-# Kind, apiVersion and label of the objects that people scale by; others say theirs.
-KNOWN = {
+# Kind, apiVersion and label of common resources. A rule for another resource sets them itself.
+KNOWN_RESOURCES = {
     "pods": ("Pod", "v1", "pod"),
     "services": ("Service", "v1", "service"),
     "nodes": ("Node", "v1", "node"),
@@ -121,11 +123,11 @@ KNOWN = {
     "jobs.batch": ("Job", "batch/v1", "job_name"),
     "ingresses.networking.k8s.io": ("Ingress", "networking.k8s.io/v1", "ingress"),
 }
-OF_ROOT = frozenset({"nodes", "namespaces"})
+CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 
 class CustomRule(RuleBase):
-    """A metric of objects, custom.metrics.k8s.io; `resource` as in the path: "pods", "deployments.apps"."""
+    """A metric of custom.metrics.k8s.io. `resource` is as in the path: "pods", "deployments.apps"."""
 
     metric: Metric
     query: Query
@@ -137,28 +139,30 @@ class CustomRule(RuleBase):
     aggregation: Aggregation = "Sum"
 
     @model_validator(mode="after")
-    def _describes(self) -> CustomRule:
-        if self.resource not in KNOWN and not (self.kind and self.api_version and self.object_label):
+    def _check_resource(self) -> CustomRule:
+        if self.resource not in KNOWN_RESOURCES and not (
+            self.kind and self.api_version and self.object_label
+        ):
             raise ValueError(
-                f"resource {self.resource!r} is not one of {', '.join(sorted(KNOWN))}: expected kind,"
-                " apiVersion and objectLabel with it"
+                f"resource {self.resource!r} is not one of {', '.join(sorted(KNOWN_RESOURCES))}:"
+                " expected kind, apiVersion and objectLabel with it"
             )
         return self
 
     @property
     def described(self) -> tuple[str, str, str]:
-        """Kind, apiVersion, and the label that holds the object's name."""
-        kind, version, label = KNOWN.get(self.resource, ("", "", ""))
+        """Kind, apiVersion, and the label with the name of the object."""
+        kind, version, label = KNOWN_RESOURCES.get(self.resource, ("", "", ""))
         return self.kind or kind, self.api_version or version, self.object_label or label
 
     @property
     def is_namespaced(self) -> bool:
-        """Whether the objects have a namespace."""
-        return self.resource not in OF_ROOT if self.namespaced is None else self.namespaced
+        """True if the objects have a namespace."""
+        return self.resource not in CLUSTER_SCOPED if self.namespaced is None else self.namespaced
 
 
 class UsageRule(RuleBase):
-    """CPU and memory of pods or nodes, metrics.k8s.io; the container's label is of pods alone."""
+    """CPU and memory of pods or nodes, metrics.k8s.io. Only pods have a container label."""
 
     cpu: Query
     memory: Query
@@ -168,14 +172,14 @@ class UsageRule(RuleBase):
 
 
 class Resources(_Model):
-    """metrics.k8s.io: what is not given is asked of members."""
+    """The rules of metrics.k8s.io. A resource without a rule comes from the members."""
 
     pods: UsageRule | None = None
     nodes: UsageRule | None = None
 
 
 class Rules(_Model):
-    """A whole rules file. The names of labels hold for rules that give none of their own."""
+    """A whole rules file. Its label names are the defaults of its rules."""
 
     cluster_label: Label = "cluster"
     namespace_label: Label = "namespace"
@@ -185,33 +189,35 @@ class Rules(_Model):
     resources: Resources = Resources()
 
     @model_validator(mode="after")
-    def _names_once(self) -> Rules:
-        _once([rule.metric for rule in self.external], "external")
-        _once([f"{rule.resource}/{rule.metric}" for rule in self.custom], "custom")
+    def _check_names(self) -> Rules:
+        _check_unique([rule.metric for rule in self.external], "external")
+        _check_unique([f"{rule.resource}/{rule.metric}" for rule in self.custom], "custom")
         return self
 
     @model_validator(mode="after")
-    def _labels_apart(self) -> Rules:
-        # One label cannot tell both cluster and object: no series would be anybody's.
+    def _check_all_labels(self) -> Rules:
+        # If one label named both cluster and object, no series could be assigned.
         for index, external in enumerate(self.external):
-            self._apart(f"external[{index}]", external, namespaced=external.namespaced)
+            self._check_labels(f"external[{index}]", external, namespaced=external.namespaced)
         for index, custom in enumerate(self.custom):
             label = custom.described[2]
-            self._apart(f"custom[{index}]", custom, namespaced=custom.is_namespaced, object=label)
+            self._check_labels(f"custom[{index}]", custom, namespaced=custom.is_namespaced, object=label)
         pods, nodes = self.resources.pods, self.resources.nodes
         if pods is not None:
             labels = {"object": pods.object_label or "pod", "container": pods.container_label}
-            self._apart("resources.pods", pods, namespaced=True, **labels)
+            self._check_labels("resources.pods", pods, namespaced=True, **labels)
         if nodes is not None:
-            self._apart("resources.nodes", nodes, namespaced=False, object=nodes.object_label or "node")
+            self._check_labels(
+                "resources.nodes", nodes, namespaced=False, object=nodes.object_label or "node"
+            )
         return self
 
-    def _apart(self, field: str, rule: RuleBase, *, namespaced: bool, **labels: str) -> None:
-        told = {"cluster": self.cluster_of(rule), **labels}
+    def _check_labels(self, field: str, rule: RuleBase, *, namespaced: bool, **labels: str) -> None:
+        labels_by_field = {"cluster": self.cluster_of(rule), **labels}
         if namespaced:
-            told["namespace"] = self.namespace_of(rule)
+            labels_by_field["namespace"] = self.namespace_of(rule)
         names: dict[str, str] = {}
-        for name, label in told.items():
+        for name, label in labels_by_field.items():
             if label in names:
                 raise ValueError(
                     f"{field}: {label!r} is {names[label]}Label and {name}Label: expected a label for each"
@@ -219,24 +225,24 @@ class Rules(_Model):
             names[label] = name
 
     def external_rule(self, metric: str) -> ExternalRule | None:
-        """The rule of an external metric."""
+        """Returns the rule of an external metric, or None."""
         return next((rule for rule in self.external if rule.metric == metric), None)
 
     def custom_rule(self, resource: str, metric: str) -> CustomRule | None:
-        """The rule of a metric of objects."""
+        """Returns the rule of a custom metric, or None."""
         wanted = (resource, metric)
         return next((rule for rule in self.custom if (rule.resource, rule.metric) == wanted), None)
 
     def cluster_of(self, rule: RuleBase) -> str:
-        """The label that names the cluster of a rule's series."""
+        """Returns the label that names the cluster of a rule's series."""
         return rule.cluster_label or self.cluster_label
 
     def namespace_of(self, rule: RuleBase) -> str:
-        """The label that names the namespace of a rule's series."""
+        """Returns the label that names the namespace of a rule's series."""
         return rule.namespace_label or self.namespace_label
 
 
-def _once(names: Sequence[str], field: str) -> None:
+def _check_unique(names: Sequence[str], field: str) -> None:
     seen = set()
     for name in names:
         if name in seen:
