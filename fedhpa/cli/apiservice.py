@@ -1,4 +1,4 @@
-"""`fedhpa apiservice`: the objects that register the metrics adapter with a hub."""
+"""`fedhpa apiservice` prints the objects that register the metrics adapter with a hub."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError
-from fedhpa.cli.hub import DEADLINE_SECONDS, Context, Kubeconfig, hub_client
-from fedhpa.cli.pem import read_certificates
+from fedhpa.cli.hub import DEADLINE_SECONDS, hub_client
+from fedhpa.cli.options import Context, Kubeconfig, read_certificates
 
 if TYPE_CHECKING:
     from metrics_adapter.registration import Registration
 
 NO_SECRETS = (
-    "no Secret is named, so the adapter may read no credentials of Clusters: give --secret for each,"
+    "no Secret is named, so the adapter may not read the credentials of any Cluster: set --secret for each,"
     " or --check, which finds them on the hub"
 )
 
 
 class Api(StrEnum):
-    """What the adapter serves, by the first word of the group."""
+    """The APIs of the adapter, by the first label of their group."""
 
     METRICS = "metrics"
     CUSTOM = "custom"
@@ -34,40 +34,46 @@ class Api(StrEnum):
 
 def apiservice(
     ca_file: Annotated[
-        Path | None, typer.Option(help="The CA that signed the adapter's certificate, PEM.")
+        Path | None, typer.Option(help="PEM file of the CA that signed the adapter's certificate.")
     ] = None,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="The adapter's namespace.")
+        str, typer.Option("-n", "--namespace", help="Namespace of the adapter's Service.")
     ] = "fedhpa-system",
-    service: Annotated[str, typer.Option(help="Its Service.")] = "fedhpa-metrics-adapter",
-    port: Annotated[int, typer.Option(help="The Service's port.", min=1, max=65535)] = 443,
+    service: Annotated[str, typer.Option(help="Name of the adapter's Service.")] = "fedhpa-metrics-adapter",
+    port: Annotated[int, typer.Option(help="Port of the Service.", min=1, max=65535)] = 443,
     external_name: Annotated[
-        str, typer.Option(help="The DNS name behind the Service, where the hub runs no pods.")
+        str, typer.Option(help="DNS name that the Service points to, for a hub that runs no pods.")
     ] = "",
     secret: Annotated[
         list[str] | None,
-        typer.Option(help="[NAMESPACE/]NAME of a Cluster's Secret, which the adapter may read; repeated."),
+        typer.Option(help="Secret of a Cluster that the adapter may read, as [NAMESPACE/]NAME; repeatable."),
     ] = None,
     secrets_namespace: Annotated[
-        str, typer.Option(help="The namespace of a --secret that names none.")
+        str, typer.Option(help="Namespace of each --secret that has none.")
     ] = "karmada-cluster",
     api: Annotated[
-        list[Api] | None, typer.Option(help="Register this API only; may be repeated. Default all.")
+        list[Api] | None, typer.Option(help="Register only this API; repeatable. If not set, all three.")
     ] = None,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
-            help="Ask the hub first: print nothing if an API is another's, and name the Clusters' Secrets.",
+            help="Read the hub: add the Secrets of its Clusters, and exit 1 if another server has an API.",
         ),
     ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     member: Annotated[
-        bool, typer.Option("--member", help="Instead: the role that the credentials need on each member.")
+        bool,
+        typer.Option(
+            "--member", help="Print only the role that the adapter's credentials need in each member cluster."
+        ),
     ] = False,
 ) -> None:
-    """Print what registers the adapter: fedhpa apiservice --ca-file ca.crt | kubectl apply -f -"""
+    """Print the objects that register the metrics adapter with a hub.
+
+    Example: fedhpa apiservice --ca-file ca.crt | kubectl apply -f -
+    """
     import yaml
 
     from metrics_adapter.registration import APIS, Registration, manifests, member_rights
@@ -91,14 +97,16 @@ def apiservice(
         documents = manifests(placement, read_certificates("--ca-file", ca_file), groups)
         services = [document for document in documents if document["kind"] == "APIService"]
         if check:
-            taken = asyncio.run(_owned_by_others(services, placement, kubeconfig, context))
-            for line in taken:
+            conflicts = asyncio.run(_owned_by_others(services, placement, kubeconfig, context))
+            for line in conflicts:
                 typer.echo(line, err=True)
-            if taken:
+            if conflicts:
                 raise typer.Exit(1)
         else:
             names = ", ".join(document["metadata"]["name"] for document in services)
-            typer.echo(f"applying this takes over {names}; --check looks whose they are on the hub", err=True)
+            typer.echo(
+                f"applying this takes over {names}; --check finds out which server has them now", err=True
+            )
         if not placement.secrets:
             typer.echo(NO_SECRETS, err=True)
     typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
@@ -112,7 +120,7 @@ def _secret_key(text: str, default: str) -> tuple[str, str]:
 
 
 async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple[str, str]]:
-    """Where the hub's Clusters have their credentials. ConfigError if the hub cannot be asked."""
+    """Returns (namespace, name) of the Clusters' Secrets. Raises ConfigError if the hub does not answer."""
     from fedhpa.kube.responses import NOT_FOUND
     from fedhpa.members.cluster import CLUSTERS_PATH, Cluster
 
@@ -130,7 +138,7 @@ async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple
 async def _owned_by_others(
     services: Sequence[dict[str, Any]], placement: Registration, kubeconfig: str, context: str
 ) -> list[str]:
-    """A sentence for each API that the hub has from somebody else. ConfigError if the hub cannot be asked."""
+    """Returns a message for each API of another server. Raises ConfigError if the hub does not answer."""
     from fedhpa.kube.paths import resource_path
     from fedhpa.kube.responses import NOT_FOUND
     from metrics_adapter.registration import owner
@@ -146,14 +154,14 @@ async def _owned_by_others(
                 if error.status == NOT_FOUND:
                     continue
                 raise ConfigError(f"cannot read APIService {name}: {error}") from error
-            whose = owner(stored, placement)
-            if whose is not None:
+            other = owner(stored, placement)
+            if other is not None:
                 found.append(
-                    f"APIService {name} is served by {whose}: leave it out with --api, or delete it first"
+                    f"APIService {name} is served by {other}: leave it out with --api, or delete it first"
                 )
     return found
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command to the application."""
+    """Adds the command."""
     app.command("apiservice")(apiservice)

@@ -1,4 +1,4 @@
-"""`fedhpa certs`: certificates of a private CA, for the processes and their registrations."""
+"""`fedhpa certs` issues certificates of a private CA, for the processes and their registrations."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from fedhpa.api.errors import ConfigError
 if TYPE_CHECKING:
     from certs import IssuedCertificate
 
-CA_DIR = Annotated[Path, typer.Option(help="The folder of ca.crt and ca.key; created if there is none.")]
+CaDir = Annotated[Path, typer.Option(help="Folder of the CA's ca.crt and ca.key.")]
 
 
 def issue(
-    ca_dir: CA_DIR,
-    out: Annotated[Path, typer.Option(help="The folder for tls.crt and tls.key.")],
-    common_name: Annotated[str, typer.Option(help="The CN; of a client certificate: the user.")],
+    ca_dir: CaDir,
+    out: Annotated[Path, typer.Option(help="Folder to write tls.crt and tls.key to.")],
+    common_name: Annotated[str, typer.Option(help="Common name; in a client certificate, the user name.")],
     dns: Annotated[
-        list[str] | None, typer.Option(help="A DNS name, such as SERVICE.NAMESPACE.svc; repeatable.")
+        list[str] | None,
+        typer.Option(help="DNS name of the server, for example SERVICE.NAMESPACE.svc; repeatable."),
     ] = None,
-    ip: Annotated[list[str] | None, typer.Option(help="An IP address; repeatable.")] = None,
-    client: Annotated[bool, typer.Option("--client", help="A client certificate.")] = False,
+    ip: Annotated[list[str] | None, typer.Option(help="IP address of the server; repeatable.")] = None,
+    client: Annotated[bool, typer.Option("--client", help="Issue a client certificate.")] = False,
     organization: Annotated[
-        list[str] | None, typer.Option(help="A group of the client's user; repeatable.")
+        list[str] | None, typer.Option(help="Group of the client certificate's user; repeatable.")
     ] = None,
 ) -> None:
-    """Issue a certificate unless the one that is there is as good; renewed with a third of its life left."""
+    """Issue a certificate, or keep the existing one if it still fits.
+
+    A missing CA is created. A certificate is renewed when less than a third of its lifetime is left.
+    """
     from certs.renewal import ensure_authority, ensure_certificate
 
     if client and (dns or ip):
-        raise ConfigError("--client: expected no --dns or --ip, a client certificate has no names")
+        raise ConfigError(
+            "--client: expected no --dns and no --ip, because a client certificate has no host names"
+        )
     if organization and not client:
         raise ConfigError("--organization: expected --client with it")
     authority = ensure_authority(ca_dir, "fedhpa-ca")
@@ -46,8 +52,11 @@ def issue(
     typer.echo(f"{'issued' if issued else 'kept'} {out / 'tls.crt'}", err=True)
 
 
-def rotate(ca_dir: CA_DIR) -> None:
-    """Replace the root; ca.crt then holds the new and the old one. Publish it, then issue again."""
+def rotate(ca_dir: CaDir) -> None:
+    """Replace the root certificate of the CA.
+
+    Afterwards ca.crt holds the new and the old root. Distribute ca.crt first, then issue new certificates.
+    """
     from certs import CertificateAuthority
 
     CertificateAuthority.load(ca_dir).rotate().save(ca_dir)
@@ -55,8 +64,8 @@ def rotate(ca_dir: CA_DIR) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands to the application."""
-    group = typer.Typer(help="Certificates of a private CA.", no_args_is_help=True)
+    """Adds the commands."""
+    group = typer.Typer(help="Issue certificates of a private CA.", no_args_is_help=True)
     group.command("issue")(issue)
     group.command("rotate")(rotate)
     app.add_typer(group, name="certs")

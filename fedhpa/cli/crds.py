@@ -1,4 +1,4 @@
-"""`fedhpa crds`: the CustomResourceDefinitions as YAML."""
+"""`fedhpa crds` prints the CustomResourceDefinitions as YAML."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ def crds(
         bool,
         typer.Option(
             "--with-clusters",
-            help="Also the Cluster CRD, for a plain hub. Never install it where Karmada serves that API.",
+            help="Also print the Cluster CRD, for a hub without Karmada. Do not apply it to a Karmada hub.",
         ),
     ] = False,
 ) -> None:
-    """Print the CRDs: fedhpa crds --with-clusters | kubectl apply -f -"""
+    """Print the CustomResourceDefinitions of fedhpa as YAML.
+
+    Example: fedhpa crds --with-clusters | kubectl apply -f -
+    """
     from fedhpa.admission import crd
 
     definitions: tuple[crd.Definition, ...] = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
@@ -26,5 +29,5 @@ def crds(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command to the application."""
+    """Adds the command."""
     app.command("crds")(crds)

@@ -1,65 +1,63 @@
-"""`fedhpa cron next`: when a schedule fires."""
+"""`fedhpa cron next` prints when a schedule fires."""
 
 from __future__ import annotations
 
 import json
 import sys
 from datetime import UTC, datetime, tzinfo
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.cli.options import JsonOrText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DEFAULT_COUNT = 5
 MAX_COUNT = 10_000
-
-
-class Output(StrEnum):
-    """The forms of an answer."""
-
-    JSON = "json"
-    TEXT = "text"
+ABOUT = "Evaluate schedules of CronFederatedHPAs."
 
 
 def cron_next(
     schedule: Annotated[
-        str | None, typer.Argument(help='Five cron fields, such as "0 4 * * MON-FRI".')
+        str | None, typer.Argument(help='Five cron fields in quotes, for example "0 4 * * MON-FRI".')
     ] = None,
-    time_zone: Annotated[str | None, typer.Option(help="IANA name; UTC if not given.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="IANA time zone; if not set, UTC.")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", help="RFC 3339; fires are strictly after it. Now if not given.")
+        str | None,
+        typer.Option("--from", help="RFC 3339 time; the fires are strictly after it. If not set, now."),
     ] = None,
-    count: Annotated[int, typer.Option(help="How many fires.", min=1, max=MAX_COUNT)] = DEFAULT_COUNT,
+    count: Annotated[
+        int, typer.Option(help="Number of fires to print.", min=1, max=MAX_COUNT)
+    ] = DEFAULT_COUNT,
     output: Annotated[
-        Output | None, typer.Option("-o", "--output", help="json (default for pipes) or text.")
+        JsonOrText | None,
+        typer.Option("-o", "--output", help="Output format; if not set, text on a terminal, else json."),
     ] = None,
     stdin: Annotated[
         bool,
         typer.Option(
             "--stdin",
-            help="Read a JSON object a line: {schedule, timeZone?, from?, count?}; answer one a line.",
+            help="Read JSON lines {schedule, timeZone?, from?, count?} from stdin; print an answer for each.",
         ),
     ] = False,
 ) -> None:
-    """Show when a schedule fires next; exit 1 if it is not valid."""
+    """Print when a schedule fires next; exits 1 if the schedule is invalid."""
     now = datetime.now(UTC)
     if stdin:
         if schedule is not None:
-            raise typer.BadParameter("SCHEDULE is not given together with --stdin")
+            raise typer.BadParameter("SCHEDULE and --stdin exclude each other")
         raise typer.Exit(_answer_lines(sys.stdin.buffer, now))
     if schedule is None:
         raise typer.BadParameter("SCHEDULE is missing; quote it, or use --stdin")
-    # A bad time is wrong usage, a bad schedule or zone the finding asked for.
+    # A bad --from is wrong usage (2). A bad schedule or time zone is a finding (1).
     _instant(from_, now, UTC)
     answer = _answer({"schedule": schedule, "timeZone": time_zone, "from": from_, "count": count}, now)
     if output is None:
-        output = Output.TEXT if sys.stdout.isatty() else Output.JSON
-    if output is Output.JSON:
+        output = JsonOrText.TEXT if sys.stdout.isatty() else JsonOrText.JSON
+    if output is JsonOrText.JSON:
         typer.echo(_dump(answer))
     elif answer["valid"]:
         typer.echo("\n".join(answer["next"]))
@@ -69,7 +67,7 @@ def cron_next(
 
 
 def _answer_lines(lines: Iterable[bytes], now: datetime) -> int:
-    """Answers each line in order; returns 2 if one was no JSON object, else 0."""
+    """Answers each line in order; returns 2 if a line is not a JSON object, else 0."""
     code = 0
     for line in lines:
         try:
@@ -79,14 +77,14 @@ def _answer_lines(lines: Iterable[bytes], now: datetime) -> int:
         if isinstance(query, dict):
             answer = _answer(query, now)
         else:
-            answer = _invalid("the line is no JSON object")
+            answer = _invalid("the line is not a JSON object")
             code = 2
         typer.echo(_dump(answer))
     return code
 
 
 def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """The answer to one query, whose values may be of any type."""
+    """Returns the answer to one query, whose values may have any type."""
     from fedhpa.cron import load_zone, next_fires, parse
 
     try:
@@ -102,7 +100,7 @@ def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
         zone = load_zone(zone_name)
         after = _instant(_text(query, "from"), now, zone)
     except InvalidObject as error:
-        # A zone's message is Karmada's to the byte; what to write instead stands beside it.
+        # The message about a time zone is Karmada's, byte for byte. The remedy is separate.
         remedy = getattr(error, "remedy", "")
         return _invalid(f"timeZone: {error}; {remedy}" if remedy else str(error))
     return {
@@ -115,7 +113,7 @@ def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _instant(text: str | None, now: datetime, zone: tzinfo) -> datetime:
-    """The instant to start from, as local time."""
+    """Returns the start time in the time zone; `now` if `text` is None."""
     from fedhpa.api.times import parse_time
 
     if text is None:
@@ -140,18 +138,18 @@ def _invalid(message: str) -> dict[str, Any]:
 
 def _dump(answer: dict[str, Any]) -> str:
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-    # A lone surrogate in a query has no UTF-8.
+    # A lone surrogate in a query cannot be encoded as UTF-8.
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command group to the application."""
-    group = typer.Typer(help="Schedules of CronFederatedHPAs.", no_args_is_help=True)
-    # A schedule may begin with a dash: that is an invalid schedule, not an option.
+    """Adds the commands."""
+    group = typer.Typer(help=ABOUT, no_args_is_help=True)
+    # A text that begins with a dash is an invalid schedule, not an unknown option.
     group.command("next", context_settings={"ignore_unknown_options": True})(cron_next)
 
-    @group.callback()
+    @group.callback(help=ABOUT)
     def _cron() -> None:
-        """Schedules of CronFederatedHPAs."""
+        """Keeps `next` a subcommand: typer would make a single command the group itself."""
 
     app.add_typer(group, name="cron")

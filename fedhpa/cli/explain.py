@@ -1,4 +1,7 @@
-"""`fedhpa explain`: why a FederatedHPA has its size, from its status; the right to get it is enough."""
+"""`fedhpa explain` explains the current replicas of a FederatedHPA from its status.
+
+The right to get the object is enough.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ import asyncio
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from fedhpa.cli.hub import Context, Kubeconfig, Namespace, hub_client, parse_target, read_object
+from fedhpa.cli.hub import hub_client, parse_target, read_object
+from fedhpa.cli.options import Context, Kubeconfig, Namespace
 
 
-class Output(StrEnum):
-    """How the decision is printed."""
+class ExplainFormat(StrEnum):
+    """The output formats of `fedhpa explain`."""
 
     TEXT = "text"
     JSON = "json"
@@ -27,39 +31,41 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    target: str = typer.Argument(..., metavar="fhpa/NAME", help="The FederatedHPA."),
+    target: Annotated[str, typer.Argument(metavar="fhpa/NAME", help="Name of the FederatedHPA.")],
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    output: Output = typer.Option(Output.TEXT, "-o", "--output", help="text, json or yaml."),
+    output: Annotated[
+        ExplainFormat, typer.Option("-o", "--output", help="Output format.")
+    ] = ExplainFormat.TEXT,
 ) -> None:
-    """Say why a FederatedHPA has the size it has, and what would have to change for it to move."""
+    """Explain why a FederatedHPA has its current replicas, and what would change them."""
     name = parse_target(target)
     found = asyncio.run(_read(name, namespace, kubeconfig, context))
     status = found.get("status") or {}
     where = f"{found['metadata'].get('namespace', '')}/{name}"
     if not status.get("decision"):
         typer.echo(
-            f"fedhpa: {where} has no decision yet: is a controller running, and the leader? "
-            f"See 'kubectl -n kube-system get lease'",
+            f"fedhpa: {where} has no decision yet. Check that a controller is running and leads: "
+            f"kubectl -n kube-system get lease",
             err=True,
         )
         raise typer.Exit(1)
     typer.echo(render(status, where, output), nl=False)
 
 
-def render(status: Mapping[str, Any], where: str, output: Output) -> str:
-    """The decision and conditions of a status, as text for people or as data."""
+def render(status: Mapping[str, Any], where: str, output: ExplainFormat) -> str:
+    """Returns the decision of a status as JSON or YAML, or as text with the conditions."""
     from fedhpa.decision import read_status, to_text
 
-    if output is Output.JSON:
+    if output is ExplainFormat.JSON:
         return json.dumps(status["decision"], indent=2) + "\n"
-    if output is Output.YAML:
+    if output is ExplainFormat.YAML:
         import yaml
 
         return str(yaml.safe_dump(status["decision"], sort_keys=False))
     decision = read_status(status).last_decision()
-    assert decision is not None, "the caller looked"
+    assert decision is not None, "the caller checked status.decision"
     conditions = [
         f"  {condition.type}={condition.status} {condition.reason}: {condition.message}\n"
         for condition in decision.conditions
@@ -68,5 +74,5 @@ def render(status: Mapping[str, Any], where: str, output: Output) -> str:
 
 
 async def _read(name: str, namespace: str, kubeconfig: str, context: str) -> dict[str, Any]:
-    async with hub_client(kubeconfig, context) as (hub, usual):
-        return await read_object(hub, namespace or usual, name, named=bool(namespace))
+    async with hub_client(kubeconfig, context) as (hub, default):
+        return await read_object(hub, namespace or default, name, named=bool(namespace))

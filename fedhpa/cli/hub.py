@@ -1,13 +1,11 @@
-"""What the commands that talk to a hub share: its client, and reading one FederatedHPA."""
+"""The hub's client, and reading one FederatedHPA, for the commands that talk to a hub."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from fedhpa.api.errors import ApiError, ConfigError
 
@@ -18,23 +16,9 @@ KINDS = ("fhpa", "federatedhpa", "federatedhpas", "federatedhpa.autoscaling.karm
 API_VERSION = "autoscaling.karmada.io/v1alpha1"
 DEADLINE_SECONDS = 10.0
 
-Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Its namespace; default the context's.")]
-Kubeconfig = Annotated[str, typer.Option("--kubeconfig", help="The hub's kubeconfig.")]
-Context = Annotated[str, typer.Option("--context", help="A context of the kubeconfig.")]
-Propagation = Annotated[
-    str,
-    typer.Option(
-        "--propagation", help="The controller's (karmada or direct); default what its last decision says."
-    ),
-]
-
-MetricsVia = Annotated[
-    str, typer.Option("--metrics-via", help="The controller's (members or hub); default members.")
-]
-
 
 def parse_target(text: str) -> str:
-    """The name in `fhpa/NAME` or NAME. ConfigError for another kind."""
+    """Returns the name in `fhpa/NAME` or NAME. Raises ConfigError for another kind."""
     kind, separator, name = text.rpartition("/")
     if not name or (separator and kind.lower() not in KINDS):
         raise ConfigError(f"{text!r}: expected fhpa/NAME")
@@ -43,18 +27,18 @@ def parse_target(text: str) -> str:
 
 @asynccontextmanager
 async def hub_client(kubeconfig: str, context: str) -> AsyncIterator[tuple[ApiClient, str]]:
-    """The hub's client and the context's namespace."""
+    """Yields the hub's client and the namespace of the kubeconfig's context."""
     from fedhpa.kube.client import ApiClient
     from fedhpa.kube.config import load_config
 
-    _quiet()
+    _log_errors_only()
     config = await load_config(kubeconfig or None, context or None)
     async with ApiClient(config) as hub:
         yield hub, config.namespace
 
 
-def _quiet() -> None:
-    """Standard output is for data: what processes log is of no interest here but for errors."""
+def _log_errors_only() -> None:
+    """Sends errors to stderr and drops all other log lines, which are meant for processes."""
     import logging
 
     import structlog
@@ -66,7 +50,7 @@ def _quiet() -> None:
 
 
 async def find_object(hub: ApiClient, namespace: str, name: str) -> dict[str, Any] | None:
-    """The FederatedHPA, None if there is none. ConfigError if it cannot be read."""
+    """Returns the FederatedHPA; None if it does not exist. Raises ConfigError if it cannot be read."""
     from fedhpa.kube.paths import resource_path
     from fedhpa.kube.responses import NOT_FOUND
 
@@ -81,7 +65,10 @@ async def find_object(hub: ApiClient, namespace: str, name: str) -> dict[str, An
 
 
 async def read_object(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> dict[str, Any]:
-    """The FederatedHPA. ConfigError if it cannot be read; `named` says that the user gave the namespace."""
+    """Returns the FederatedHPA. Raises ConfigError if it cannot be read or does not exist.
+
+    `named` is True if the user gave the namespace; without it, the message suggests -n.
+    """
     found = await find_object(hub, namespace, name)
     if found is None:
         hint = "" if named else ": name its namespace with -n"

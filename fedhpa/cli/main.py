@@ -1,9 +1,9 @@
-"""The `fedhpa` command: one typer application, one module a command group.
+"""The `fedhpa` command: one typer application with one module per command or group.
 
-Exit codes: 0 done; 1 a finding (a command raises `typer.Exit(1)`); 2 wrong usage or unreadable input, as
-one line on stderr. Data goes to stdout, everything else to stderr. Each group is a module
-`fedhpa.cli.<noun>` with a `register(app)`; such a module imports what is slow to import (pydantic, aiohttp,
-kubernetes) inside its commands, because every start of the command pays for the imports of all of them.
+Exit codes: 0 done; 1 a finding (a command raises `typer.Exit(1)`); 2 wrong usage or unreadable input, as one
+line on stderr. Data goes to stdout, everything else to stderr. Each module `fedhpa.cli.<noun>` has a
+`register(app)`. Slow imports (pydantic, aiohttp, kubernetes) belong inside the commands, because each start
+of `fedhpa` imports all modules.
 """
 
 from __future__ import annotations
@@ -52,12 +52,22 @@ def _root(
     """Federated autoscaling for Kubernetes."""
 
 
-for group in (apiservice, certs, crds, cron, explain, preview, record, replay, rules, webhook_config):
-    group.register(app)
+def _show_full_summaries(group: typer.Typer) -> None:
+    """Lists each command with the whole first line of its docstring; typer would shorten the line."""
+    for command in group.registered_commands:
+        command.short_help = (getattr(command.callback, "__doc__", None) or "").partition("\n")[0]
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            _show_full_summaries(below.typer_instance)
+
+
+for module in (apiservice, certs, crds, cron, explain, preview, record, replay, rules, webhook_config):
+    module.register(app)
+_show_full_summaries(app)
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command line (without the program's name) and returns its exit code."""
+    """Runs one command line, without the program's name, and returns the exit code."""
     try:
         result = app(arguments, prog_name="fedhpa", standalone_mode=False)
     except typer.TyperException as error:

@@ -1,4 +1,4 @@
-"""`fedhpa preview`: what applying a changed object would decide now, before it is applied."""
+"""`fedhpa preview` shows the decision that a changed object would lead to, before it is applied."""
 
 from __future__ import annotations
 
@@ -6,23 +6,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.hub import (
-    API_VERSION,
-    Context,
-    Kubeconfig,
-    MetricsVia,
-    Namespace,
-    Propagation,
-    find_object,
-    hub_client,
-)
+from fedhpa.cli.hub import API_VERSION, find_object, hub_client
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Namespace, Propagation
 
 if TYPE_CHECKING:
     from fedhpa.decision import Decision
@@ -32,20 +23,13 @@ if TYPE_CHECKING:
 FEDERATED_HPA = "FederatedHPA"
 CRON_FEDERATED_HPA = "CronFederatedHPA"
 NOT_BUILT = (
-    "rules are not run by this version's controller: nothing would be done; "
-    "'fedhpa cron next' shows when a schedule would fire"
+    "rules are not run by this version's controller, so applying it changes nothing; "
+    "'fedhpa cron next' prints when a schedule would fire"
 )
 
 
-class Output(StrEnum):
-    """How the outcome is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 class Preview(NamedTuple):
-    """What is known of one object of the file. Without decisions it was refused, or is not run."""
+    """The preview of one object of the file. There is no decision if it is refused or not run."""
 
     kind: str
     namespace: str
@@ -55,11 +39,11 @@ class Preview(NamedTuple):
     note: str = ""
     now: Decision | None = None
     then: Decision | None = None
-    contested: tuple[str, ...] = ()
+    competitors: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
-        """KIND NAMESPACE/NAME."""
+        """The object as KIND NAMESPACE/NAME."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
@@ -70,29 +54,35 @@ def register(app: typer.Typer) -> None:
 
 def preview(
     file: Annotated[
-        str, typer.Option("-f", "--filename", help="The changed objects; - reads standard input.")
+        str,
+        typer.Option(
+            "-f", "--filename", help="YAML or JSON file with the changed objects; - reads standard input."
+        ),
     ],
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="text or json.")] = Output.TEXT,
+    output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
 ) -> None:
-    """Show what applying changed objects would decide now; nothing is written anywhere."""
+    """Show the decision before and after a change of objects; nothing is written.
+
+    Exits 1 if admission would refuse an object, or if another autoscaler scales the same workload.
+    """
     objects = read_objects(file)
     flags = (propagation, metrics_via)
     found = asyncio.run(_previews(objects, namespace, kubeconfig, context, flags))
-    if output is Output.JSON:
+    if output is JsonOrText.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))
     else:
         typer.echo("\n".join(to_text(one) for one in found), nl=False)
-    if any(one.refusal or one.contested for one in found):
+    if any(one.refusal or one.competitors for one in found):
         raise typer.Exit(1)
 
 
 def read_objects(file: str) -> list[dict[str, Any]]:
-    """The FederatedHPAs and CronFederatedHPAs of a YAML or JSON file. ConfigError if there are others."""
+    """Returns the objects of a YAML or JSON file. Raises ConfigError for a kind that is not ours."""
     import yaml
 
     try:
@@ -111,36 +101,35 @@ def read_objects(file: str) -> list[dict[str, Any]]:
         if not isinstance(one.get("metadata"), dict) or not one["metadata"].get("name"):
             raise ConfigError(f"--filename={file}: object {index}: metadata.name is missing")
     if not objects:
-        raise ConfigError(f"--filename={file}: holds no object")
+        raise ConfigError(f"--filename={file}: has no object")
     return objects
 
 
 def admitted(kind: str, raw: Mapping[str, Any]) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    """Why admission would refuse the object ("" if it would not), its warnings, and what would be stored."""
+    """Returns admission's refusal ("" if admitted), its warnings, and the object as it would be stored."""
     from webhook.review import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
-    stored: dict[str, Any] = json.loads(json.dumps(raw, default=str))  # as it is sent: times are texts
+    stored: dict[str, Any] = json.loads(json.dumps(raw, default=str))  # on the wire, times are strings
     if kind == FEDERATED_HPA:
-        verdict = _judged(MUTATE_FEDERATEDHPA, kind, stored)
+        verdict = _verdict(MUTATE_FEDERATEDHPA, kind, stored)
         if not verdict.allowed:
             return verdict.message, verdict.warnings, stored
-        for operation in verdict.patch:  # each adds a field of an object that is there
+        for operation in verdict.patch:  # each operation adds a field to an existing object
             *parents, field = operation["path"].split("/")[1:]
             place = stored
             for parent in parents:
                 place = place[parent]
             place[field] = operation["value"]
     path = VALIDATE_FEDERATEDHPA if kind == FEDERATED_HPA else VALIDATE_CRONFEDERATEDHPA
-    verdict = _judged(path, kind, stored)
+    verdict = _verdict(path, kind, stored)
     return ("" if verdict.allowed else verdict.message), verdict.warnings, stored
 
 
-def _judged(path: str, kind: str, raw: Mapping[str, Any]) -> Verdict:
-    """The webhook's verdict on one of its paths."""
+def _verdict(path: str, kind: str, raw: Mapping[str, Any]) -> Verdict:
+    """Returns the webhook's verdict on the object."""
     from webhook.review import judge
 
     request: dict[str, Any] = {"uid": "preview", "operation": "CREATE", "object": raw}
-    request = {"uid": "preview", "operation": "CREATE", "object": raw}
     request["kind"] = dict(zip(("group", "version"), API_VERSION.split("/"), strict=True)) | {"kind": kind}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     return judge(path, json.dumps(review).encode(), "application/json").verdict
@@ -149,8 +138,8 @@ def _judged(path: str, kind: str, raw: Mapping[str, Any]) -> Verdict:
 async def _previews(
     objects: list[dict[str, Any]], namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> list[Preview]:
-    async with hub_client(kubeconfig, context) as (hub, usual):
-        return [await preview_of(hub, one, namespace or usual, *flags) for one in objects]
+    async with hub_client(kubeconfig, context) as (hub, default):
+        return [await preview_of(hub, one, namespace or default, *flags) for one in objects]
 
 
 async def preview_of(
@@ -161,7 +150,7 @@ async def preview_of(
     metrics_via: str = "",
     **clock: Any,
 ) -> Preview:
-    """The preview of one object; `namespace` is its own where it names none. `clock` is for tests."""
+    """Returns the preview of one object. `namespace` is the default; `clock` is for tests."""
     from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 
     kind, metadata = str(changed["kind"]), changed["metadata"]
@@ -182,17 +171,17 @@ async def preview_of(
             then = await reader.read(after)
         except InvalidObject as error:
             return found._replace(refusal=str(error))
-    note = "" if stored is not None else "it does not exist yet: this is its first decision"
+    note = "" if stored is not None else "it does not exist yet; this would be its first decision"
     return found._replace(
         note=note,
         now=None if now is None else now.decide(),
         then=then.decide(),
-        contested=then.snapshot.contested_by,
+        competitors=then.snapshot.contested_by,
     )
 
 
 def _applied(changed: Mapping[str, Any], stored: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The object as it would be after the change: its spec, with the identity and status that are stored."""
+    """Returns the object after the change: the new spec with the stored metadata and status."""
     if stored is None:
         return {key: value for key, value in changed.items() if key != "status"}
     generation = stored["metadata"].get("generation")
@@ -201,7 +190,7 @@ def _applied(changed: Mapping[str, Any], stored: Mapping[str, Any] | None) -> di
 
 
 def to_json(found: Preview) -> dict[str, Any]:
-    """The preview as data; decisions are of the form that replay prints."""
+    """Returns the preview as data; decisions have the form that `fedhpa replay` prints."""
     from fedhpa.decision import to_json as decision_json
 
     return {
@@ -212,14 +201,14 @@ def to_json(found: Preview) -> dict[str, Any]:
         "message": found.refusal,
         "warnings": list(found.warnings),
         "note": found.note,
-        "contestedBy": list(found.contested),
+        "competitorsBy": list(found.competitors),
         "now": None if found.now is None else decision_json(found.now),
         "then": None if found.then is None else decision_json(found.then),
     }
 
 
 def to_text(found: Preview) -> str:
-    """The preview for people."""
+    """Returns the preview as text."""
     from fedhpa.decision import to_text as decision_text
 
     lines = [found.where]
@@ -228,7 +217,7 @@ def to_text(found: Preview) -> str:
     lines += [f"  warning: {warning}" for warning in found.warnings]
     if found.note:
         lines.append(f"  note: {found.note}")
-    lines += [f"  would fight with {other}: remove either" for other in found.contested]
+    lines += [f"  conflicts with {other}: remove one of the two" for other in found.competitors]
     text = "\n".join(lines) + "\n"
     if found.now is not None:
         text += decision_text(found.now, "now")

@@ -1,4 +1,4 @@
-"""`fedhpa record`: everything that a decision on one FederatedHPA is made from, as a scenario for replay."""
+"""`fedhpa record` writes the input of a decision on one FederatedHPA as a scenario for `fedhpa replay`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.hub import (
-    Context,
-    Kubeconfig,
-    MetricsVia,
-    Namespace,
-    Propagation,
-    hub_client,
-    parse_target,
-    read_object,
-)
+from fedhpa.cli.hub import hub_client, parse_target, read_object
+from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Namespace, Propagation
 
 
-class Output(StrEnum):
-    """How the scenario is printed."""
+class RecordFormat(StrEnum):
+    """The output formats of `fedhpa record`."""
 
     JSON = "json"
     YAML = "yaml"
@@ -37,18 +29,23 @@ def register(app: typer.Typer) -> None:
 
 
 def record(
-    target: Annotated[str, typer.Argument(metavar="fhpa/NAME", help="The FederatedHPA.")],
+    target: Annotated[str, typer.Argument(metavar="fhpa/NAME", help="Name of the FederatedHPA.")],
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
     file: Annotated[
-        Path | None, typer.Option("-f", "--file", help="Where to write; default standard output.")
+        Path | None, typer.Option("-f", "--file", help="File to write; if not set, standard output.")
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="json (one line) or yaml.")] = Output.JSON,
+    output: Annotated[
+        RecordFormat, typer.Option("-o", "--output", help="Output format; json is one line.")
+    ] = RecordFormat.JSON,
 ) -> None:
-    """Write what a decision on a FederatedHPA is made from now: fedhpa record fhpa/web | fedhpa replay -"""
+    """Record the current input of a decision on a FederatedHPA as a scenario.
+
+    Example: fedhpa record fhpa/web | fedhpa replay -
+    """
     flags = (propagation, metrics_via)
     scenario = asyncio.run(_gather(parse_target(target), namespace, kubeconfig, context, flags))
     text = _text(scenario, output)
@@ -61,8 +58,8 @@ def record(
         raise ConfigError(f"--file={file}: cannot be written: {error.strerror}") from error
 
 
-def _text(scenario: dict[str, Any], output: Output) -> str:
-    if output is Output.YAML:
+def _text(scenario: dict[str, Any], output: RecordFormat) -> str:
+    if output is RecordFormat.YAML:
         import yaml
 
         return str(yaml.safe_dump(scenario, sort_keys=False))
@@ -74,7 +71,7 @@ async def _gather(
 ) -> dict[str, Any]:
     from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 
-    async with hub_client(kubeconfig, context) as (hub, usual):
-        raw = await read_object(hub, namespace or usual, name, named=bool(namespace))
+    async with hub_client(kubeconfig, context) as (hub, default):
+        raw = await read_object(hub, namespace or default, name, named=bool(namespace))
         async with one_shot_reader(hub, settings_for(raw, *flags)) as reader:
             return (await reader.read(raw)).scenario()

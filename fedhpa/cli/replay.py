@@ -1,6 +1,6 @@
-"""`fedhpa replay`: decide recorded scenarios again, without a cluster.
+"""`fedhpa replay` decides recorded scenarios again, without a cluster.
 
-Format: docs/reference/decision-record.md.
+The format is described in docs/reference/decision-record.md.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +15,7 @@ import msgspec
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-
-
-class Output(StrEnum):
-    """How decisions are printed."""
-
-    JSON = "json"
-    TEXT = "text"
+from fedhpa.cli.options import JsonOrText
 
 
 def register(app: typer.Typer) -> None:
@@ -31,14 +24,24 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Scenarios; - reads standard input.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Files with scenarios; - reads standard input.")
+    ],
     output: Annotated[
-        Output | None,
-        typer.Option("-o", "--output", help="json (a decision a line; default for pipes) or text."),
+        JsonOrText | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Output format; json has a decision per line. If not set, text on a terminal, else json.",
+        ),
     ] = None,
 ) -> None:
-    """Decide recorded scenarios again: a JSON object, an array, or JSON lines."""
-    as_text = output is Output.TEXT or (output is None and sys.stdout.isatty())
+    """Decide recorded scenarios again, without a cluster.
+
+    A file holds one JSON object, a JSON array or JSON lines. Exits 2 if a scenario is unreadable; the other
+    scenarios are still answered.
+    """
+    as_text = output is JsonOrText.TEXT or (output is None and sys.stdout.isatty())
     readable = True
     for file in files:
         try:
@@ -57,7 +60,7 @@ def replay(
 
 
 def answer(raw: bytes | msgspec.Raw, *, as_text: bool = False) -> tuple[bytes, bool]:
-    """One scenario's decision, ending with a newline, and whether the scenario could be read."""
+    """Returns the decision on one scenario, with a newline, and True if the scenario is readable."""
     from fedhpa.decision import decide, decode_scenario, scenario_name, to_line, to_text
 
     try:
@@ -74,7 +77,7 @@ def answer(raw: bytes | msgspec.Raw, *, as_text: bool = False) -> tuple[bytes, b
 
 
 def split(data: bytes) -> Iterator[bytes | msgspec.Raw]:
-    """The scenarios of a file: of an array its items, else the whole as one object, else each line."""
+    """Yields the scenarios of a file: the items of an array, or the whole file, or each line."""
     stripped = data.strip()
     if not stripped:
         return
@@ -85,7 +88,8 @@ def split(data: bytes) -> Iterator[bytes | msgspec.Raw]:
             yield stripped
         return
     lines = [line for line in re.split(rb"\r?\n", stripped) if line.strip()]
-    # A broken line among good ones is a broken scenario; a broken object over many lines is one, too.
+    # If any line is an object, the file has JSON lines, and a broken line is one broken scenario. Otherwise
+    # the file is one object over several lines, which may be broken.
     if len(lines) == 1 or _is_json(stripped) or not any(_is_object(line) for line in lines):
         yield stripped
     else:

@@ -1,4 +1,4 @@
-"""`fedhpa rules check`: whether the metrics adapter can use a rules file, and what it would ask."""
+"""`fedhpa rules check` checks a rules file of the metrics adapter and prints its queries."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-# What stands for what a caller would say.
+# Placeholders for the values of a request.
 NAMESPACE, NAME = "NAMESPACE", "NAME"
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="A file as for --metrics-rules.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Rules file, as for --metrics-rules.", show_default=False)],
 ) -> None:
-    """Print what each metric would ask of the store, or what is wrong with the file (exit 2)."""
+    """Check a rules file and print the query of each metric; exits 2 if the file is invalid."""
     from fedhpa.api.errors import ConfigError, InvalidObject
     from fedhpa.api.selectors import Selector
     from metrics_adapter.apis import NODES, PODS
@@ -56,7 +56,7 @@ def _all(_: str) -> bool:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command to the application."""
-    group = typer.Typer(help="The rules of the metrics adapter's --metrics-source=prometheus.")
+    """Adds the commands."""
+    group = typer.Typer(help="Check rules files of the metrics adapter.")
     group.command("check")(check)
     app.add_typer(group, name="rules")

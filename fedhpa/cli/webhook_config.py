@@ -1,4 +1,4 @@
-"""`fedhpa webhook-config`: the objects that register the webhook with an API server."""
+"""`fedhpa webhook-config` prints the objects that register the webhook with an API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.pem import read_certificates
+from fedhpa.cli.options import read_certificates
 
 if TYPE_CHECKING:
     from webhook.registration import Endpoint
@@ -16,23 +16,27 @@ if TYPE_CHECKING:
 
 def webhook_config(
     url: Annotated[
-        str, typer.Option(help="Where the API server reaches the webhook: https://HOST:PORT, no path.")
+        str, typer.Option(help="URL of the webhook for the API server: https://HOST:PORT, without a path.")
     ] = "",
     service: Annotated[
-        str, typer.Option(help="Instead of --url: its Service, as NAMESPACE/NAME or NAMESPACE/NAME:PORT.")
+        str,
+        typer.Option(help="Service of the webhook, instead of --url: NAMESPACE/NAME or NAMESPACE/NAME:PORT."),
     ] = "",
     ca_file: Annotated[
-        Path | None, typer.Option(help="The CA that signed the webhook's certificate, PEM.")
+        Path | None, typer.Option(help="PEM file of the CA that signed the webhook's certificate.")
     ] = None,
     reader: Annotated[
         str,
         typer.Option(
-            help="Also print the rights for warnings about other objects, for this user of the webhook's "
-            "kubeconfig, or for a service account as NAMESPACE/NAME."
+            help="Also print the RBAC objects for warnings about other objects, for this user or for a "
+            "service account as NAMESPACE/NAME."
         ),
     ] = "",
 ) -> None:
-    """Print the objects that register the webhook: fedhpa webhook-config ... | kubectl apply -f -"""
+    """Print the objects that register the webhook with an API server.
+
+    Example: fedhpa webhook-config --service fedhpa-system/webhook --ca-file ca.crt | kubectl apply -f -
+    """
     import yaml
 
     from webhook.registration import configurations
@@ -46,10 +50,12 @@ def _endpoint(url: str, service: str) -> Endpoint:
     from webhook import registration
 
     if bool(url) == bool(service):
-        raise ConfigError("give one of --url and --service")
+        raise ConfigError("expected either --url or --service")
     if url:
         if not url.startswith("https://"):
-            raise ConfigError(f"--url={url!r}: expected https://HOST:PORT, API servers call no other scheme")
+            raise ConfigError(
+                f"--url={url!r}: expected https://HOST:PORT, the only scheme that API servers call"
+            )
         return registration.Endpoint(url=url)
     namespace, slash, rest = service.partition("/")
     name, colon, port = rest.partition(":")
@@ -72,5 +78,5 @@ def _rights(reader: str) -> list[dict[str, Any]]:
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command to the application."""
+    """Adds the command."""
     app.command("webhook-config")(webhook_config)

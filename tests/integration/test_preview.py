@@ -91,8 +91,8 @@ async def test_an_autoscaler_in_a_member_is_found() -> None:
         plain_autoscaler(w.members["m1"], "api", "api")
         found = await previewed(w, federated_hpa())
 
-    assert found.contested == (f"HorizontalPodAutoscaler {NAMESPACE}/web in m2",)
-    assert "would fight with" in to_text(found)
+    assert found.competitors == (f"HorizontalPodAutoscaler {NAMESPACE}/web in m2",)
+    assert "conflicts with" in to_text(found)
 
 
 @pytest.mark.parametrize("on_hub", [True, False])
@@ -130,7 +130,7 @@ async def test_members_that_do_not_show_their_autoscalers_are_not_blamed() -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no object"),
+        ("", "has no object"),
         ("kind: Deployment\nmetadata: {name: web}", "expected FederatedHPA"),
         ("kind: FederatedHPA", "metadata.name is missing"),
         ("a: [", "cannot be read"),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.explain import Output, render
+from fedhpa.cli.explain import ExplainFormat, render
 from fedhpa.cli.hub import parse_target
 from fedhpa.decision import Decision, decide, decode_scenario, read_status, to_text
 
@@ -86,7 +86,7 @@ def test_explanation_survives_the_status() -> None:
 
 def test_explanation_says_what_matters() -> None:
     """Sizes, usage, the missing cluster with its reason and the conditions are in the text."""
-    text = render(through_json(decided().status), "shop/web", Output.TEXT)
+    text = render(through_json(decided().status), "shop/web", ExplainFormat.TEXT)
 
     for part in (
         "2 -> ",
