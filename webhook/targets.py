@@ -31,7 +31,7 @@ QUIET_SECONDS: Final = 5.0
 # A missing target is cached briefly, because it is often created moments later.
 FOUND_SECONDS: Final = 10.0
 MISSING_SECONDS: Final = 1.0
-MAX_REMEMBERED: Final = 1000
+MAX_CACHED: Final = 1000
 MAX_CALLS: Final = 8
 # Kinds that were looked up by discovery. No hub serves more; beyond that the mapper is replaced.
 MAX_KINDS: Final = 500
@@ -43,7 +43,7 @@ MAX_TEXT: Final = 253
 
 
 class _NotLookedUpError(Exception):
-    """The hub did not answer in time, or was not asked because too many calls are under way."""
+    """The hub did not answer in time, or too many calls are under way."""
 
 
 class Targets:
@@ -54,7 +54,7 @@ class Targets:
         self._clock = clock
         self._mapper = ResourceMapper(client, clock=clock)
         self._kinds: set[tuple[str, str]] = set()
-        self._answers: Cache[tuple[Target, str], str | None] = Cache(clock=clock, max_entries=MAX_REMEMBERED)
+        self._answers: Cache[tuple[Target, str], str | None] = Cache(clock=clock, max_entries=MAX_CACHED)
         self._quiet_until = float("-inf")
         self._generation = client.generation
         self._group: asyncio.TaskGroup | None = None
@@ -100,7 +100,7 @@ class Targets:
     async def _call(self, target: Target, api_version: str) -> Fetched[str | None]:
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                answer = await self._look(target, api_version)
+                answer = await self._look_up(target, api_version)
         except (TimeoutError, FedHPAError) as error:
             self._stay_quiet(str(error) or "no answer")
             raise _NotLookedUpError from error
@@ -111,7 +111,7 @@ class Targets:
             raise _NotLookedUpError from error
         return Fetched(answer, self._clock(), ttl=FOUND_SECONDS if answer is None else MISSING_SECONDS)
 
-    async def _look(self, target: Target, api_version: str) -> str | None:
+    async def _look_up(self, target: Target, api_version: str) -> str | None:
         self._kinds.add((api_version, target.kind))
         if len(self._kinds) > MAX_KINDS:
             self._forget_kinds()

@@ -5,21 +5,30 @@ The generated clients of the `kubernetes` package decode every field of every ob
 credentials is used (`config`).
 """
 
+from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.config import ApiConfig, load_config
+from fedhpa.kube.clock import SYSTEM, Clock
+from fedhpa.kube.config import ApiConfig, load_config, tls_context
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import Resource, ResourceMapper
-from fedhpa.kube.reflector import Change, Reflector
-from fedhpa.kube.responses import Listing, Response
-from fedhpa.kube.writes import get_scale, patch_status, put_scale, put_status, update_with_retry
+from fedhpa.kube.paths import group_path, resource_path, segment
+from fedhpa.kube.reflector import Change, Key, Reflector
+from fedhpa.kube.responses import NOT_FOUND, Listing, Response, decoder
+from fedhpa.kube.rotation import follow_config
+from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 
 __all__ = [
+    "NOT_FOUND",
+    "SYSTEM",
     "ApiClient",
     "ApiConfig",
+    "Backoff",
     "Change",
+    "Clock",
     "EventRecorder",
     "InvolvedObject",
+    "Key",
     "LeaderElector",
     "LeaseTiming",
     "Listing",
@@ -27,10 +36,15 @@ __all__ = [
     "Resource",
     "ResourceMapper",
     "Response",
+    "decoder",
+    "follow_config",
     "get_scale",
+    "group_path",
     "load_config",
     "patch_status",
     "put_scale",
-    "put_status",
+    "resource_path",
+    "segment",
+    "tls_context",
     "update_with_retry",
 ]

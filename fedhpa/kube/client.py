@@ -51,8 +51,6 @@ MAX_RETRIES = 10
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class RateLimit:

@@ -83,11 +83,11 @@ class ResourceMapper:
 
     async def _discover(self, api_version: str, kind: str, deadline: float | None) -> Resource | None:
         resource = await self._in_version(api_version, kind, deadline)
-        group, _, asked = api_version.rpartition("/")
+        group, _, first_choice = api_version.rpartition("/")
         if resource is not None or not group:
             return resource
         for version in await self._versions(group, deadline):
-            if version != asked:
+            if version != first_choice:
                 resource = await self._in_version(f"{group}/{version}", kind, deadline)
                 if resource is not None:
                     return resource

@@ -85,11 +85,6 @@ async def put_scale(
     return (await client.put(f"{path}/scale", body, deadline=deadline)).decode(Scale)
 
 
-async def put_status(client: ApiClient, path: str, obj: Object, *, deadline: float | None = None) -> Object:
-    """Replace the status of the object at `path` with that of `obj`, which carries the resourceVersion."""
-    return (await client.put(f"{path}/status", obj, deadline=deadline)).json()
-
-
 async def patch_status(
     client: ApiClient,
     path: str,

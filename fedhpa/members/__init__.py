@@ -4,10 +4,27 @@ Each member has a connection pool, a deadline for each call, and circuit breaker
 its deadline once and does not delay the others.
 """
 
-from fedhpa.cache import Fetched
-from fedhpa.members.lists import SharedLists, pod_metrics
+from fedhpa.members.breaker import CircuitBreaker
+from fedhpa.members.cluster import CLUSTERS_PATH, Access, Cluster
+from fedhpa.members.lists import CALLER_QUOTA, SharedLists, Upstream, pod_metrics, pod_metrics_path
 from fedhpa.members.member import Member, MemberState
 from fedhpa.members.registry import MemberRegistry
+from fedhpa.members.scales import ScaleCache
 from fedhpa.members.watches import PodCache
 
-__all__ = ["Fetched", "Member", "MemberRegistry", "MemberState", "PodCache", "SharedLists", "pod_metrics"]
+__all__ = [
+    "CALLER_QUOTA",
+    "CLUSTERS_PATH",
+    "Access",
+    "CircuitBreaker",
+    "Cluster",
+    "Member",
+    "MemberRegistry",
+    "MemberState",
+    "PodCache",
+    "ScaleCache",
+    "SharedLists",
+    "Upstream",
+    "pod_metrics",
+    "pod_metrics_path",
+]

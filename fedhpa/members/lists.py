@@ -17,11 +17,9 @@ from typing import Any, Protocol, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
-from fedhpa.api.wire import ObjectList, PodMetrics
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
-from fedhpa.kube.responses import decoder
 
 T = TypeVar("T")
 
@@ -105,7 +103,7 @@ class SharedLists:
         return self._fetches
 
     def age(self, answer: Fetched[Any]) -> float:
-        """Returns the seconds since the member was asked for an answer."""
+        """Returns the seconds since the request for an answer was sent."""
         return self._clock() - answer.fetched_at
 
     async def __aenter__(self) -> Self:
@@ -285,11 +283,6 @@ def _admit(member: Upstream) -> None:
     quota = CALLER_QUOTA.get()
     if quota is not None:
         quota()
-
-
-def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
-    """Returns the items of a PodMetricsList. Raises ValueError (msgspec.DecodeError) if it is not one."""
-    return decoder(ObjectList[PodMetrics]).decode(body).items or []
 
 
 async def pod_metrics(

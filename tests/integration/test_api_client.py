@@ -50,7 +50,7 @@ async def test_many_requests_share_one_connection() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_a_hanging_server_costs_the_deadline() -> None:
-    """A server that never answers costs the deadline of the call, and the error says so."""
+    """A server that never answers costs the deadline of the call, and the error names the deadline."""
     network = MemoryNetwork()
     async with fake_api(network=network) as api, ApiClient(api.config(name="member1")) as client:
         api.faults.hang.add("/")
@@ -63,8 +63,8 @@ async def test_a_hanging_server_costs_the_deadline() -> None:
         assert loop_time() - began == pytest.approx(0.2)
 
 
-async def test_a_refused_connection_is_told_apart() -> None:
-    """A server that does not listen is an error with status 0 and the system's word for it."""
+async def test_a_refused_connection() -> None:
+    """The error has status 0 and the system's text for the refused connection."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         await api.stop()
 
@@ -74,7 +74,7 @@ async def test_a_refused_connection_is_told_apart() -> None:
         assert (caught.value.status, caught.value.reason) == (0, UNREACHABLE)
 
 
-async def test_an_answer_that_is_cut_off() -> None:
+async def test_an_interrupted_answer() -> None:
     """A connection lost in the middle of a body is an error, never a short body."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.faults.truncate.add("/")
@@ -86,7 +86,7 @@ async def test_an_answer_that_is_cut_off() -> None:
 
 
 async def test_truncated_json() -> None:
-    """A complete answer with half an object in it names the problem, and not the content."""
+    """The error for an incomplete object names the problem and does not quote the content."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.faults.body["/api/v1"] = b'{"metadata":{"name":"s3cret'
 
@@ -98,7 +98,7 @@ async def test_truncated_json() -> None:
 
 
 async def test_a_certificate_of_another_authority() -> None:
-    """A server whose certificate another CA signed gets no request at all."""
+    """No request is sent to a server whose certificate another CA signed."""
     async with fake_api() as api, fake_api() as other:
         config = ApiConfig(server=api.url, ssl=tls_context(ca_data=other.ca_pem))
         async with ApiClient(config) as client:
@@ -110,7 +110,7 @@ async def test_a_certificate_of_another_authority() -> None:
 
 
 async def test_error_status_bodies_become_errors() -> None:
-    """Reason and message of a Status come with the error; a 409 is a Conflict."""
+    """The error has the reason and message of the Status; a 409 is a Conflict."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(("v1", "configmaps"), {"metadata": {"name": "a", "namespace": "default"}})
 
@@ -124,7 +124,7 @@ async def test_error_status_bodies_become_errors() -> None:
 
 
 async def test_an_error_without_a_status_body() -> None:
-    """A 500 with any other body gets client-go's words, and none of the body's."""
+    """The error for a 500 with any other body has client-go's message and nothing of the body."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.faults.status["/"] = 500
 
@@ -136,7 +136,7 @@ async def test_an_error_without_a_status_body() -> None:
 
 
 async def test_long_messages_are_bounded() -> None:
-    """A Status message is cut, for it ends up in conditions, events and logs."""
+    """A Status message is truncated, because conditions, events and logs contain it."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         with pytest.raises(ApiError) as caught:
             await client.get_json(f"{CONFIGMAPS}/{'x' * 4000}")
@@ -145,7 +145,7 @@ async def test_long_messages_are_bounded() -> None:
 
 
 async def test_redirects_are_not_followed() -> None:
-    """A redirect is an error: our token goes nowhere else."""
+    """A redirect is an error, so that the token is sent to no other server."""
     followed = []
 
     async def redirect(request: web.Request) -> web.Response:
@@ -161,7 +161,7 @@ async def test_redirects_are_not_followed() -> None:
 
 
 async def test_bodies_are_bounded() -> None:
-    """More bytes than the bound are an error, also when a small gzip unfolds into them."""
+    """A body above the limit is an error, also if it is small before decompression."""
 
     async def bomb(request: web.Request) -> web.Response:
         packed = gzip.compress(b"0" * 10_000_000)
@@ -176,7 +176,7 @@ async def test_bodies_are_bounded() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_a_retry_after_beyond_the_deadline_fails_at_once() -> None:
-    """Waiting longer than the deadline is no use: the error comes now."""
+    """The error is raised without waiting if the wait would exceed the deadline."""
     async with fake_api(network=MemoryNetwork()) as api, ApiClient(api.config()) as client:
         api.faults.status["/"] = 429
         api.faults.headers["Retry-After"] = "30"
@@ -190,7 +190,7 @@ async def test_a_retry_after_beyond_the_deadline_fails_at_once() -> None:
 
 
 class Rotating:
-    """Credentials that have a newer token when asked for one."""
+    """Credentials that have a new token after each `renew`."""
 
     def __init__(self, *tokens: str) -> None:
         self._tokens = list(tokens)
@@ -206,7 +206,7 @@ class Rotating:
 
 
 async def test_a_rotated_token_is_tried_once() -> None:
-    """After a 401 the newer token is used, in the same call; a second 401 is the answer."""
+    """After a 401 the same call is repeated with the new token; a second 401 is raised."""
     async with fake_api() as api:
         api.token = "new"
         async with ApiClient(api.config(Rotating("old", "new"))) as client:
@@ -220,7 +220,7 @@ async def test_a_rotated_token_is_tried_once() -> None:
 
 
 async def test_names_are_percent_encoded() -> None:
-    """A name from an object stays one segment of the path; a step up is no name."""
+    """A name stays one segment of the path; `..` is refused."""
     path = resource_path("apps/v1", "deployments", "team a", "../../secrets?x=1", "scale")
 
     assert path == "/apis/apps/v1/namespaces/team%20a/deployments/..%2F..%2Fsecrets%3Fx%3D1/scale"
@@ -229,7 +229,7 @@ async def test_names_are_percent_encoded() -> None:
 
 
 async def test_a_list_in_pages() -> None:
-    """All pages together are the list, with the version of the last."""
+    """The list has the items of all pages and the version of the last page."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         for number in range(7):
             api.put(PODS, pod(f"web-{number}"))
@@ -242,7 +242,7 @@ async def test_a_list_in_pages() -> None:
 
 
 async def test_a_list_whose_continue_token_expires() -> None:
-    """A 410 in the middle starts the list again; the last try asks for everything at once."""
+    """After a 410 the list starts again; the last try requests all items in one page."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         for number in range(4):
             api.put(PODS, pod(f"web-{number}"))
@@ -255,7 +255,7 @@ async def test_a_list_whose_continue_token_expires() -> None:
 
 
 async def test_concurrent_updates_lose_nothing() -> None:
-    """Three writers of one object each find their change in it at the end."""
+    """The changes of three concurrent writers are all in the object at the end."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(("v1", "configmaps"), {"metadata": {"name": "a", "namespace": "default"}, "data": {"n": 0}})
 
@@ -270,7 +270,7 @@ async def test_concurrent_updates_lose_nothing() -> None:
 
 
 async def test_an_update_gives_up_after_its_tries() -> None:
-    """An object that somebody else writes all the time ends in a Conflict, not in an endless loop."""
+    """An object that changes all the time ends in a Conflict after the last try."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         obj = {"metadata": {"name": "a", "namespace": "default"}}
         api.put(("v1", "configmaps"), obj)
@@ -286,7 +286,7 @@ async def test_an_update_gives_up_after_its_tries() -> None:
 
 
 async def test_scale_and_status() -> None:
-    """Scale writes are based on the version read; a status patch leaves the spec alone."""
+    """Scale writes carry the version that was read; a status patch does not change the spec."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         deployments = ("apps/v1", "deployments")
         api.put(deployments, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 2}})
@@ -303,7 +303,7 @@ async def test_scale_and_status() -> None:
 
 
 async def test_swapping_the_configuration() -> None:
-    """A request after the swap goes to the new server; one under way before it is finished by the old."""
+    """Requests after the swap go to the new server; requests before it finish on the old one."""
     async with fake_api() as old, fake_api() as new, ApiClient(old.config()) as client:
         await client.request("GET", "/readyz")
 
@@ -320,8 +320,8 @@ async def test_swapping_the_configuration() -> None:
         assert [seen.path for seen in new.seen][-1] == "/readyz"
 
 
-async def test_a_fake_is_told_apart_from_nothing() -> None:
-    """A port where nobody listens is unreachable by plain http, too."""
+async def test_a_closed_port_is_unreachable() -> None:
+    """A closed port is unreachable over plain http, too."""
     async with ApiClient(ApiConfig(server="http://127.0.0.1:1")) as client:
         with pytest.raises(ApiError) as caught:
             await client.request("GET", "/readyz")

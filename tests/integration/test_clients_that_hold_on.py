@@ -1,4 +1,4 @@
-"""A client that does not go on is let go: half a header, half a body, an answer that nobody reads."""
+"""Connections of clients that stall are closed: half a header, half a body, an answer that is not read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @pytest.fixture
 def swept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Timeouts of connections are checked all the time."""
+    """Check the timeouts of connections all the time."""
     monkeypatch.setattr(connections, "SWEEP_SECONDS", 0.02)
 
 
 @pytest.fixture
 def impatience(swept: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Once called, all limits pass within a moment: also one in which this process stands still."""
+    """Returns a function that makes all timeouts pass within a moment, also while this process is stopped."""
     return lambda: monkeypatch.setattr(
         connections, "WAIT_LIMITS", dict.fromkeys(connections.WAIT_LIMITS, 0.1)
     )
@@ -40,13 +40,13 @@ def impatience(swept: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Non
 
 @pytest.fixture
 def impatient(impatience: Callable[[], None]) -> None:
-    """They do from the start."""
+    """Short timeouts from the start."""
     impatience()
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """aiohttp itself has nothing to say of clients."""
+    """aiohttp itself logs nothing about clients."""
     yield
 
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -66,7 +66,7 @@ async def read(request: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[Site]:
-    """A listener on a free port, swept."""
+    """A listener on a free port, with the sweep running."""
     application = web.Application()
     application.add_routes([web.get("/small", small), web.get("/large", large), web.post("/read", read)])
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
@@ -93,12 +93,12 @@ async def connected(site: Site) -> AsyncIterator[Streams]:
 
 
 def waiting(site: Site) -> list[Waiting | None]:
-    """What each connection waits for."""
+    """Returns what each connection waits for."""
     return [found.waiting() for found in site.connections._open]
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the connection ends."""
+    """Returns the bytes up to the end of the connection."""
     async with asyncio.timeout(LONG):
         try:
             return await reader.read()
@@ -117,8 +117,8 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
         ),
     ],
 )
-async def test_who_does_not_go_on_is_let_go(impatient: None, sent: bytes) -> None:
-    """Without an answer, soon after the limit; it is no error of ours."""
+async def test_a_stalled_request_is_closed(impatient: None, sent: bytes) -> None:
+    """The connection is closed soon after the timeout, without an answer and without an error in the log."""
     with capture_logs() as logs:
         async with served() as site, connected(site) as (reader, writer):
             writer.write(sent)
@@ -129,8 +129,8 @@ async def test_who_does_not_go_on_is_let_go(impatient: None, sent: bytes) -> Non
     assert {entry["log_level"] for entry in logs} == {"debug"}
 
 
-async def test_a_header_that_drips_is_not_waited_for(impatience: Callable[[], None]) -> None:
-    """Each byte in time does not make the whole in time; also not behind a request that was answered."""
+async def test_a_slow_header_is_closed(impatience: Callable[[], None]) -> None:
+    """The timeout covers the whole header, also behind a request that was answered."""
     async with served() as site, connected(site) as (reader, writer):
         writer.write(GET)
         await reader.readuntil(b"small")
@@ -149,8 +149,8 @@ async def test_a_header_that_drips_is_not_waited_for(impatience: Callable[[], No
             dripping.cancel()
 
 
-async def test_an_answer_that_nobody_reads_is_given_up(impatience: Callable[[], None]) -> None:
-    """Else its megabytes would stay."""
+async def test_an_unread_answer_is_dropped(impatience: Callable[[], None]) -> None:
+    """Otherwise it would stay in memory."""
     async with served() as site, connected(site) as (_, writer):
         writer.write(GET.replace(b"small", b"large"))
 
@@ -159,8 +159,8 @@ async def test_an_answer_that_nobody_reads_is_given_up(impatience: Callable[[], 
         await eventually(lambda: len(site.connections) == 0, LONG)
 
 
-async def test_who_leaves_in_the_middle_of_an_answer_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of ours: there is no trace in the log."""
+async def test_a_client_that_leaves_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has no traceback for a client that leaves in the middle of an answer."""
     gone = asyncio.Event()
 
     async def endless(request: web.Request) -> web.StreamResponse:
@@ -187,7 +187,7 @@ async def test_who_leaves_in_the_middle_of_an_answer_is_no_error(monkeypatch: py
 
 
 def status_errors_around(handler: Handler) -> Handler:
-    """A handler as the adapter's application has it."""
+    """Returns a handler wrapped as in the adapter's application."""
 
     async def guarded(request: web.Request) -> web.StreamResponse:
         return await status_errors(request, handler)
@@ -195,10 +195,10 @@ def status_errors_around(handler: Handler) -> Handler:
     return guarded
 
 
-async def test_who_is_idle_or_served_is_left_alone(
+async def test_idle_and_served_connections_stay(
     impatience: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Idle connections have a limit of their own, and work none."""
+    """Idle connections have a timeout of their own, and requests in work have none."""
     looks = 0
     look = connections.Connection.check_timeout
 
@@ -221,7 +221,7 @@ async def test_who_is_idle_or_served_is_left_alone(
 
 
 async def test_the_longest_idle_connection_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the bound one goes that waits for its client, and the new one is served."""
+    """Above the limit the longest idle connection is closed, and the new one is served."""
     # Of connections that became idle between two sweeps, which was first is not known.
     monkeypatch.setattr(connections, "SWEEP_SECONDS", 3600.0)
     async with served() as site:
@@ -240,8 +240,8 @@ async def test_the_longest_idle_connection_makes_room(monkeypatch: pytest.Monkey
                 assert len(site.connections) == 3
 
 
-async def test_without_an_idle_one_the_newest_goes() -> None:
-    """Who is being served stays."""
+async def test_without_an_idle_connection_the_newest_is_closed() -> None:
+    """Connections with a request in work stay."""
     started, release = asyncio.Event(), asyncio.Event()
 
     async def slow(_: web.BaseRequest) -> web.Response:
@@ -287,8 +287,8 @@ async def test_without_an_idle_one_the_newest_goes() -> None:
         ),
     ],
 )
-async def test_what_is_not_http_is_answered_with_a_status_and_never_quoted(sent: bytes, code: int) -> None:
-    """Neither in the answer nor in the log: it may hold a token."""
+async def test_invalid_http_gets_a_status_and_is_not_quoted(sent: bytes, code: int) -> None:
+    """Neither the answer nor the log quotes it, because it may contain a token."""
     with capture_logs() as logs:
         async with served() as site, connected(site) as (reader, writer):
             writer.write(sent)
@@ -304,8 +304,8 @@ async def test_what_is_not_http_is_answered_with_a_status_and_never_quoted(sent:
     assert "secret-token" not in str(logs)
 
 
-async def test_a_header_may_not_grow_without_end() -> None:
-    """Many lines, each allowed, are too much together."""
+async def test_a_header_is_bounded() -> None:
+    """Many allowed lines are too large together."""
     async with served() as site, connected(site) as (reader, writer):
         writer.write(b"GET /small HTTP/1.1\r\n")
         line = b"X-Remote-Group: " + b"a" * (MAX_HEADER_LINE // 2) + b"\r\n"
@@ -320,7 +320,7 @@ async def test_a_header_may_not_grow_without_end() -> None:
 
 
 async def test_a_user_of_many_groups_is_served() -> None:
-    """The front proxy sends a header for each."""
+    """The front proxy sends one header for each group."""
     async with served() as site, connected(site) as (reader, writer):
         groups = b"".join(b"X-Remote-Group: team-%d\r\n" % number for number in range(1000))
         writer.write(GET.removesuffix(b"\r\n") + groups + b"\r\n")

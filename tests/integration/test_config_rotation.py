@@ -20,13 +20,13 @@ from tests.support.membership import federation_on_sockets
 
 
 def write_config(path: Path, api: FakeApi) -> None:
-    """A kubeconfig for the server as it is now."""
+    """Write a kubeconfig for the present server."""
     write_kubeconfig(path, api.url, api.ca_pem.encode(), {"token": "t"})
 
 
 @asynccontextmanager
 async def following(client: ApiClient, path: Path) -> AsyncIterator[None]:
-    """Follow the kubeconfig closely."""
+    """Follow the kubeconfig with a short period."""
     task = asyncio.create_task(follow_config(client, str(path), period=0.02))
     try:
         yield
@@ -37,7 +37,7 @@ async def following(client: ApiClient, path: Path) -> AsyncIterator[None]:
 
 
 async def test_a_replaced_kubeconfig_is_used(tmp_path: Path) -> None:
-    """A kubeconfig that names a new CA is taken over without a restart."""
+    """A kubeconfig with a new CA is used without a restart."""
     path = tmp_path / "kubeconfig"
     async with fake_api() as api, fake_api() as other:
         write_config(path, api)
@@ -55,7 +55,7 @@ async def test_a_replaced_kubeconfig_is_used(tmp_path: Path) -> None:
 
 
 async def test_a_broken_kubeconfig_is_not_used(tmp_path: Path) -> None:
-    """A file that is half written is reported and leaves what works alone."""
+    """An incomplete file is reported, and the old configuration stays in use."""
     path = tmp_path / "kubeconfig"
     async with fake_api() as api:
         write_config(path, api)
@@ -70,7 +70,7 @@ async def test_a_broken_kubeconfig_is_not_used(tmp_path: Path) -> None:
 
 
 class Proxy:
-    """An HTTP proxy that knows CONNECT, and remembers what it was asked."""
+    """An HTTP proxy that supports CONNECT and records the requests."""
 
     def __init__(self) -> None:
         self.heads: list[str] = []
@@ -115,7 +115,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 async def test_a_member_behind_a_proxy() -> None:
-    """proxyURL is used, and proxyHeader goes to the proxy alone, each value of it."""
+    """proxyURL is used, and only the proxy gets each value of proxyHeader."""
     async with proxy() as between, federation_on_sockets() as world, fake_api() as api:
         api.token = "t"
         world.hub.put(SECRETS, secret("member1", token="t", ca=api.ca_pem))

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
-from fedhpa.kube.client import JSON_PATCH, ApiClient
+from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
@@ -248,7 +248,7 @@ async def test_a_patch_is_done_again_when_somebody_was_quicker(client: ApiClient
         await client.patch(f"{CONFIGMAPS}/a", {"metadata": {"resourceVersion": "1"}, "data": {"x": "1"}})
     body = [{"op": "test", "path": "/data/k0", "value": "2"}]
     with pytest.raises(ApiError) as caught:
-        await client.patch(f"{CONFIGMAPS}/a", body, content_type=JSON_PATCH)
+        await client.patch(f"{CONFIGMAPS}/a", body, content_type="application/json-patch+json")
 
     assert len(found["data"]) == 20
     assert caught.value.status == 422

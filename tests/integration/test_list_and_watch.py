@@ -1,4 +1,4 @@
-"""A reflector's store equals the collection, whatever happens to the list and the watch."""
+"""A reflector's store equals the collection, whatever fails in list and watch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PATH = "/api/v1/pods"
 
 
 def app_of(item: Pod) -> str | None:
-    """The record of these tests: the label `app`; a pod without it is left out."""
+    """The record in these tests is the label `app`; a pod without it is left out."""
     return (item.metadata.labels or {}).get("app")
 
 
 def quick() -> Backoff:
-    """A back-off that tests can wait for."""
+    """A backoff that is short enough for tests."""
     return Backoff(0.01, 0.05)
 
 
@@ -62,7 +62,7 @@ async def reflecting(
 
 
 async def settled(api: FakeApi, reflector: Reflector[str]) -> None:
-    """Wait until the watch stands and the store is complete."""
+    """Wait until the watch is open and the store is complete."""
     await eventually(lambda: api.watching == 1 and reflector.problem is None)
 
 
@@ -72,7 +72,7 @@ def apps(reflector: Reflector[str]) -> dict[str, str]:
 
 
 async def test_changes_arrive_in_order() -> None:
-    """What is added, changed and deleted is told once each, with what was there before."""
+    """Each addition, change and deletion is reported once, with the old record."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         async with reflecting(client) as reflector:
@@ -91,8 +91,8 @@ async def test_changes_arrive_in_order() -> None:
         ]
 
 
-async def test_a_change_that_the_record_does_not_hold_is_none() -> None:
-    """A pod that changed in a field nobody keeps is not told; one that leaves the selection is deleted."""
+async def test_a_change_outside_the_record_is_not_reported() -> None:
+    """A change in an unused field is not reported; a pod that leaves the selection is reported as deleted."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         async with reflecting(client) as reflector:
@@ -107,7 +107,7 @@ async def test_a_change_that_the_record_does_not_hold_is_none() -> None:
 
 
 async def test_the_list_is_paged() -> None:
-    """A large collection is listed in pages and complete."""
+    """A large collection is listed completely, in pages."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         for number in range(5):
             api.put(PODS, pod(f"web-{number}", app="web"))
@@ -117,8 +117,8 @@ async def test_the_list_is_paged() -> None:
         assert [query.get("limit") for query in api.queries("/pods")][:3] == ["2", "2", "2"]
 
 
-async def test_a_watch_that_ends_goes_on_where_it_stood() -> None:
-    """After the end of a watch the next begins at the last bookmark, without a new list."""
+async def test_a_watch_continues_from_the_last_bookmark() -> None:
+    """When a watch ends, the next one starts at the last bookmark, without a new list."""
     async with fake_api() as api, ApiClient(api.config()) as client, reflecting(client) as reflector:
         await settled(api, reflector)
         version = api.bookmark()
@@ -132,8 +132,8 @@ async def test_a_watch_that_ends_goes_on_where_it_stood() -> None:
         assert reflector.lists == 1
 
 
-async def test_an_expired_version_is_listed_anew() -> None:
-    """A 410 to the watch leads to a new list, in which what was deleted meanwhile is noticed."""
+async def test_an_expired_version_is_listed_again() -> None:
+    """A 410 to the watch leads to a new list, which reports what was deleted meanwhile."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         api.put(PODS, pod("b", app="web"))
@@ -147,8 +147,8 @@ async def test_an_expired_version_is_listed_anew() -> None:
             assert reflector.lists == 2
 
 
-async def test_an_error_event_410_is_listed_anew() -> None:
-    """The same 410 as an ERROR event in a standing watch."""
+async def test_an_error_event_410_is_listed_again() -> None:
+    """The same holds for an ERROR event with 410 in an open watch."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         async with reflecting(client) as reflector:
@@ -171,8 +171,8 @@ async def test_an_error_event_410_is_listed_anew() -> None:
         b"\xff\xfe",
     ],
 )
-async def test_a_line_that_cannot_be_read(line: bytes) -> None:
-    """What it was about is unknown, so the collection is listed again; the process goes on."""
+async def test_an_unreadable_line(line: bytes) -> None:
+    """The change in the line is unknown, so the collection is listed again."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         async with reflecting(client) as reflector:
@@ -182,8 +182,8 @@ async def test_a_line_that_cannot_be_read(line: bytes) -> None:
             await eventually(lambda: reflector.lists == 2 and not reflector.store)
 
 
-async def test_an_object_that_cannot_be_read_is_left_out() -> None:
-    """One object with a field of the wrong type does not hide the others, in the list or in the watch."""
+async def test_an_unreadable_object_is_left_out() -> None:
+    """An object with a field of the wrong type does not hide the others, in the list or in the watch."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         broken = {"metadata": {"name": "x", "namespace": "default"}, "spec": {"nodeName": 7}}
         api.put(PODS, dict(broken))
@@ -199,7 +199,7 @@ async def test_an_object_that_cannot_be_read_is_left_out() -> None:
 
 
 async def test_a_record_that_cannot_be_made_is_left_out() -> None:
-    """An object that trips over `make` is logged and left out."""
+    """An object for which `make` fails is logged and left out."""
 
     def picky(item: Pod) -> str | None:
         if item.metadata.name == "x":
@@ -214,7 +214,7 @@ async def test_a_record_that_cannot_be_made_is_left_out() -> None:
 
 
 async def test_a_listener_that_fails_does_not_stop_the_others() -> None:
-    """Every listener hears of every change."""
+    """Every listener gets every change."""
 
     def bad(_: Change[str]) -> None:
         raise RuntimeError("boom")
@@ -231,7 +231,7 @@ async def test_a_listener_that_fails_does_not_stop_the_others() -> None:
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("fault", ["status", "truncate", "hang", "garbage"])
 async def test_a_list_that_fails_is_tried_again(fault: str) -> None:
-    """A server that answers 500, cuts off, hangs or talks nonsense is listed once it is well."""
+    """A server that fails, hangs or answers nonsense is listed once it has recovered."""
     async with fake_api(network=MemoryNetwork()) as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         if fault == "status":
@@ -253,8 +253,8 @@ async def test_a_list_that_fails_is_tried_again(fault: str) -> None:
         await asyncio.wait([task])
 
 
-async def test_a_server_that_goes_and_comes_back() -> None:
-    """While the server is away the store says so; afterwards it is up to date again."""
+async def test_a_server_that_is_down_for_a_while() -> None:
+    """`problem` is set while the server is down; afterwards the store is up to date again."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         async with reflecting(client) as reflector:
@@ -271,7 +271,7 @@ async def test_a_server_that_goes_and_comes_back() -> None:
 
 
 async def test_a_silent_watch_is_replaced() -> None:
-    """Without event or bookmark for its idle time a watch is opened anew; nothing is listed."""
+    """A watch without event or bookmark for its idle time is opened again, without a new list."""
     async with (
         fake_api() as api,
         ApiClient(api.config()) as client,
@@ -282,8 +282,8 @@ async def test_a_silent_watch_is_replaced() -> None:
         assert reflector.lists == 1
 
 
-async def test_another_server_is_listed_anew() -> None:
-    """A version means nothing to another server: after a swap of the configuration all is listed."""
+async def test_another_server_is_listed_again() -> None:
+    """Versions are not valid on another server, so a new configuration leads to a new list."""
     async with fake_api() as old, fake_api() as new, ApiClient(old.config()) as client:
         old.put(PODS, pod("a", app="old"))
         new.put(PODS, pod("b", app="new"))
@@ -297,7 +297,7 @@ async def test_another_server_is_listed_anew() -> None:
 
 
 async def test_repeated_failures_are_logged_once() -> None:
-    """A server that stays away is one line at info; the repetitions are for debugging."""
+    """A lasting failure is logged once at info, and its repetitions at debug."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         with capture_logs() as logs:
             async with reflecting(client) as reflector:
@@ -311,13 +311,13 @@ async def test_repeated_failures_are_logged_once() -> None:
 
 
 class Named(msgspec.Struct, frozen=True):
-    """Metadata alone."""
+    """An object of which only the metadata is read."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 async def test_any_type_with_metadata_can_be_reflected() -> None:
-    """A dict or a struct of one's own serves as well as a pod."""
+    """A dict or any struct with metadata can be used instead of a pod."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         dicts = Reflector(
@@ -335,7 +335,7 @@ async def test_any_type_with_metadata_can_be_reflected() -> None:
 
 
 async def test_no_task_is_left_behind() -> None:
-    """Fifty lives and deaths of a reflector leave as many tasks as there were before."""
+    """Fifty reflectors that start and stop leave no task behind."""
     # Fifty handshakes would be minutes of a slow machine.
     async with fake_api(tls=False) as api, ApiClient(api.config()) as client:
         before = len(asyncio.all_tasks())

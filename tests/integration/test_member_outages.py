@@ -1,4 +1,4 @@
-"""A member that hangs, refuses, errs or disappears: what it costs, and how it comes back."""
+"""A member that hangs, refuses, fails or disappears: the cost, and the recovery."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_ready_member_answers() -> None:
 
 
 async def test_a_hung_member_costs_its_deadline_once() -> None:
-    """The first call takes the deadline; the next one fails at once; the others do not notice."""
+    """The first call takes the deadline and the next one fails at once; other members are not affected."""
     async with federation("member1", "member2") as world:
         world.members["member1"].faults.hang.add("/")
         took = []
@@ -46,7 +46,7 @@ async def test_a_hung_member_costs_its_deadline_once() -> None:
         assert took[1] < 0.1
 
 
-async def test_all_who_wait_for_a_hung_member_wait_together() -> None:
+async def test_concurrent_calls_to_a_hung_member_take_one_deadline() -> None:
     """Twenty calls at the same time take one deadline."""
     async with federation("member1") as world:
         world.members["member1"].faults.hang.add("/")
@@ -60,7 +60,7 @@ async def test_all_who_wait_for_a_hung_member_wait_together() -> None:
 
 
 async def test_a_hung_member_comes_back_by_its_probe() -> None:
-    """Once /readyz answers, calls are let through again."""
+    """Once /readyz answers, calls pass again."""
     async with federation("member1") as world:
         world.members["member1"].faults.hang.add("/")
         reason = await world.away("member1")
@@ -73,8 +73,8 @@ async def test_a_hung_member_comes_back_by_its_probe() -> None:
         assert await world["member1"].client.get_json(VERSION)
 
 
-async def test_a_member_that_refuses() -> None:
-    """A member that is switched off is found out, and found again on the same address."""
+async def test_a_member_that_refuses_connections() -> None:
+    """A member that is down becomes unavailable, and available again on the same address."""
     async with federation("member1") as world:
         await world.members["member1"].stop()
         reason = await world.away("member1")
@@ -88,7 +88,7 @@ async def test_a_member_that_refuses() -> None:
 
 
 async def test_a_member_whose_readyz_fails() -> None:
-    """A member that says itself that it is not ready is not asked."""
+    """A member whose /readyz fails gets no requests."""
     async with federation("member1") as world:
         world.members["member1"].faults.status["/readyz"] = 500
         reason = await world.away("member1")
@@ -99,7 +99,7 @@ async def test_a_member_whose_readyz_fails() -> None:
 
 
 async def test_a_member_whose_readyz_is_forbidden() -> None:
-    """Being refused /readyz alone says nothing against the member."""
+    """A 403 for /readyz does not make the member unavailable."""
     async with federation("member1") as world:
         api = world.members["member1"]
         api.faults.status["/readyz"] = 403
@@ -110,7 +110,7 @@ async def test_a_member_whose_readyz_is_forbidden() -> None:
 
 
 async def test_an_error_status_is_an_answer() -> None:
-    """A member that answers 500 to one thing is there, and is asked for others."""
+    """A member that answers 500 to one request stays available for others."""
     async with federation("member1") as world:
         world.members["member1"].faults.status[METRICS] = 500
         for _ in range(5):
@@ -122,8 +122,8 @@ async def test_an_error_status_is_an_answer() -> None:
         assert world["member1"].state.ready
 
 
-async def test_hanging_metrics_cost_themselves_alone() -> None:
-    """An aggregated API that hangs behind a healthy server is avoided; pods and scales are not."""
+async def test_a_hanging_metrics_api_opens_only_its_breaker() -> None:
+    """Requests to the hanging aggregated API are refused; pods and scales stay available."""
     async with federation("member1") as world:
         world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
         member = world["member1"]
@@ -140,7 +140,7 @@ async def test_hanging_metrics_cost_themselves_alone() -> None:
 
 
 async def test_malformed_answers_keep_the_member() -> None:
-    """Nonsense for an answer is an error of that call."""
+    """A malformed answer fails only its call."""
     async with federation("member1") as world:
         world.members["member1"].faults.body[VERSION] = b"<html>"
         with pytest.raises(ApiError, match="answer cannot be read"):
@@ -149,7 +149,7 @@ async def test_malformed_answers_keep_the_member() -> None:
         assert world["member1"].state.ready
 
 
-async def test_a_member_that_hangs_from_the_start_does_not_hold_up_the_rest() -> None:
+async def test_a_member_that_hangs_from_the_start_does_not_delay_the_rest() -> None:
     """The registry is synced when the hanging member had its deadline; the others are ready by then."""
     async with federation("member1", "member2") as world:
         world.members["member2"].faults.hang.add("/")
@@ -171,7 +171,7 @@ async def test_a_member_that_hangs_from_the_start_does_not_hold_up_the_rest() ->
 
 
 async def test_losing_the_hub_loses_no_member() -> None:
-    """Members go on being asked with what was known last."""
+    """Without the hub, members stay reachable with the last known access."""
     async with federation("member1") as world:
         await world.hub.stop()
         await eventually(lambda: world.registry.problem is not None)
@@ -181,7 +181,7 @@ async def test_losing_the_hub_loses_no_member() -> None:
 
 
 async def test_no_task_or_connection_is_left_behind() -> None:
-    """Members that come and go leave as many tasks as there were."""
+    """Members that are added and removed leave no task behind."""
     async with federation("member1") as world:
         before = len(asyncio.all_tasks())
         for _ in range(20):

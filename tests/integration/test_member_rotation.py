@@ -1,4 +1,4 @@
-"""What a hub says of a member may change at any time; the member follows, and errors say what to mend."""
+"""A member follows changes of its Cluster and Secret, and errors name the remedy."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOW = 1773235397.0  # 2026-03-11T13:23:17Z
 
 
 async def _written(world: World, name: str) -> bool:
-    """Have the leader write a member's status; whether it wrote."""
+    """Let the leader write a member's status. Returns True if it wrote."""
     async with ApiClient(world.hub.config()) as client:
         return await write_cluster_status(client, world[name], NOW)
 
 
 async def test_a_rotated_token_is_used_without_a_failing_call() -> None:
-    """A new token in the Secret is in use as soon as it is seen; connections stay."""
+    """A new token in the Secret is used as soon as the watch delivers it; connections stay open."""
     async with federation_on_sockets("member1") as world:
         api, member = world.members["member1"], world["member1"]
         generation = member.client.generation
@@ -38,7 +38,7 @@ async def test_a_rotated_token_is_used_without_a_failing_call() -> None:
 
 
 def rotate_silently(world: World) -> None:
-    """Give member1 another token, of which no watch of its Secret tells."""
+    """Give member1 another token without an event in the watch of its Secret."""
     api = world.members["member1"]
     stored = secret("member1", token="new", ca=api.ca_pem)
     world.hub._objects[SECRETS][("creds", "member1")] = {
@@ -48,8 +48,8 @@ def rotate_silently(world: World) -> None:
     api.token = "new"
 
 
-async def test_a_401_has_the_secret_read_at_once() -> None:
-    """A token that the watch did not bring yet is fetched in the call that met the 401."""
+async def test_after_a_401_the_secret_is_read_at_once() -> None:
+    """The call that got the 401 reads a token that the watch has not delivered yet."""
     async with federation_on_sockets("member1") as world:
         rotate_silently(world)
 
@@ -57,8 +57,8 @@ async def test_a_401_has_the_secret_read_at_once() -> None:
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_who_meets_a_401_together_waits_for_the_new_token_together() -> None:
-    """Also while another registration is taken over, behind which the new token has to wait."""
+async def test_concurrent_calls_with_a_401_wait_for_the_new_token() -> None:
+    """This also holds while another registration is applied, which delays the new token."""
     async with federation("member1") as world:
         rotate_silently(world)
         async with world.registry._applying:
@@ -70,7 +70,7 @@ async def test_who_meets_a_401_together_waits_for_the_new_token_together() -> No
 
 
 async def test_a_revoked_token_makes_the_member_unavailable() -> None:
-    """Without a newer token the member is away, and the reason says why."""
+    """Without a new token the member is unavailable, and the reason says why."""
     async with federation_on_sockets("member1") as world:
         world.members["member1"].token = "revoked"
         reason = await world.away("member1")
@@ -81,7 +81,7 @@ async def test_a_revoked_token_makes_the_member_unavailable() -> None:
 
 
 async def test_a_rotated_authority() -> None:
-    """A member that comes back with a certificate of another CA is reached once the Secret has that CA."""
+    """A member with a certificate of another CA is reached once the Secret has that CA."""
     async with federation_on_sockets("member1") as world:
         api = world.members["member1"]
         await api.stop()
@@ -97,7 +97,7 @@ async def test_a_rotated_authority() -> None:
 
 
 async def test_a_changed_endpoint() -> None:
-    """A member that moved is asked at its new address, and its old one no more."""
+    """Requests go to the new address of a member, and no longer to the old one."""
     async with federation_on_sockets("member1") as world, fake_api() as moved:
         moved.token = world.members["member1"].token
         join(world.hub, "member1", moved)
@@ -111,7 +111,7 @@ async def test_a_changed_endpoint() -> None:
 
 
 async def test_a_changed_secret_reference() -> None:
-    """A Cluster that names another Secret is followed there."""
+    """If a Cluster names another Secret, that one is used."""
     async with federation_on_sockets("member1") as world:
         api, member = world.members["member1"], world["member1"]
         world.hub.put(SECRETS, secret("other", token="other-token", ca=api.ca_pem))
@@ -125,7 +125,7 @@ async def test_a_changed_secret_reference() -> None:
 
 
 async def test_only_named_secrets_are_read() -> None:
-    """Secrets are listed and watched by name alone."""
+    """Secrets are listed and watched only by name."""
     async with federation_on_sockets("member1", "member2") as world:
         world.hub.put(SECRETS, secret("unrelated", token="x"))
 
@@ -137,7 +137,7 @@ async def test_only_named_secrets_are_read() -> None:
 
 
 async def test_a_deregistered_member() -> None:
-    """A deleted Cluster is gone from the registry; who still holds the member is told."""
+    """A deleted Cluster leaves the registry; calls through the old member raise."""
     async with federation_on_sockets("member1", "member2") as world:
         member = world["member1"]
         told: list[str] = []
@@ -151,7 +151,7 @@ async def test_a_deregistered_member() -> None:
 
 
 async def test_a_member_that_is_being_deleted() -> None:
-    """A Cluster with a deletion timestamp is one no more."""
+    """A Cluster with a deletion timestamp is not a member."""
     async with federation_on_sockets("member1") as world:
         obj = cluster("member1", world.members["member1"].url)
         obj["metadata"]["deletionTimestamp"] = "2026-03-11T13:23:17Z"
@@ -187,10 +187,10 @@ async def test_a_member_that_is_being_deleted() -> None:
         ),
     ],
 )
-async def test_an_access_that_cannot_be_used(
+async def test_an_unusable_access(
     token: str | None, ca: str | None, spec: dict[str, object], says: str
 ) -> None:
-    """What is wrong with a registration is said; the others are not touched, and mending it helps."""
+    """The reason names the fault of a registration; others are not affected, and a correction helps."""
     async with federation_on_sockets("member1") as world:
         api = world.members["member1"]
         pem = api.ca_pem if ca == "ca" else ca
@@ -220,7 +220,7 @@ async def test_verification_can_be_switched_off() -> None:
 
 
 async def test_no_cluster_api_on_the_hub() -> None:
-    """A hub without the Cluster API leaves the registry unsynced, with the reason; installing it helps."""
+    """A hub without the Cluster API leaves the registry unsynced, with the reason, until it is installed."""
     async with fake_api() as hub, ApiClient(hub.config()) as client:
         hub.faults.status["/apis/cluster.karmada.io"] = 404
         registry = MemberRegistry(client)
@@ -233,8 +233,8 @@ async def test_no_cluster_api_on_the_hub() -> None:
         assert dict(registry.members) == {}
 
 
-async def test_somebody_elses_ready_condition_decides() -> None:
-    """Where Karmada writes Ready, a member that it calls unready is not asked, though it would answer."""
+async def test_another_controllers_ready_condition_decides() -> None:
+    """A member that Karmada calls unready gets no request, even if it would answer."""
     async with federation_on_sockets("member1") as world:
         obj = cluster("member1", world.members["member1"].url)
         unready = {"type": "Ready", "status": "False", "reason": "ClusterNotReachable", "message": "gone"}
@@ -254,7 +254,7 @@ async def test_somebody_elses_ready_condition_decides() -> None:
 
 
 async def test_our_own_ready_condition_does_not_decide() -> None:
-    """What we wrote ourselves an hour ago is no verdict on now."""
+    """A condition that FedHPA wrote an hour ago does not decide about the present."""
     async with federation_on_sockets("member1") as world:
         obj = cluster("member1", world.members["member1"].url)
         obj["status"] = {"conditions": [{"type": "Ready", "status": "False", "reason": PROBE_FAILED}]}
@@ -264,8 +264,8 @@ async def test_our_own_ready_condition_does_not_decide() -> None:
         assert world["member1"].state.ready
 
 
-async def test_the_leader_writes_what_it_sees() -> None:
-    """On a plain hub condition and version are written once per change."""
+async def test_the_leader_writes_the_condition() -> None:
+    """On a plain hub the condition and the version are written once per change."""
     async with federation_on_sockets("member1") as world:
         first = await _written(world, "member1")
         second = await _written(world, "member1")

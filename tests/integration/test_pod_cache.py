@@ -1,4 +1,4 @@
-"""Pods are watched where they are needed, and never given as present when they may not be."""
+"""Pods are watched where they are needed; outdated pods are never returned."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def phase(cluster: str, item: Pod) -> str:
-    """The record of these tests: the pod's cluster and phase."""
+    """The record in these tests is the pod's cluster and phase."""
     return f"{cluster} {item.status.phase}"
 
 
 @asynccontextmanager
 async def caching(cache: PodCache[str]) -> AsyncIterator[PodCache[str]]:
-    """The cache while it runs."""
+    """Runs the cache."""
     task = asyncio.create_task(cache.run())
     await asyncio.sleep(0)
     try:
@@ -35,7 +35,7 @@ async def caching(cache: PodCache[str]) -> AsyncIterator[PodCache[str]]:
 
 
 async def test_pods_are_listed_when_first_needed() -> None:
-    """The first question starts a watch; the answers follow the cluster without further lists."""
+    """The first call starts a watch; later calls need no further list."""
     async with federation("member1") as world, caching(PodCache(phase, clock=loop_time)) as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a", "shop"))
@@ -52,8 +52,8 @@ async def test_pods_are_listed_when_first_needed() -> None:
         assert cache.watched == [("member1", "shop")]
 
 
-async def test_a_member_that_is_away_has_no_pods() -> None:
-    """While the member does not answer, asking for its pods says so; afterwards they are up to date."""
+async def test_an_unavailable_member_has_no_pods() -> None:
+    """While the member does not answer, calls raise; afterwards the pods are up to date."""
     async with federation("member1") as world, caching(PodCache(phase, clock=loop_time)) as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a"))
@@ -79,7 +79,7 @@ async def test_a_member_that_is_away_has_no_pods() -> None:
 
 
 async def test_a_broken_watch_makes_pods_stale() -> None:
-    """A member that answers but whose pods cannot be watched any more gives no old pods."""
+    """If the pods of a healthy member cannot be watched any more, old pods are not returned."""
     async with (
         federation("member1") as world,
         caching(PodCache(phase, stale_after=0.1, clock=loop_time)) as cache,
@@ -107,7 +107,7 @@ async def test_a_broken_watch_makes_pods_stale() -> None:
 
 
 async def test_a_first_list_that_takes_too_long() -> None:
-    """Who asks waits the time it has, and the list goes on for the next one."""
+    """The caller waits for its time, and the list goes on for the next caller."""
     async with federation("member1", deadline=3) as world, caching(PodCache(phase, clock=loop_time)) as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a"))
@@ -119,7 +119,7 @@ async def test_a_first_list_that_takes_too_long() -> None:
 
 
 async def test_a_forbidden_list_fails_at_once() -> None:
-    """Nobody waits for what was refused."""
+    """Callers do not wait for a list that was refused."""
     async with (
         federation("member1", deadline=30) as world,
         caching(PodCache(phase, clock=loop_time)) as cache,
@@ -131,8 +131,8 @@ async def test_a_forbidden_list_fails_at_once() -> None:
                 await cache.pods(world["member1"])
 
 
-async def test_pods_of_the_old_address_are_not_given() -> None:
-    """After a member moved, pods are those of the new cluster or none."""
+async def test_pods_of_the_old_address_are_not_returned() -> None:
+    """After a member moved, only pods of the new address are returned."""
     async with (
         federation("member1") as world,
         fake_api(network=world.network) as moved,
@@ -158,8 +158,8 @@ async def test_pods_of_the_old_address_are_not_given() -> None:
         assert set(pods) == {("default", "new")}
 
 
-async def test_what_nobody_needs_is_watched_no_more() -> None:
-    """A namespace not asked for is dropped, and so is everything of a member that is gone."""
+async def test_unused_watches_end() -> None:
+    """Watches of unused namespaces and of members that are gone are stopped."""
     now = 0.0
     cache = PodCache(phase, keep=60, clock=lambda: now)
     async with federation("member1", "member2") as world, caching(cache):

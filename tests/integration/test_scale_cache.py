@@ -1,4 +1,4 @@
-"""Scales come from one watch per member, namespace and kind, never from behind what is known otherwise."""
+"""Scales come from one watch per member, namespace and kind, and never from before a known write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def deployment(replicas: int | None = 3, name: str = "web", **labels: str) -> Ob
 
 
 def refuse_lists(api: FakeApi) -> None:
-    """From now on nothing can be listed or watched; single objects and their scales can be read."""
+    """Refuse lists and watches from now on; single objects and their scales can be read."""
 
     def refused(*_: object) -> web.Response:
         return web.json_response({"kind": "Status", "code": 403, "message": "not for you"}, status=403)
@@ -43,7 +43,7 @@ def refuse_lists(api: FakeApi) -> None:
 
 @asynccontextmanager
 async def caching() -> AsyncIterator[ScaleCache]:
-    """The cache while it runs."""
+    """Runs the cache."""
     cache = ScaleCache(clock=loop_time)
     task = asyncio.create_task(cache.run())
     await asyncio.sleep(0.01)
@@ -54,8 +54,8 @@ async def caching() -> AsyncIterator[ScaleCache]:
         await asyncio.wait([task])
 
 
-async def test_many_looks_cost_one_list_and_one_watch() -> None:
-    """A hundred workloads, looked at again and again, are not asked for one by one."""
+async def test_many_reads_cost_one_list_and_one_watch() -> None:
+    """The scales of a hundred workloads are read repeatedly without single requests."""
     async with federation("member1") as world, caching() as cache:
         api, member = world.members["member1"], world["member1"]
         for number in range(100):
@@ -77,8 +77,8 @@ async def test_many_looks_cost_one_list_and_one_watch() -> None:
         assert cache.watched == [("deployments", "member1", "shop")]
 
 
-async def test_a_scale_is_what_the_sub_resource_says() -> None:
-    """Name, uid, version, replicas and the selector in its string form are the same."""
+async def test_a_scale_equals_the_subresource() -> None:
+    """Name, uid, version, replicas and the selector as text are the same."""
     async with federation("member1") as world, caching() as cache:
         api, member = world.members["member1"], world["member1"]
         stored = api.put(DEPLOYMENTS, deployment(3, tier="front", app="web"))
@@ -90,8 +90,8 @@ async def test_a_scale_is_what_the_sub_resource_says() -> None:
         assert scale.status.selector == "app=web,tier=front"
 
 
-async def test_what_is_not_there_is_not_found() -> None:
-    """As the API server would say it, and without asking for it."""
+async def test_a_missing_workload_is_not_found() -> None:
+    """The error is the API server's, without a request."""
     async with federation("member1") as world, caching() as cache:
         api = world.members["member1"]
 
@@ -102,8 +102,8 @@ async def test_what_is_not_there_is_not_found() -> None:
         assert api.queries("/scale") == []
 
 
-async def test_own_write_is_seen_before_the_watch_tells_it() -> None:
-    """After a write the workload is asked for until the watch has caught up with it."""
+async def test_a_write_is_visible_before_the_watch_has_it() -> None:
+    """After a write the scale is read from the server until the watch has reached its version."""
     async with federation("member1") as world, caching() as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(DEPLOYMENTS, deployment(3))
@@ -126,8 +126,8 @@ async def test_own_write_is_seen_before_the_watch_tells_it() -> None:
         assert len(api.queries("/scale")) == 2  # the write and the question after it
 
 
-async def test_a_watch_that_is_not_allowed_is_said_once() -> None:
-    """Without the right to list, scales are read one by one, and the log says why, once."""
+async def test_a_forbidden_watch_is_logged_once() -> None:
+    """Without permission to list, scales are read one by one, and the log says why, once."""
     async with federation("member1") as world, caching() as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(DEPLOYMENTS, deployment(3))
@@ -140,8 +140,8 @@ async def test_a_watch_that_is_not_allowed_is_said_once() -> None:
         assert [(entry["cluster"], entry["collection"]) for entry in told] == [("member1", "deployments")]
 
 
-async def test_a_broken_watch_is_not_believed() -> None:
-    """While the watch fails the workload is asked for, at once."""
+async def test_a_broken_watch_is_not_used() -> None:
+    """While the watch fails, scales are read from the server."""
     async with federation("member1") as world, caching() as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(DEPLOYMENTS, deployment(3))
@@ -156,8 +156,8 @@ async def test_a_broken_watch_is_not_believed() -> None:
         assert (await cache.read(member, "deployments", "shop", "web")).spec.replicas == 8
 
 
-async def test_what_cannot_be_told_is_asked_for() -> None:
-    """A workload without replicas or selector is what its scale says, not what is missing in it."""
+async def test_an_incomplete_workload_is_read_from_the_server() -> None:
+    """A workload without replicas or selector has the scale that its subresource returns."""
     async with federation("member1") as world, caching() as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(DEPLOYMENTS, {**deployment(4), "spec": {"replicas": 4}})
@@ -172,5 +172,5 @@ async def test_what_cannot_be_told_is_asked_for() -> None:
     [("7", "7", True), ("10", "9", True), ("9", "10", False), ("a", "a", True), ("b", "a", False)],
 )
 def test_versions_are_compared_as_numbers(version: str, wanted: str, expected: bool) -> None:
-    """What is no number is only ever equal."""
+    """Versions that are not numbers are compared for equality."""
     assert is_at_least(version, wanted) == expected

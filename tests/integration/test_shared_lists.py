@@ -1,4 +1,4 @@
-"""One list per member, namespace and period, whoever asks and however it ends."""
+"""Callers share one list per member, namespace and period, also when it fails or a caller is cancelled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
-from fedhpa.api.wire import PodMetrics
+from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.kube.responses import decoder
 from fedhpa.members import lists as module
-from fedhpa.members.lists import SharedLists, decode_pod_metrics, pod_metrics
+from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member
 from tests.support.fakeapi import Object, eventually
 from tests.support.membership import federation, loop_time
@@ -28,14 +29,19 @@ def usage(name: str) -> Object:
     }
 
 
+def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
+    """Returns the items of a PodMetricsList. Raises ValueError (msgspec.DecodeError) if it is not one."""
+    return decoder(ObjectList[PodMetrics]).decode(body).items or []
+
+
 async def names(lists: SharedLists, member: Member, max_age: float = 10.0) -> list[str]:
-    """The pods that have metrics."""
+    """Returns the names of the pods that have metrics."""
     fetched = await pod_metrics(lists, member, "shop", max_age=max_age, decode=decode_pod_metrics)
     return [item.metadata.name for item in fetched.value]
 
 
 async def test_everyone_shares_one_request() -> None:
-    """A hundred who ask at once, and those who ask within the age, cost one request."""
+    """A hundred concurrent callers, and later callers within the maximum age, cost one request."""
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         api, member = world.members["member1"], world["member1"]
         api.put(METRICS, usage("a"))
@@ -47,8 +53,8 @@ async def test_everyone_shares_one_request() -> None:
         assert len(api.queries(PATH)) == lists.fetches == 1
 
 
-async def test_an_old_answer_is_fetched_anew() -> None:
-    """Who wants it younger than it is gets a new one."""
+async def test_an_old_answer_is_fetched_again() -> None:
+    """A caller that wants a younger answer gets a new one."""
     now = 0.0
     async with federation("member1") as world, SharedLists(clock=lambda: now) as lists:
         api, member = world.members["member1"], world["member1"]
@@ -61,8 +67,8 @@ async def test_an_old_answer_is_fetched_anew() -> None:
         assert len(api.queries(PATH)) == 2
 
 
-async def test_namespaces_are_fetched_apart() -> None:
-    """A namespace's list is no other's."""
+async def test_namespaces_are_fetched_separately() -> None:
+    """Each namespace has a list of its own."""
     async with federation("member1", "member2") as world, SharedLists(clock=loop_time) as lists:
         for member in ("member1", "member2"):
             for namespace in ("shop", "bank", ""):
@@ -72,7 +78,7 @@ async def test_namespaces_are_fetched_apart() -> None:
 
 
 async def test_a_waiter_that_gives_up_does_not_end_the_fetch() -> None:
-    """The first to ask is cancelled; the second gets the answer of the same request."""
+    """The first caller is cancelled; the second gets the answer of the same request."""
     async with federation("member1", deadline=5) as world, SharedLists(clock=loop_time) as lists:
         api, member = world.members["member1"], world["member1"]
         api.put(METRICS, usage("a"))
@@ -97,8 +103,8 @@ async def test_a_waiter_that_gives_up_does_not_end_the_fetch() -> None:
         assert lists.fetches == 1
 
 
-async def test_a_failure_is_shared_for_a_moment() -> None:
-    """All who wait get the error, and those who come in the next two seconds, too; then it is tried again."""
+async def test_a_failure_is_cached_briefly() -> None:
+    """All waiting callers and those of the next two seconds get the error; then it is tried again."""
     now = 0.0
     async with federation("member1") as world, SharedLists(clock=lambda: now) as lists:
         api, member = world.members["member1"], world["member1"]
@@ -118,7 +124,7 @@ async def test_a_failure_is_shared_for_a_moment() -> None:
 
 
 async def test_hanging_metrics_cost_one_deadline_for_all() -> None:
-    """Fifty autoscalers of a namespace whose metrics hang wait once, together."""
+    """Fifty autoscalers of a namespace whose metrics hang share one wait."""
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
         began = loop_time()
@@ -130,8 +136,8 @@ async def test_hanging_metrics_cost_one_deadline_for_all() -> None:
         assert lists.fetches == 1
 
 
-async def test_what_hangs_costs_its_deadline_once() -> None:
-    """After that it is tried in the background, and nobody waits; back, it is believed within seconds."""
+async def test_a_hanging_api_costs_its_deadline_once() -> None:
+    """After that it is tried in the background and no caller waits; its answers are used when it is back."""
     async with federation("member1", deadline=3) as world, SharedLists(clock=loop_time) as lists:
         api, member = world.members["member1"], world["member1"]
         api.faults.hang.add("/apis/metrics.k8s.io")
@@ -153,8 +159,8 @@ async def test_what_hangs_costs_its_deadline_once() -> None:
         assert await names(lists, member) == ["a"]
 
 
-async def test_what_hangs_is_left_alone_once_nobody_wants_it() -> None:
-    """An answer that nobody asked for any more is not asked for for ever."""
+async def test_background_tries_end_without_callers() -> None:
+    """The background tries stop when no caller has wanted the answer for a while."""
     async with federation("member1", deadline=3) as world, SharedLists(clock=loop_time) as lists:
         world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
         with pytest.raises(MemberUnavailable):
@@ -167,8 +173,8 @@ async def test_what_hangs_is_left_alone_once_nobody_wants_it() -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"items":[{"metadata":', b"[]", b'{"items":[{"containers":3}]}', b"\xff"])
-async def test_an_answer_that_is_no_list(body: bytes) -> None:
-    """What cannot be decoded is MetricsUnavailable, never an empty list."""
+async def test_an_invalid_list(body: bytes) -> None:
+    """A body that cannot be decoded is MetricsUnavailable, never an empty list."""
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         world.members["member1"].faults.body[PATH] = body
 
@@ -182,7 +188,7 @@ async def test_an_empty_list_of_a_go_server() -> None:
     assert [type(item) for item in decode_pod_metrics(b'{"items":[{}]}')] == [PodMetrics]
 
 
-async def test_leaving_ends_what_is_under_way() -> None:
+async def test_closing_cancels_requests() -> None:
     """Shutting down does not wait for a member that hangs."""
     async with federation("member1", deadline=30) as world:
         world.members["member1"].faults.hang.add("/apis")
@@ -196,8 +202,8 @@ async def test_leaving_ends_what_is_under_way() -> None:
         assert waiter.cancelled()
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound the oldest go, selections before whole lists; what stays is not asked for again."""
+async def test_the_cache_is_bounded_in_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound the oldest are dropped, selections before whole lists; the others stay cached."""
     monkeypatch.setattr(module, "MAX_ENTRIES", 8)
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         member = world["member1"]
@@ -216,8 +222,8 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         assert (asked, lists.fetches) == (101, 102)
 
 
-async def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large answers, long names and errors count; forgetting all of them counts down to nothing."""
+async def test_the_cache_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large answers, long names and errors count; dropped entries do not."""
     monkeypatch.setattr(module, "MAX_BYTES", 100_000)
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         member = world["member1"]
@@ -242,8 +248,8 @@ async def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.Monkey
         assert len(lists._cache._entries) == 1
 
 
-async def test_a_member_is_asked_so_many_questions_at_once() -> None:
-    """A hundred selections are some requests at a time; when these hang the others wait no longer."""
+async def test_concurrent_requests_to_a_member_are_bounded() -> None:
+    """A hundred selections use a few connections; if these hang, the others fail with them."""
     async with federation("member1", deadline=3) as world, SharedLists(clock=loop_time) as lists:
         api, member = world.members["member1"], world["member1"]
 
@@ -263,8 +269,8 @@ async def test_a_member_is_asked_so_many_questions_at_once() -> None:
         assert len(api.queries(PATH)) - answered == module.MAX_CONCURRENT
 
 
-async def test_large_answers_are_awaited_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may be large waits for its turn, also across members; what selects, or was small, does not."""
+async def test_concurrent_large_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Possibly large answers wait for a slot, across members; selections and small answers do not."""
     monkeypatch.setattr(module, "MAX_CONCURRENT_LARGE", 2)
     async with federation("member1", "member2", deadline=20) as world, SharedLists(clock=loop_time) as lists:
         one, two = world["member1"], world["member2"]
@@ -293,8 +299,8 @@ async def test_large_answers_are_awaited_some_at_a_time(monkeypatch: pytest.Monk
         assert loop_time() - began == pytest.approx(19, abs=0.5)
 
 
-async def test_nobody_waits_for_a_turn_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who gets no turn is told how many are before it."""
+async def test_waiting_for_a_slot_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a request without a slot names the number of requests before it."""
     monkeypatch.setattr(module, "MAX_CONCURRENT", 2)
     monkeypatch.setattr(module, "QUEUE_SECONDS", 5.0)
     async with federation("member1", deadline=60) as world, SharedLists(clock=loop_time) as lists:
@@ -315,8 +321,8 @@ async def test_nobody_waits_for_a_turn_for_ever(monkeypatch: pytest.MonkeyPatch)
         await asyncio.wait(waits)
 
 
-async def test_who_has_asked_enough_asks_nobody() -> None:
-    """What is known already costs nothing; a question that was refused leaves nothing behind."""
+async def test_a_caller_over_its_limit_gets_cached_answers_only() -> None:
+    """A refused request leaves no entry behind."""
 
     def enough() -> None:
         raise PermissionError

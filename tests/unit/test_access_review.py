@@ -1,4 +1,4 @@
-"""Token and access reviews: what is asked of the hub, how long it is believed, and what callers read."""
+"""Token and access reviews: the requests to the hub, the caching of answers, and the responses to callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods"
 
 
 class Hub(ApiClient):
-    """A hub that answers reviews from a list of statuses and remembers what it was asked."""
+    """A hub that answers reviews from a list of statuses and records the requests."""
 
     def __init__(self, *statuses: dict[str, Any] | ApiError) -> None:
         super().__init__(ApiConfig(server="http://hub"))
@@ -54,7 +54,7 @@ def requested(method: str, path: str, headers: dict[str, str]) -> web.Request:
 
 
 async def call(guard: Guard, path: str, token: str = "", method: str = "GET") -> tuple[int, Any]:
-    """Status and body of a request that passes the guard or not."""
+    """Returns status and body of a request behind the guard."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = requested(method, path, headers)
 
@@ -71,7 +71,7 @@ JANE = {"authenticated": True, "user": {"username": "jane", "groups": ["dev"], "
 
 
 async def test_a_token_is_reviewed_and_its_user_checked() -> None:
-    """Both reviews carry what the hub needs to decide."""
+    """Both reviews have the fields that the hub needs to decide."""
     hub = Hub(JANE, {"allowed": True})
 
     status, _ = await call(guard(hub), PODS, "secret")
@@ -93,8 +93,8 @@ async def test_a_token_is_reviewed_and_its_user_checked() -> None:
     }
 
 
-async def test_reviews_are_believed_for_a_while() -> None:
-    """The second request asks nobody."""
+async def test_reviews_are_cached() -> None:
+    """The second request makes no review."""
     hub = Hub(JANE, {"allowed": True})
     shared = guard(hub)
 
@@ -105,8 +105,8 @@ async def test_reviews_are_believed_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("statuses", [({"authenticated": False},), (ApiError("away", status=0),), ()])
-async def test_who_proves_nothing_is_refused(statuses: tuple[Any, ...]) -> None:
-    """An unknown token, a hub that cannot be asked, or no proof at all: 401 as Kubernetes says it."""
+async def test_an_unauthenticated_request_is_refused(statuses: tuple[Any, ...]) -> None:
+    """An unknown token, a hub that fails and a request without credentials get Kubernetes' 401."""
     status, body = await call(guard(Hub(*statuses)), PODS, "secret" if statuses else "")
 
     assert status == 401
@@ -121,8 +121,8 @@ async def test_who_proves_nothing_is_refused(statuses: tuple[Any, ...]) -> None:
     }
 
 
-async def test_headers_of_a_stranger_are_not_believed() -> None:
-    """X-Remote-User without a front proxy's certificate is nothing."""
+async def test_front_proxy_headers_need_a_certificate() -> None:
+    """X-Remote-User without the certificate of a front proxy is ignored."""
     request = requested("GET", PODS, {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"})
     hub = Hub()
 
@@ -151,8 +151,8 @@ IN_CLUSTER = 'in API group "metrics.k8s.io" at the cluster scope'
         ("GET", "/metrics", "", 'get path "/metrics"'),
     ],
 )
-async def test_who_may_not_reads_why(method: str, path: str, subject: str, action: str) -> None:
-    """The 403 is worded as Kubernetes' own."""
+async def test_a_forbidden_request_gets_the_reason(method: str, path: str, subject: str, action: str) -> None:
+    """The 403 has the same words as Kubernetes' own."""
     status, body = await call(guard(Hub(JANE, {"allowed": False})), path, "secret", method)
 
     assert status == 403
@@ -161,7 +161,7 @@ async def test_who_may_not_reads_why(method: str, path: str, subject: str, actio
 
 
 async def test_the_hubs_reason_is_passed_on() -> None:
-    """What an authorizer told is appended; denied wins over allowed."""
+    """The authorizer's reason is appended; denied overrides allowed."""
     hub = Hub(JANE, {"allowed": True, "denied": True, "reason": "not on Sundays"})
 
     _, body = await call(guard(hub), "/metrics", "secret")
@@ -169,8 +169,8 @@ async def test_the_hubs_reason_is_passed_on() -> None:
     assert body["message"] == 'forbidden: User "jane" cannot get path "/metrics": not on Sundays'
 
 
-async def test_a_hub_that_cannot_decide_is_not_a_yes() -> None:
-    """The error is not kept: the next request asks again."""
+async def test_a_failed_review_denies_access() -> None:
+    """The error is not cached: the next request makes another review."""
     hub = Hub(JANE, ApiError("hub away", status=0), {"allowed": True})
     shared = guard(hub)
 
@@ -178,8 +178,8 @@ async def test_a_hub_that_cannot_decide_is_not_a_yes() -> None:
     assert (await call(shared, PODS, "secret"))[0] == 200
 
 
-async def test_the_log_says_once_that_access_cannot_be_reviewed() -> None:
-    """With the hub's reason, and that it can be again: the callers' 500 alone does not reach who runs it."""
+async def test_failed_access_reviews_are_logged_once() -> None:
+    """The log has the hub's reason, and a line when reviews succeed again."""
     away = ApiError("no right to create subjectaccessreviews", status=403)
     shared = guard(Hub(JANE, away, away, {"allowed": True}))
     with capture_logs() as logs:
@@ -193,7 +193,7 @@ async def test_the_log_says_once_that_access_cannot_be_reviewed() -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/healthz/", "/public/anything"])
-async def test_open_paths_need_nobody(path: str) -> None:
+async def test_open_paths_need_no_credentials(path: str) -> None:
     """Probes carry no credentials."""
     hub = Hub()
 
@@ -202,7 +202,7 @@ async def test_open_paths_need_nobody(path: str) -> None:
 
 
 async def test_attributes_follow_kubernetes_rules_for_paths() -> None:
-    """A subresource and an encoded name are taken apart; discovery is no resource."""
+    """Subresources and encoded names are parsed; discovery has no resource."""
     scale = Attributes.of(make_mocked_request("PATCH", "/apis/apps/v1/namespaces/a/deployments/b%2Fc/scale"))
 
     assert (scale.verb, scale.group, scale.resource, scale.subresource) == (
@@ -216,7 +216,7 @@ async def test_attributes_follow_kubernetes_rules_for_paths() -> None:
 
 
 @pytest.mark.looptime
-async def test_verdicts_live_as_long_as_they_may() -> None:
+async def test_verdicts_have_their_lifetimes() -> None:
     """A permission and a refusal have lifetimes of their own."""
     clock = asyncio.get_running_loop().time
     hub = Hub(*[{"allowed": True}, {"allowed": False}] * 2)
@@ -245,5 +245,5 @@ async def test_concurrent_requests_share_a_review() -> None:
 
 
 def test_a_user_is_in_the_authenticated_group_once() -> None:
-    """The group is added to who lacks it."""
+    """The group is added only if it is missing."""
     assert User("a").authenticated().authenticated().groups == ("system:authenticated",)

@@ -1,4 +1,4 @@
-"""When a breaker refuses, and what leads back; how a client limits itself."""
+"""Circuit breaker, backoff and client-side rate limit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def test_it_opens_after_failures_in_a_row() -> None:
 
 
 def test_it_can_open_at_once() -> None:
-    """A time-out has cost enough already."""
+    """One failure opens the breaker with `at_once`, which is for timeouts."""
     breaker = CircuitBreaker(threshold=3)
     breaker.failure("no answer", at_once=True)
 
     assert breaker.refusal() == "no answer"
 
 
-def test_only_a_probe_leads_back_without_a_cooldown() -> None:
-    """However long it waits, calls are refused until the probe succeeds; half-open is while it tries."""
+def test_without_a_cooldown_only_a_probe_closes_it() -> None:
+    """Calls are refused until the probe succeeds; the breaker is half-open during the probe."""
     now = 0.0
     breaker = CircuitBreaker(threshold=1, clock=lambda: now)
     breaker.failure("gone")
@@ -64,7 +64,7 @@ def test_with_a_cooldown_one_call_in_each_span_is_a_trial() -> None:
     assert seen == ["hangs", None, "hangs", None, "hangs still"]
 
 
-def test_a_trial_that_is_never_reported_does_not_block() -> None:
+def test_an_unreported_trial_does_not_block() -> None:
     """A cancelled trial is followed by another in the next span."""
     now = 0.0
     breaker = CircuitBreaker(threshold=1, cooldown=10, clock=lambda: now)
@@ -76,8 +76,8 @@ def test_a_trial_that_is_never_reported_does_not_block() -> None:
     assert (first, breaker.refusal()) == (None, None)
 
 
-def test_back_off_doubles_within_bounds() -> None:
-    """Each delay is between half of its value and all of it, and doubles up to the most."""
+def test_backoff_doubles_within_bounds() -> None:
+    """Each delay is between half of its value and all of it, and doubles up to the maximum."""
     backoff = Backoff(1, 8, rng=random.Random(7))
     delays = [backoff.next() for _ in range(6)]
     backoff.reset()
@@ -88,7 +88,7 @@ def test_back_off_doubles_within_bounds() -> None:
 
 
 def test_rate_limit_allows_a_burst_and_then_the_rate() -> None:
-    """With 10 a second and a burst of 3, the fourth call waits a tenth of a second, the fifth two."""
+    """With 10 a second and a burst of 3, the fourth call waits 0.1 s and the fifth 0.2 s."""
     limit = RateLimit(10, 3)
     waits = [round(limit.wait_seconds(100.0), 6) for _ in range(5)]
     later = [round(limit.wait_seconds(200.0), 6) for _ in range(4)]
@@ -98,7 +98,7 @@ def test_rate_limit_allows_a_burst_and_then_the_rate() -> None:
 
 
 def test_no_rate_is_no_limit() -> None:
-    """qps 0 lets everything through."""
+    """qps 0 means no limit."""
     limit = RateLimit(0, 0)
 
     assert [limit.wait_seconds(0.0) for _ in range(1000)] == [0.0] * 1000

@@ -1,4 +1,4 @@
-"""Events are counted, combined, bounded, and never a burden to who records them."""
+"""Events are counted, combined and bounded, and recording them never waits or fails."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def written(api: MemoryApi) -> list[tuple[int, str]]:
     return [(obj["count"], obj["message"]) for obj in api.objects.values()]
 
 
-async def test_an_event_says_what_happened_to_whom() -> None:
-    """The object written has all that kubectl shows."""
+async def test_an_event_has_all_fields() -> None:
+    """The written object has all fields that kubectl shows."""
     api = MemoryApi()
     async with recording(api) as recorder:
         recorder.event(WEB, "Normal", "SuccessfulRescale", "New size: 5")
@@ -83,8 +83,8 @@ async def test_similar_events_are_combined() -> None:
     assert written(api)[9:] == [(3, "(combined from similar events): New size: 11")]
 
 
-async def test_a_flood_about_one_object_is_cut() -> None:
-    """After 25 events about one object only one in five minutes is written; others are not touched."""
+async def test_a_flood_of_events_is_limited() -> None:
+    """After 25 events about one object one in five minutes is written; other objects are not affected."""
     api = MemoryApi()
     other = InvolvedObject("v1", "ConfigMap", "other", "shop")
     async with recording(api) as recorder:
@@ -101,8 +101,8 @@ async def test_a_flood_about_one_object_is_cut() -> None:
     assert written(api) == [(26, "not found"), (1, "fine")]
 
 
-async def test_a_flood_of_one_reason_does_not_drown_another() -> None:
-    """A metric that fails at every look does not hide that the object was scaled in the end."""
+async def test_a_flood_of_one_reason_does_not_suppress_another() -> None:
+    """A metric that fails at every reconcile does not suppress the event that the object was scaled."""
     api = MemoryApi()
     async with recording(api) as recorder:
         for _ in range(40):
@@ -113,8 +113,8 @@ async def test_a_flood_of_one_reason_does_not_drown_another() -> None:
     assert written(api) == [(25, "no metrics"), (1, "New size: 5")]
 
 
-async def test_an_event_that_the_server_forgot_is_written_anew() -> None:
-    """Events live an hour; the next repetition starts a new one."""
+async def test_a_deleted_event_is_written_again() -> None:
+    """Events live for an hour; the next repetition creates a new one."""
     api = MemoryApi()
     async with recording(api) as recorder:
         recorder.event(WEB, "Normal", "Fine", "fine")
@@ -127,7 +127,7 @@ async def test_an_event_that_the_server_forgot_is_written_anew() -> None:
     assert written(api) == [(1, "fine")]
 
 
-async def test_long_messages_are_cut() -> None:
+async def test_long_messages_are_truncated() -> None:
     """A message is at most 1,024 bytes of valid UTF-8."""
     api = MemoryApi()
     async with recording(api) as recorder:
@@ -140,7 +140,7 @@ async def test_long_messages_are_cut() -> None:
 
 
 async def test_an_event_survives_an_outage() -> None:
-    """A server that is away for a few seconds gets the event afterwards."""
+    """A server that fails for a few seconds gets the event afterwards."""
     api = MemoryApi()
     api.fail = 503
     async with recording(api) as recorder:
@@ -154,7 +154,7 @@ async def test_an_event_survives_an_outage() -> None:
 
 
 async def test_a_refused_event_is_dropped() -> None:
-    """A namespace that is being deleted refuses events: no second try."""
+    """A namespace that is being deleted refuses events; there is no second try."""
     api = MemoryApi()
     api.fail = 403
     async with recording(api) as recorder:
@@ -166,7 +166,7 @@ async def test_a_refused_event_is_dropped() -> None:
 
 
 async def test_recording_never_waits() -> None:
-    """With the server hung and the queue full, recording returns at once and counts what is lost."""
+    """With a server that hangs and a full queue, recording returns at once and counts the dropped events."""
     api = MemoryApi()
     api.hang = True
     async with recording(api) as recorder:

@@ -1,4 +1,4 @@
-"""From a kubeconfig or a service account to an API server and an identity, or to a clear refusal."""
+"""Loading a kubeconfig or a service account: the server, the credentials, and the errors."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ async def test_server_namespace_and_token(tmp_path: Path) -> None:
 
 
 async def test_another_context(tmp_path: Path) -> None:
-    """A context named explicitly wins over the current one; plain http has no TLS."""
+    """`context` overrides the current context; plain http has no TLS."""
     config = await load_config(kubeconfig(tmp_path), "other")
 
     assert (config.server, config.ssl, config.namespace) == ("http://10.0.0.2:8080", None, "default")
 
 
 async def test_proxy_and_server_name(tmp_path: Path) -> None:
-    """proxy-url and tls-server-name are taken over."""
+    """proxy-url and tls-server-name are used."""
     path = kubeconfig(tmp_path, **{"proxy-url": "http://proxy:3128", "tls-server-name": "api.example"})
 
     config = await load_config(path)
@@ -72,7 +72,7 @@ async def test_proxy_and_server_name(tmp_path: Path) -> None:
 
 
 async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
-    """tokenFile is relative to the kubeconfig, its newline is no part of it, and a rotation is noticed."""
+    """tokenFile is relative to the kubeconfig, its newline is removed, and a rotation is noticed."""
     (tmp_path / "token").write_text("first\n")
     config = await load_config(kubeconfig(tmp_path, user={"tokenFile": "token"}))
     first = await config.credentials.authorization()
@@ -85,7 +85,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
 
 
 async def test_a_token_file_by_time(tmp_path: Path) -> None:
-    """Without a 401 the file is looked at once a minute; a vanished file does not void what is known."""
+    """Without a 401 the file is read once a minute; if it is missing, the last token stays in use."""
     now = 0.0
     path = tmp_path / "token"
     path.write_text("first")
@@ -124,7 +124,7 @@ echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","
 
 
 async def test_plugin_credentials_are_renewed_before_they_expire() -> None:
-    """One minute before the expiry the plugin is asked again."""
+    """The plugin runs again one minute before the expiry."""
     now = 0.0
     answers: list[tuple[str | None, float | None]] = [("Bearer two", 900.0)]
 
@@ -139,14 +139,14 @@ async def test_plugin_credentials_are_renewed_before_they_expire() -> None:
     assert seen == ["Bearer one", "Bearer one", "Bearer two", "Bearer two"]
 
 
-async def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
-    """A missing file is named, with the remedy."""
+async def test_a_missing_kubeconfig(tmp_path: Path) -> None:
+    """The error names the missing file and the remedy."""
     with pytest.raises(ConfigError, match=r"absent: no such file: correct --kubeconfig"):
         await load_config(str(tmp_path / "absent"))
 
 
-async def test_a_context_that_is_not_there(tmp_path: Path) -> None:
-    """A missing context is named."""
+async def test_a_missing_context(tmp_path: Path) -> None:
+    """The error names the missing context."""
     with pytest.raises(ConfigError, match="context 'nope'"):
         await load_config(kubeconfig(tmp_path), "nope")
 
@@ -155,8 +155,8 @@ async def test_a_context_that_is_not_there(tmp_path: Path) -> None:
     "content",
     ["", "a: [b", "[]", "clusters: 7", "kind: Config\nclusters: []\ncontexts: []\ncurrent-context: x\n"],
 )
-async def test_a_kubeconfig_that_is_none(tmp_path: Path, content: str) -> None:
-    """Whatever is wrong with the file, the error is one line that names it."""
+async def test_an_invalid_kubeconfig(tmp_path: Path, content: str) -> None:
+    """Each kind of invalid file gives an error of one line that names the file."""
     path = tmp_path / "kubeconfig"
     path.write_text(content)
 
@@ -177,14 +177,14 @@ async def test_a_kubeconfig_that_is_none(tmp_path: Path, content: str) -> None:
         {"proxy-url": "socks5://proxy:1080"},
     ],
 )
-async def test_a_cluster_that_cannot_be_used(tmp_path: Path, cluster: dict[str, str]) -> None:
-    """A wrong URL, CA or proxy is refused at once, naming the file."""
+async def test_an_unusable_cluster(tmp_path: Path, cluster: dict[str, str]) -> None:
+    """A wrong URL, CA or proxy is refused when the file is loaded, and the error names the file."""
     with pytest.raises(ConfigError, match="kubeconfig"):
         await load_config(kubeconfig(tmp_path, **cluster))
 
 
 async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a pod the service account's files and the environment say it all."""
+    """In a pod the service account's files and the environment give the configuration."""
     (tmp_path / "token").write_text("pod-token\n")
     (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
     (tmp_path / "namespace").write_text("fedhpa-system\n")
@@ -199,7 +199,7 @@ async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_in_cluster_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod without its token mounted is told what to set."""
+    """In a pod without a mounted token the error names the field to set."""
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
@@ -208,7 +208,7 @@ async def test_in_cluster_without_a_token(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 async def test_nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no hint at all the error lists what could be given."""
+    """Without any configuration the error lists the ways to give one."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""At most one leads at a time, and somebody always does: leases in virtual time."""
+"""Leader election in virtual time: at most one candidate leads, and one always does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Candidate:
 
 
 async def test_the_first_candidate_leads() -> None:
-    """An absent lease is created, with holder, duration, times and no transition."""
+    """A missing lease is created with holder, duration, times and no transition."""
     api = MemoryApi()
     one = Candidate(api, "one")
     await asyncio.sleep(1)
@@ -70,7 +70,7 @@ async def test_the_first_candidate_leads() -> None:
 
 
 async def test_renewals_come_every_retry_period() -> None:
-    """A leader renews every two seconds and stays the leader, by one request each."""
+    """A leader renews every two seconds with one request and stays the leader."""
     api = MemoryApi()
     one = Candidate(api, "one")
     await asyncio.sleep(61)
@@ -96,8 +96,8 @@ async def test_a_follower_waits_while_the_leader_lives() -> None:
     await two.stop()
 
 
-async def test_a_released_lease_is_taken_at_once() -> None:
-    """A leader that stops gives the lease back; the follower has it within its retry period."""
+async def test_a_released_lease_is_acquired_at_once() -> None:
+    """A leader that stops releases the lease; the follower acquires it within its retry period."""
     api = MemoryApi()
     one = Candidate(api, "one")
     await asyncio.sleep(1)
@@ -114,7 +114,7 @@ async def test_a_released_lease_is_taken_at_once() -> None:
 
 
 async def test_a_crashed_leader_is_succeeded_after_the_lease() -> None:
-    """A lease that nobody renews is taken when its duration is over, by the follower's own clock."""
+    """A follower acquires a lease that is not renewed when its duration is over, by its own clock."""
     api = MemoryApi()
     one = Candidate(api, "one")
     await asyncio.sleep(1)
@@ -131,7 +131,7 @@ async def test_a_crashed_leader_is_succeeded_after_the_lease() -> None:
 
 
 async def test_a_leader_that_cannot_renew_stops_before_another_leads() -> None:
-    """With a hung server the leader is gone ten seconds after its last renewal, with 5 s to clean up."""
+    """With a server that hangs the leader stops ten seconds after its last renewal, with 5 s to clean up."""
     api, cut_off = MemoryApi(), MemoryApi()
     one = Candidate(api, "one", cleanup=3.0)
     await asyncio.sleep(1)
@@ -148,8 +148,8 @@ async def test_a_leader_that_cannot_renew_stops_before_another_leads() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 403])
-async def test_errors_of_the_server_do_not_end_the_campaign(status: int) -> None:
-    """A server that answers errors is asked until it does not."""
+async def test_errors_of_the_server_do_not_end_the_election(status: int) -> None:
+    """A candidate tries again until the server stops answering errors."""
     api = MemoryApi()
     api.fail = status
     one = Candidate(api, "one")
@@ -163,7 +163,7 @@ async def test_errors_of_the_server_do_not_end_the_campaign(status: int) -> None
 
 
 async def test_a_short_outage_is_survived() -> None:
-    """A server away for less than the renew deadline costs nothing."""
+    """An outage shorter than the renew deadline does not cost the lease."""
     api = MemoryApi()
     one = Candidate(api, "one")
     await asyncio.sleep(10)
@@ -177,8 +177,8 @@ async def test_a_short_outage_is_survived() -> None:
     await one.stop()
 
 
-async def test_a_stolen_lease_is_given_up_at_once() -> None:
-    """A leader that sees another holder stops at its next renewal, and does not release what is not its."""
+async def test_a_leader_stops_when_another_holds_the_lease() -> None:
+    """A leader that observes another holder stops at its next renewal, and does not release the lease."""
     api = MemoryApi()
     one = Candidate(api, "one")
     await asyncio.sleep(5)
@@ -190,8 +190,8 @@ async def test_a_stolen_lease_is_given_up_at_once() -> None:
     await one.stop()
 
 
-async def test_work_that_ends_ends_the_reign() -> None:
-    """When the work returns, so does run, and the lease is free."""
+async def test_run_ends_with_its_work() -> None:
+    """When the work returns, `run` returns and the lease is free."""
     api = MemoryApi()
     elector = LeaderElector(
         api, "kube-system", "fedhpa", "one", clock=asyncio.get_running_loop().time, wall=lambda: EPOCH
@@ -206,8 +206,8 @@ async def test_work_that_ends_ends_the_reign() -> None:
     assert not elector.is_leader
 
 
-async def test_work_that_fails_is_told() -> None:
-    """An error of the work reaches who runs the elector, after the lease was released."""
+async def test_run_raises_the_error_of_its_work() -> None:
+    """An error of the work is raised from `run`, after the lease was released."""
     api = MemoryApi()
     elector = LeaderElector(
         api, "kube-system", "fedhpa", "one", clock=asyncio.get_running_loop().time, wall=lambda: EPOCH
@@ -241,14 +241,14 @@ async def test_many_candidates_never_overlap() -> None:
 
 
 @pytest.mark.parametrize("timing", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
-async def test_timing_that_cannot_work(timing: tuple[float, float, float]) -> None:
-    """Durations that would let two lead at once are refused."""
+async def test_unsafe_timing_is_refused(timing: tuple[float, float, float]) -> None:
+    """Durations that would let two candidates lead at once are refused."""
     with pytest.raises(ValueError, match="lease duration > renew deadline"):
         LeaseTiming(*timing)
 
 
-async def test_renewal_that_was_cut_short_is_released_too() -> None:
-    """A renewal that the server took, though its answer never came, does not keep the lease from the next."""
+async def test_an_interrupted_renewal_is_released() -> None:
+    """A renewal that reached the server without an answer does not keep the lease from the next candidate."""
     api = MemoryApi()
     candidate = Candidate(api, "one")
     await asyncio.sleep(5)

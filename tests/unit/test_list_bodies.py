@@ -1,4 +1,4 @@
-"""Whole lists as bodies: piece by piece the same bytes, bounded in memory, and nobody is kept waiting."""
+"""Lists as response bodies: written in pieces, bounded in memory, without blocking other tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PODS = KINDS[0]
 
 
 def answer(cluster: str, count: int, first: int = 0) -> MemberItems:
-    """A member's list of so many pods."""
+    """A member's list of `count` pods."""
     items = [
         {
             "metadata": {"name": f"web-{number * 7919 % 10_007:05}", "namespace": f"shop-{number % 3}"},
@@ -30,7 +30,7 @@ def answer(cluster: str, count: int, first: int = 0) -> MemberItems:
 
 
 class Written:
-    """Takes what is written, and never makes anybody wait."""
+    """A writer that takes everything at once."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -40,7 +40,7 @@ class Written:
 
 
 async def write(body: ListBody) -> list[bytes]:
-    """The pieces that a client gets."""
+    """Returns the pieces that a client gets."""
     written = Written()
     await body.write(cast(AbstractStreamWriter, written))
     return written.pieces
@@ -48,7 +48,7 @@ async def write(body: ListBody) -> list[bytes]:
 
 @pytest.mark.parametrize("counts", [[], [0], [1], [0, 3], [SLICE], [SLICE + 1], [7, 3 * SLICE, 0, SLICE]])
 async def test_pieces_are_the_list(counts: list[int]) -> None:
-    """Whatever the members hold, the pieces are the sorted list, as long as announced."""
+    """The pieces together are the sorted list, with the announced length."""
     answers = [answer(f"m{index}", count) for index, count in enumerate(counts)]
     body = ListBody(PODS, answers)
     sent = b"".join(await write(body))
@@ -60,8 +60,8 @@ async def test_pieces_are_the_list(counts: list[int]) -> None:
     assert keys == sorted(keys)
 
 
-async def test_a_list_that_is_kept_is_sent_again() -> None:
-    """It is made once, and given to all who ask while the members' answers are the same."""
+async def test_a_cached_list_is_sent_again() -> None:
+    """The list is made once and sent again while the members' answers are the same."""
     bodies, answers = ListBodyCache(), [answer("m1", 3), answer("m2", 2)]
     first = bodies.get(PODS, "", answers)
     again = bodies.get(PODS, "", list(answers))
@@ -71,8 +71,8 @@ async def test_a_list_that_is_kept_is_sent_again() -> None:
     assert await write(first) == await write(first) != await write(other)
 
 
-async def test_a_large_list_is_forgotten_once_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the bodies nor the connection, which holds its last answer, hold the members' answers then."""
+async def test_a_large_list_is_released_once_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the bodies nor the connection, which holds its last answer, hold the members' answers."""
     monkeypatch.setattr(module, "MAX_CACHED_BYTES", 1000)
     bodies, answers = ListBodyCache(), [answer("m1", 100)]
     body = bodies.get(PODS, "", answers)
@@ -83,8 +83,8 @@ async def test_a_large_list_is_forgotten_once_it_is_sent(monkeypatch: pytest.Mon
     assert not body.made_of(answers)
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list that was not asked for longest goes first, by number and by bytes."""
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least recently used list is dropped first, by number and by bytes."""
     one = answer("m1", 1)
     size = ListBody(PODS, [one]).length
     for bound, value in (("MAX_CACHED_BODIES", 3), ("MAX_CACHED_BYTES", 3 * size)):
@@ -100,8 +100,8 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             assert bodies.get(PODS, "b", [one]) is not made["b"]
 
 
-async def test_others_get_their_turn_between_two_pieces() -> None:
-    """Also where the client reads as fast as we write, and nothing is ever waited for."""
+async def test_other_tasks_run_between_two_pieces() -> None:
+    """This also holds if the client reads as fast as the server writes, so that no write waits."""
     turns = 0
 
     async def other() -> None:

@@ -1,4 +1,4 @@
-"""Whether a target is there is found out without holding anybody up: in virtual time."""
+"""Targets are looked up without delaying admission: in virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.targets import (
     FOUND_SECONDS,
     MAX_CALLS,
     MAX_KINDS,
-    MAX_REMEMBERED,
+    MAX_CACHED,
     MISSING_SECONDS,
     PATIENCE_SECONDS,
     QUIET_SECONDS,
@@ -67,8 +67,8 @@ def elapsed(since: float) -> float:
     return asyncio.get_running_loop().time() - since
 
 
-async def test_a_target_that_is_there_is_no_problem_and_asked_for_once() -> None:
-    """The second look within ten seconds makes no call."""
+async def test_an_existing_target_is_no_problem_and_is_cached() -> None:
+    """A second look-up within ten seconds makes no call."""
     api = api_with("web")
     async with looking(api) as targets:
         first = await targets.problem(deployment(), "apps/v1")
@@ -84,8 +84,8 @@ async def test_a_target_that_is_there_is_no_problem_and_asked_for_once() -> None
     assert len(api.calls) == calls + 1
 
 
-async def test_a_target_that_is_missing_is_noticed_soon_when_it_comes() -> None:
-    """What is missing is about to be created: that it is not there is remembered for a second."""
+async def test_a_missing_target_is_cached_briefly() -> None:
+    """A missing target is often created moments later, so the answer is cached for one second."""
     api = api_with()
     async with looking(api) as targets:
         before = await targets.problem(deployment(), "apps/v1")
@@ -105,10 +105,10 @@ async def test_a_target_that_is_missing_is_noticed_soon_when_it_comes() -> None:
         (Target("shop", "no.such", "Thing", "web"), "no.such/v1", 'serves no kind "Thing" of "no.such/v1"'),
     ],
 )
-async def test_a_target_that_cannot_be_scaled_is_told(
+async def test_a_target_that_cannot_be_scaled_is_a_problem(
     target: Target, api_version: str, expected: str
 ) -> None:
-    """A kind that is not served, or has no scale, is the target's problem as much as its absence."""
+    """A kind that is not served or has no scale subresource is a problem, too."""
     async with looking(api_with()) as targets:
         problem = await targets.problem(target, api_version)
 
@@ -117,8 +117,8 @@ async def test_a_target_that_cannot_be_scaled_is_told(
 
 
 @pytest.mark.parametrize("api_version", ["", "x" * 254])
-async def test_what_names_no_kind_is_not_asked_about(api_version: str) -> None:
-    """Nothing is sent for a version that no server could know."""
+async def test_an_invalid_api_version_is_not_looked_up(api_version: str) -> None:
+    """No call is made for a version that no server can serve."""
     api = api_with()
     async with looking(api) as targets:
         problem = await targets.problem(deployment(), api_version)
@@ -128,7 +128,7 @@ async def test_what_names_no_kind_is_not_asked_about(api_version: str) -> None:
 
 
 async def test_a_hub_that_hangs_costs_a_moment_once() -> None:
-    """The first look waits as long as patience lasts, others not at all; later one is patient again."""
+    """The first look-up waits for PATIENCE_SECONDS and others do not wait; later one waits again."""
     api = api_with("web")
     api.hang = True
     async with looking(api) as targets:
@@ -148,8 +148,8 @@ async def test_a_hub_that_hangs_costs_a_moment_once() -> None:
     assert later == MISSING
 
 
-async def test_a_late_answer_serves_the_next() -> None:
-    """A hub that takes half a second is not waited for, but what it says is kept."""
+async def test_a_late_answer_serves_the_next_request() -> None:
+    """The request does not wait for a hub that takes half a second, but the answer is cached."""
     api = api_with()
     slow = asyncio.Event()
     ask = api.request
@@ -171,8 +171,8 @@ async def test_a_late_answer_serves_the_next() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
-async def test_a_hub_that_refuses_says_nothing_about_the_target(status: int) -> None:
-    """Without the right to look, or while the hub is out of order, there is no warning."""
+async def test_a_refusal_of_the_hub_is_no_problem(status: int) -> None:
+    """Missing permissions or errors of the hub give no warning."""
     api = api_with()
     async with looking(api) as targets:
         await targets.problem(deployment("other"), "apps/v1")
@@ -182,8 +182,8 @@ async def test_a_hub_that_refuses_says_nothing_about_the_target(status: int) -> 
     assert problem is None
 
 
-async def test_an_old_answer_is_not_repeated_while_the_hub_fails() -> None:
-    """That a target was missing is no longer known once that answer has expired."""
+async def test_an_expired_answer_is_not_used_while_the_hub_fails() -> None:
+    """A problem is no longer reported once its answer has expired."""
     api = api_with()
     async with looking(api) as targets:
         before = await targets.problem(deployment(), "apps/v1")
@@ -195,8 +195,8 @@ async def test_an_old_answer_is_not_repeated_while_the_hub_fails() -> None:
     assert after is None
 
 
-async def test_many_targets_make_few_calls_and_fill_no_memory() -> None:
-    """However many a tenant names, the calls in flight and what is remembered are bounded."""
+async def test_calls_and_memory_are_bounded() -> None:
+    """The calls in flight and the cached answers are bounded, whatever number of targets a tenant names."""
     api = api_with()
     api.hang = True
     async with looking(api) as targets:
@@ -206,17 +206,17 @@ async def test_many_targets_make_few_calls_and_fill_no_memory() -> None:
         in_flight = len(api.calls)
         api.hang = False
         await asyncio.sleep(QUIET_SECONDS + CALL_SECONDS)
-        for number in range(MAX_REMEMBERED + MAX_KINDS):
+        for number in range(MAX_CACHED + MAX_KINDS):
             await targets.problem(deployment(f"web-{number}"), f"group-{number}/v1")
 
     assert in_flight == MAX_CALLS
-    assert len(targets._answers) == MAX_REMEMBERED
+    assert len(targets._answers) == MAX_CACHED
     assert len(targets._kinds) <= MAX_KINDS
     assert len(targets._mapper._known) <= MAX_KINDS
 
 
-async def test_another_hub_is_asked_anew() -> None:
-    """What the last one said is not held against a kubeconfig that was replaced."""
+async def test_another_hub_is_looked_up_again() -> None:
+    """Cached answers are dropped when the kubeconfig is replaced."""
     api = api_with()
     async with looking(api) as targets:
         await targets.problem(deployment(), "apps/v1")
@@ -226,8 +226,8 @@ async def test_another_hub_is_asked_anew() -> None:
         assert await targets.problem(deployment(), "apps/v1") is None
 
 
-async def test_nothing_is_asked_unless_it_runs() -> None:
-    """Before it runs, and after, there is no answer and no call."""
+async def test_no_call_is_made_unless_it_runs() -> None:
+    """Without `run` there is no answer and no call."""
     api = api_with()
     targets = Targets(api, clock=asyncio.get_running_loop().time)
 

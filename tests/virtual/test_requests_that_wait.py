@@ -1,4 +1,4 @@
-"""What requests wait for, by the clock: silence, a server's Retry-After, the client's own limit."""
+"""The waits of requests, in virtual time: for bytes, for Retry-After, and for the client-side rate limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 @asynccontextmanager
 async def client_of(handler: Callable[[web.Request], object], **config: float) -> AsyncIterator[ApiClient]:
-    """A client of a server that does what `handler` does with each request."""
+    """A client of a server that answers each request with `handler`."""
     network, app = MemoryNetwork(), web.Application()
     app.router.add_route("*", "/{path:.*}", handler)  # type: ignore[arg-type]  # aiohttp's Handler is private
     async with MemoryListener(network, app) as listener:
@@ -34,7 +34,7 @@ def now() -> float:
 
 
 async def drip(request: web.Request) -> web.StreamResponse:
-    """A byte every two seconds: as many as the path says, then none for an hour."""
+    """Send one byte every two seconds: as many as the path says, and then none for an hour."""
     response = web.StreamResponse()
     await response.prepare(request)
     for _ in range(int(request.path[1:])):
@@ -46,7 +46,7 @@ async def drip(request: web.Request) -> web.StreamResponse:
 
 
 async def test_an_idle_deadline_counts_from_the_last_byte() -> None:
-    """A slow but living answer may take longer than the deadline; a silent one may not."""
+    """A slow answer may take longer than the deadline if its bytes keep coming."""
     async with client_of(drip) as client:
         slow = await client.request("GET", "/10", deadline=3, idle=True)
         took = now()
@@ -59,8 +59,8 @@ async def test_an_idle_deadline_counts_from_the_last_byte() -> None:
     assert now() - took == pytest.approx(9 * 2 + 3, abs=0.1)
 
 
-async def test_an_answer_that_drips_for_ever_ends() -> None:
-    """However steadily its bytes come, by the end of five minutes there must be all."""
+async def test_an_endless_answer_fails() -> None:
+    """An answer whose bytes keep coming fails after five minutes."""
     async with client_of(drip) as client:
         with pytest.raises(ApiError) as caught:
             await client.request("GET", "/100000", deadline=3, idle=True)
@@ -70,7 +70,7 @@ async def test_an_answer_that_drips_for_ever_ends() -> None:
 
 
 async def test_retry_after_is_waited_for() -> None:
-    """A 429 or 503 with Retry-After is repeated when the server said, within the deadline."""
+    """A request that gets 429 or 503 with Retry-After is repeated after that time, within the deadline."""
     answers = [(429, "3"), (503, "20"), (200, "")]
     asked: list[float] = []
 
@@ -86,8 +86,8 @@ async def test_retry_after_is_waited_for() -> None:
     assert [round(moment) for moment in asked] == [0, 3, 23]
 
 
-async def test_client_side_limit() -> None:
-    """With two a second and a burst of three, each further request waits its half second."""
+async def test_client_side_rate_limit() -> None:
+    """With two a second and a burst of three, each further request waits half a second."""
     asked: list[float] = []
 
     async def note(_: web.Request) -> web.Response:
