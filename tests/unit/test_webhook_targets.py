@@ -13,9 +13,9 @@ from webhook.owners import Target
 from webhook.targets import (
     CALL_SECONDS,
     FOUND_SECONDS,
+    MAX_CACHED,
     MAX_CALLS,
     MAX_KINDS,
-    MAX_CACHED,
     MISSING_SECONDS,
     PATIENCE_SECONDS,
     QUIET_SECONDS,
