@@ -1,1 +1,1 @@
-"""Pure assignment arithmetic: how many replicas each cluster is given."""
+"""Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 
 def apportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """Divides `total` replicas over clusters by weight; the sum is exact, the order of `weights` irrelevant.
+    """Returns `total` replicas divided over clusters by weight. The sum is exact; the order is irrelevant.
 
-    Clusters by descending weight, ties by name; each takes ceil(remaining x weight / remaining weight).
-    Where all weights are 0 they count as equal. Nothing is given where there is no cluster. Raises ValueError
-    for a negative total or weight.
+    In descending order of weight, ties by name, each cluster takes ceil(remaining x weight / remaining
+    weight). Weights that are all 0 count as equal. Raises ValueError for a negative total or weight.
     """
     if total < 0 or any(weight < 0 for weight in weights.values()):
         raise ValueError("only whole numbers from 0 on can be apportioned")
@@ -20,12 +19,12 @@ def apportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
 
 
 def in_order(weights: Mapping[str, int]) -> list[str]:
-    """The clusters in the order in which they take: by descending weight, ties by name."""
+    """Returns the clusters by descending weight, ties by name: the order in which they take replicas."""
     return sorted(weights, key=lambda cluster: (-weights[cluster], cluster))
 
 
 def sequence(weights: Sequence[int], total: int) -> list[int]:
-    """The shares of weights that are in order already; all of them 0 count as equal."""
+    """Returns the shares of weights that are in order already. Weights that are all 0 count as equal."""
     left = sum(weights)
     if not left:
         weights, left = [1] * len(weights), len(weights)

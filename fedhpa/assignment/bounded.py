@@ -1,6 +1,6 @@
-"""Division of a whole number within bounds: what a bound cuts off goes on by the same rule.
+"""Exact division of a whole number within bounds: the rest of a bounded cluster goes to the others.
 
-Both ways of dividing are exact, and one replica more changes one cluster by one, whatever the bounds are.
+Both functions are exact, and one more replica changes one cluster by one, whatever the bounds are.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ Shares = Mapping[str, int]
 
 
 def by_weight(total: int, weights: Shares, low: Shares, high: Shares) -> dict[str, int]:
-    """Apportion within bounds: the shares are Apportion(t), each bound to [low, high], for the t that makes
-    their sum `total`.
+    """Returns apportion(t) with each share bound to [low, high], for the t that makes the sum `total`.
 
-    Apportion(t + 1) changes one cluster by one, so such a t exists, and each t that fits gives the same. What
-    clusters of weight 0 are given beyond `low` is what the others cannot take, in equal parts. `total` must
-    be between the sums of the bounds; the bounds are for the clusters of `weights`.
+    apportion(t + 1) changes one cluster by one, so such a t exists, and every t that fits gives the same
+    shares. Clusters of weight 0 get `low`, and in equal parts what the others cannot take. `total` must be
+    between the sums of the bounds; the bounds are for the clusters of `weights`.
     """
     if not any(weights.values()):
         weights = dict.fromkeys(weights, 1)
@@ -34,7 +33,7 @@ def by_weight(total: int, weights: Shares, low: Shares, high: Shares) -> dict[st
 
 
 def by_rank(total: int, order: Sequence[str], low: Shares, high: Shares) -> dict[str, int]:
-    """Every cluster its `low`, then one after the other up to its `high`, until `total` is given."""
+    """Returns shares that fill the clusters in order: each to `low`, then each to `high`, up to `total`."""
     shares = {cluster: low[cluster] for cluster in order}
     left = total - sum(shares.values())
     for cluster in order:
@@ -45,7 +44,7 @@ def by_rank(total: int, order: Sequence[str], low: Shares, high: Shares) -> dict
 
 
 def _searched(total: int, weights: Shares, low: Shares, high: Shares) -> dict[str, int]:
-    # Who has no choice takes no part; the others may be few.
+    # Clusters whose bounds are equal need no search; the others may be few.
     fixed = {name: low[name] for name in weights if low[name] == high[name]}
     order = in_order({name: weight for name, weight in weights.items() if name not in fixed})
     total -= sum(fixed.values())
@@ -56,7 +55,7 @@ def _searched(total: int, weights: Shares, low: Shares, high: Shares) -> dict[st
 
 
 class _Search:
-    """Finds the t whose bound shares have a given sum; all lists are in the order of Apportion."""
+    """Finds the t whose bound shares have a given sum. All lists are in the order of `in_order`."""
 
     def __init__(self, weights: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
         self._weights, self._low, self._high = weights, low, high
@@ -65,7 +64,7 @@ class _Search:
         self._rows = list(zip(weights, left, low, high, strict=True))
 
     def shares(self, total: int) -> list[int]:
-        """The shares that add up to `total`."""
+        """Returns the shares that add up to `total`."""
         if total <= sum(self._low):
             return list(self._low)
         if total >= sum(self._high):
@@ -85,7 +84,7 @@ class _Search:
         ]
 
     def _sum(self, number: int) -> int:
-        # The one loop that runs several times over all clusters: Apportion, with what it gives bound at once.
+        # The one loop that runs several times over all clusters: `sequence`, with each share bound at once.
         found = 0
         for weight, left, low, high in self._rows:
             share = -(-number * weight // left)
@@ -94,9 +93,9 @@ class _Search:
         return found
 
     def _estimate(self, total: int) -> tuple[int, int]:
-        """The t if replicas could be cut in pieces, and by how much it must grow there for one of them.
+        """Returns the t for fractional replicas, and by how much t must grow for one more replica there.
 
-        Then each share is level x weight, bound to [low, high].
+        With fractions each share is level x weight, bound to [low, high].
         """
         turns: list[tuple[float, int]] = []
         for weight, low, high in zip(self._weights, self._low, self._high, strict=True):
@@ -113,11 +112,11 @@ class _Search:
 
 
 def _between(total: int, below: tuple[int, int], above: tuple[int, int], *, halve: bool) -> int:
-    """The t to try next between two that were tried, each with its sum.
+    """Returns the t to try next between two tried ones, each with its sum.
 
-    The line between them leads near where few bounds are met; halving always comes to an end.
+    Interpolation comes near quickly if few bounds apply. Halving guarantees an end.
     """
     width = above[0] - below[0]
     part = width // 2 if halve else (total - below[1]) * width // (above[1] - below[1])
-    # The sum grows by one at most with each step: what is missing at an end is the least way to go from it.
+    # A step of t changes the sum by at most one, so t is at least the missing number away from each end.
     return min(max(below[0] + part, below[0] + total - below[1]), above[0] - (above[1] - total))

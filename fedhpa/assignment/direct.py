@@ -1,9 +1,8 @@
-"""The split of a workload that exists in the members only (propagation direct, mode Centralized).
+"""The split of a workload that exists only in the member clusters (direct propagation, mode Centralized).
 
-Source: docs/reference/processes.md, docs/explanation/placement.md; docs/decisions/0006 says why it is done
-like this.
-An absent cluster's share is held. Among the others only the difference moves, to where the share is furthest
-from the fair one: a scale-up lowers no cluster, a scale-down raises none, and sizes come to the fair split.
+Source: docs/reference/processes.md, docs/explanation/placement.md; reasons: docs/decisions/0006.
+A missing cluster's share is held. Among the others only the difference is divided: it goes to the clusters
+whose share is furthest from the fair one. A scale-up lowers no cluster and a scale-down raises none.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ DYNAMIC_WEIGHTED: Final = "DynamicWeighted"
 PRIORITIZED: Final = "Prioritized"
 LOAD_WEIGHTED: Final = "LoadWeighted"
 
-# Policies that have to know how many more replicas a cluster could run.
+# Policies that need to know how many more replicas a cluster could run.
 BY_CAPACITY: Final = frozenset((AGGREGATED, DYNAMIC_WEIGHTED, PRIORITIZED))
 _BY_RANK: Final = frozenset((AGGREGATED, PRIORITIZED))
 
@@ -31,10 +30,11 @@ _BY_RANK: Final = frozenset((AGGREGATED, PRIORITIZED))
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """One cluster as a place for replicas.
 
-    `present` is what it has or, absent, was last known to have; only `reachable` ones change. `available` is
-    how many more it could run (None: unknown), `pending` how many of its replicas have waited for a node for
-    longer than autoscaleMultiClusterDelay. `weight` counts under StaticWeighted and LoadWeighted, `priority`
-    under Prioritized. The share is never above `high`, and not below `low` while there is enough for all.
+    `present` is its share, or the last known one if it is missing. Only `reachable` clusters change.
+    `available` is how many more replicas it could run, None if unknown. `pending` is how many of its replicas
+    have been unschedulable for longer than autoscaleMultiClusterDelay. `weight` is for StaticWeighted and
+    LoadWeighted, `priority` for Prioritized. The share is never above `high`, and not below `low` while there
+    are enough replicas for all.
     """
 
     present: int = 0
@@ -48,12 +48,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> int:
-        """The replicas that do not wait for a node."""
+        """The replicas that are not pending."""
         return max(self.present - self.pending, 0)
 
     @property
     def capacity(self) -> int:
-        """How many replicas it could run, as far as that is known."""
+        """How many replicas it could run, as far as known."""
         return self.running if self.pending else self.running + (self.available or 0)
 
 
@@ -62,10 +62,10 @@ Shares = Mapping[str, int]
 
 
 def split(desired: int, places: Places, policy: str | None = None) -> dict[str, int]:
-    """New replicas of each cluster. None as policy: equal weights.
+    """Returns the new replicas of each cluster. Policy None means equal weights.
 
-    The sum is `desired`, but for what `limits` says; Duplicated gives `desired` to each. Unless pods are
-    pending, nothing changes where the sum is that of the present shares.
+    The sum is `desired` within `limits`; Duplicated gives `desired` to each cluster. If no pod is pending and
+    the sum is that of the present shares, nothing changes.
     """
     shares = {cluster: place.present for cluster, place in places.items()}
     places = {cluster: place for cluster, place in places.items() if place.reachable}
@@ -85,18 +85,18 @@ def split(desired: int, places: Places, policy: str | None = None) -> dict[str, 
 
 
 def size_of_each(present: Shares, lows: Shares) -> int:
-    """The size that Duplicated gave to each cluster, read off what they have; 0 without any.
+    """Returns the size that Duplicated gave to each cluster, by their present shares; 0 without any.
 
-    The largest, so that no cluster is scaled down by reading. One that is at its `low` says nothing of it.
+    It is the largest share, so that it scales no cluster down. A cluster at its `low` does not show the size.
     """
     free = [replicas for cluster, replicas in present.items() if replicas > lows.get(cluster, 0)]
     return max(free) if free else min(present.values(), default=0)
 
 
 def limits(places: Places, policy: str | None = None) -> tuple[int, int | None]:
-    """The smallest and the largest size that `split` can reach; None: no limit.
+    """Returns the smallest and the largest size that `split` can reach; None means no limit.
 
-    Absent clusters hold what they have, and autoscalingMaxThreshold closes the others.
+    Missing clusters hold their share, and `high` limits the others.
     """
     reachable = [place for place in places.values() if place.reachable]
     highs = [max(place.high, place.present) for place in reachable if place.high is not None]
@@ -132,10 +132,10 @@ def _divider(places: Places, policy: str | None) -> Callable[[int, Shares, Share
 
 
 def _levels(places: Sequence[Place], policy: str | None, total: int) -> Iterator[list[int]]:
-    """How far each place is filled before the next level begins; none is below the one before.
+    """Yields levels to which all places are filled before the next one begins, in ascending order.
 
-    A total between two levels is divided by policy between them. Up to `running` is what is kept when there
-    is less than now, above is what is added.
+    The policy divides a total between two levels. Levels up to `running` keep replicas in a scale-down, the
+    levels above add replicas.
     """
     running = [place.running for place in places]
     highest = [total if place.high is None else min(place.high, total) for place in places]
@@ -144,17 +144,17 @@ def _levels(places: Sequence[Place], policy: str | None, total: int) -> Iterator
         yield (level := _all(min, lowest, running))
         yield _all(max, level, _all(min, [_or(place.high, place.present) for place in places], running))
     yield running
-    # Weights are followed without looking at the room, until pods wait somewhere.
-    room = highest
+    # Weighted policies ignore the capacity until pods are pending.
+    capacity = highest
     if policy in _BY_RANK or any(place.pending for place in places):
-        room = [
+        capacity = [
             place.running if place.pending else min(most, _or(place.available, most) + place.running)
             for place, most in zip(places, highest, strict=True)
         ]
-    yield (level := _all(max, running, _all(min, lowest, room)))
-    if room is not highest:
-        yield (level := _all(max, level, room))
-    # Pods that wait and have nowhere to go wait where they are.
+    yield (level := _all(max, running, _all(min, lowest, capacity)))
+    if capacity is not highest:
+        yield (level := _all(max, level, capacity))
+    # Pending pods that fit nowhere stay where they are.
     yield (level := _all(max, level, [place.present for place in places]))
     yield (
         level := [

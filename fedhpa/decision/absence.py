@@ -1,7 +1,6 @@
-"""The clock of partialMetrics: since when a cluster has been without usable data.
+"""The clock of partialMetrics: how long a cluster has been without usable data.
 
-It starts at the first loss. A cluster that answers for a moment does not stop it: the clock is forgotten only
-after a stretch of answers without a break, half as long as `lostAfterSeconds`.
+It starts at the first loss. Answers for less than half of `lostAfterSeconds` do not reset it.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from typing import Final
 
 import msgspec
 
-# Shorter, and a cluster that is away most of the time is expected for ever; as long as the time after which
-# it is given up, and one bad second an hour would give up a cluster that is well.
+# With a smaller part, a cluster that is missing most of the time would be expected for ever. With the whole
+# time, one failure an hour would give up a healthy cluster.
 STEADY_SHARE: Final = 0.5
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """A loss that is not forgotten, in POSIX seconds: when it began, and since when data comes again."""
+    """The clock of one cluster in POSIX seconds: when the loss began, and when data came `back`, if any."""
 
     since: float
     back: float | None = None
 
 
 def follow(known: Absence | None, usable: bool, now: float, lost_after: float) -> Absence | None:
-    """The clock after a look that found the data `usable` or not; None if there is nothing to count."""
+    """Returns the clock after a reconcile that found the data `usable` or not; None if no clock runs."""
     if not usable:
         return Absence(now if known is None else known.since)
     if known is None:

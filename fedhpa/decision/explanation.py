@@ -1,4 +1,4 @@
-"""The decision in words, for people: what was decided, from what, and what would change it."""
+"""The decision as text for people: what was decided, from what data, and what would change it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedhpa.decision.model import Decision, MetricResult
 
 
 def to_text(decision: Decision, name: str = "") -> str:
-    """A readable explanation, several lines, ending with a newline."""
+    """Returns a readable explanation of several lines, with a newline at the end."""
     return "\n".join(_lines(decision, name)) + "\n"
 
 
@@ -90,10 +90,10 @@ def _coverage_lines(decision: Decision) -> Iterator[str]:
 
 def _what_would_move(decision: Decision) -> str:
     if decision.error is not None:
-        return "mend what is named above; nothing is scaled on missing data"
+        return "fix the error named above; nothing is scaled on missing data"
     held = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
     if decision.desired_replicas != decision.current_replicas:
-        return "nothing; it moves" if decision.rescale else "take spec.dryRun away"
+        return "nothing, it is being scaled" if decision.rescale else "remove spec.dryRun"
     if held:
         return _release(held[-1].step, decision)
     ratios = [metric.usage_ratio for metric in decision.metrics if metric.usage_ratio]
@@ -103,9 +103,9 @@ def _what_would_move(decision: Decision) -> str:
         (metric.pods.missing + metric.pods.unready for metric in decision.metrics if metric.pods), default=0
     )
     if gaps:
-        return f"metrics of the {gaps} pods that have none that counts yet, or other usage of the rest"
+        return f"metrics of the {gaps} pods that do not count yet, or other usage of the rest"
     if decision.tolerance is None:
-        return f"usage further from some target (now at most {max(ratios):.4g} of it)"
+        return f"usage further from a target (now at most {max(ratios):.4g} of it)"
     up, down = decision.tolerance
     return (
         f"usage above {1 + up:.4g} of some target, or below {1 - down:.4g} of all "

@@ -1,4 +1,4 @@
-"""What a decision remembers of earlier ones: recommendations and scale events."""
+"""The history of an autoscaler: its past recommendations and scale events."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["History", "Recommendation", "ScaleEvent"]
 
 
 class History(msgspec.Struct, frozen=True):
-    """The memory of one autoscaler. `recommendations` None means a fresh start: the current size is seeded.
+    """The history of one autoscaler. `recommendations` None is a fresh start: the present size is the first.
 
-    The order of the entries is part of the state, since Kubernetes reuses outdated entries in place.
+    The order of the entries is part of the state: Kubernetes replaces outdated entries in place.
     """
 
     recommendations: tuple[Recommendation, ...] | None = None

@@ -58,7 +58,7 @@ def metric_name(spec: MetricSpec) -> str:
 
 
 def failure_of(spec: MetricSpec, error: str) -> str:
-    """What a sync reports of a failed metric: the error behind the name of its source."""
+    """Returns the error of a failed metric, with the name of its source in front."""
     source = spec.metric_type.failure_source.format(name=spec.name, container=spec.container)
     return f"failed to get {source} metric value: {error}" if source else error
 

@@ -1,4 +1,4 @@
-"""The decision: one value that status, events, series and explanations are renderings of."""
+"""The decision: the one value that status, events, series and explanations render."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step from the present size to the decided one, also when it changed nothing."""
+    """One step from the present size to the decided one. Steps that change nothing are kept, too."""
 
     step: str
     before: int
@@ -50,10 +50,11 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """Which clusters were expected, which answered, what was missing with its reason, and the policy.
+    """Which clusters were expected, answered and missing, and the partialMetrics policy.
 
-    `applied` says that something was missing, so that the policy was in force. `lost` clusters went
-    missing longer than lostAfterSeconds ago and are no longer expected; the reason is what is wrong now.
+    `missing` maps a cluster to the reason. `applied` is True if the policy was in force because a cluster was
+    missing. `lost` maps the clusters that have been missing for lostAfterSeconds, and are therefore no longer
+    expected, to the present reason.
     """
 
     expected: tuple[str, ...]
@@ -74,16 +75,16 @@ class PodCounts(msgspec.Struct, frozen=True):
 
 
 class ClusterShare(msgspec.Struct, frozen=True):
-    """What one cluster contributed to a metric: pods, and the sum of their values as a quantity."""
+    """One cluster's part of a metric: its counted pods, and the sum of their values as a quantity."""
 
     pods: int
     value: str
 
 
 class MetricResult(msgspec.Struct, frozen=True):
-    """The outcome of one entry of spec.metrics; `status` is its entry of status.currentMetrics.
+    """The result of one entry of spec.metrics; `status` is its entry of status.currentMetrics.
 
-    `missing` are the clusters that answered but for this metric's data, with the reason.
+    `missing` maps the clusters that answered but failed to serve this metric to the reason.
     """
 
     index: int
@@ -101,7 +102,7 @@ class MetricResult(msgspec.Struct, frozen=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What one cluster is given. The bounds are those of a member HPA, None without one."""
+    """One cluster's share. The bounds are those of a member HPA, None without one."""
 
     cluster: str
     replicas: int
@@ -112,12 +113,11 @@ class Assignment(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, and why. `error` is None if a decision could be made.
 
-    `conditions`, `status`, `events` and `history` assume that the scale write, if `rescale` asks for one,
-    succeeds. `assignment` is empty unless the members' scales are to be written (direct propagation).
-    `moves` says that it is to be written although the size stays: replicas go from one cluster to another.
-    `absences` are the clocks of losses as they go on from here. `tolerance` is how far usage may be above
-    and below a target before anything moves. `propagation` ("" if unknown) and `settings`
-    (those that are not the default) are what the controller was told, for who decides again.
+    `conditions`, `status`, `events` and `history` assume that the scale write succeeds. `rescale` asks for
+    that write. `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`
+    asks for the write although the size stays: replicas move between clusters. `absences` are the clocks of
+    lost clusters after this decision. `tolerance` is how far usage may be above and below a target without
+    a change. `propagation` ("" if unknown) and `settings` (without the defaults) are the controller's flags.
     """
 
     now: float
@@ -142,5 +142,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def writes(self) -> bool:
-        """Whether the target's scale is to be written."""
+        """True if a scale must be written."""
         return self.rescale or self.moves

@@ -1,4 +1,4 @@
-"""Everything a decision looks at: gathered by the controller, or read from a recorded scenario."""
+"""The input of a decision: the controller gathers it, or a recorded scenario holds it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, Usag
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Data that could not be had, with the reason as one line."""
+    """Data that could not be read, with the reason as one line."""
 
     error: str
 
 
-# Of one cluster: all there is to select from, why there is nothing, or the answer to each question that was
-# asked by itself (`fedhpa.decision.asked`): then the server has selected, and one may fail alone.
+# The metric values of one cluster: all values, the reason why there are none, or one answer for each query
+# (`MetricSpec.query_key`). Then the server has selected the values, and one query may fail alone.
 CustomMetrics = tuple[CustomSample, ...] | Mapping[str, tuple[CustomSample, ...] | Failure] | Failure
 ExternalMetrics = tuple[ExternalSample, ...] | Mapping[str, tuple[ExternalSample, ...] | Failure] | Failure
 
@@ -44,14 +44,13 @@ class MemberHPA(msgspec.Struct, frozen=True):
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate cluster.
 
-    `error` says why it does not answer although it is ready. `absence` is the
-    clock of its loss (None: it has none); past `lostAfterSeconds` it is no longer expected. `last_replicas`
-    is its last known share of the workload. `pods` are those that the scale's selector matches,
-    `other_pods` the names of the namespace's other listed pods, and `usage` is that of the workload alone
-    (`fedhpa.scaling.selection`). `selector_error` says why the selector cannot be parsed.
-    `available_replicas` is how many more replicas it could run, None if unknown; `most_replicas` how many it
-    may have by clusterHPAPreference, None for no limit; `cluster` has what cluster
-    affinities look at beside the name. A `held` one answers, but its share cannot be changed now.
+    `error` says why it does not answer although it is ready. `selector_error` says why the scale's selector
+    cannot be parsed. `pods` are those that the selector matches, `usage` is theirs, and `other_pods` are the
+    names of the namespace's other listed pods (`fedhpa.scaling.selection`).
+    `absence` is the clock of the cluster's loss, None if no clock runs. `last_replicas` is its last known
+    share of the workload. `available_replicas` is how many more replicas it could run, None if unknown.
+    `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that
+    cluster affinities select by. A `held` cluster answers, but its share cannot be changed now.
     """
 
     name: str
@@ -81,9 +80,9 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Why the world of an object was not even looked at: the reason and message of a condition that is False.
+    """Why no decision is made: the reason and message of a condition that is then False.
 
-    `event` is the reason of the event where it is another one (Karmada: FailedGetBindings).
+    `event` is the reason of the event if it differs (Karmada: FailedGetBindings).
     """
 
     reason: str
@@ -93,20 +92,20 @@ class Blocked(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What is wrong with the hub for all objects: the reason and the message of a condition that is False."""
+    """A problem of the hub that affects all objects: reason and message of a condition that is then False."""
 
     reason: str
     message: str
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One autoscaler's world at one moment.
+    """The input of one decision on one autoscaler.
 
-    `target` is None with direct propagation: then the members' scales are the workload's size.
+    `target` is None with direct propagation: then the clusters' scales add up to the workload's size.
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
-    pods, if there is more than one. `contested_by` are other autoscalers of the same
-    workload, in words. `blocked` is None unless nothing could be gathered or
-    somebody else acts. `hub_findings` are about the hub and not about this object.
+    pods, if there is more than one. `contested_by` describes competing autoscalers of the same workload.
+    `blocked` is set if nothing could be gathered or if another controller acts on the object.
+    `hub_findings` are problems of the hub.
     """
 
     hpa: ScalingObject

@@ -1,1 +1,1 @@
-"""Pure replica arithmetic: pods and usage in, replica counts out. No I/O, no clock, no object model."""
+"""Replica arithmetic: pods and usage in, replica counts out. Pure: no I/O, no clock, no object model."""

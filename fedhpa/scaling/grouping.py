@@ -1,7 +1,7 @@
-"""Which pods count for a metric, over any number of clusters.
+"""Classifies the pods of all clusters for one metric.
 
-Source: Kubernetes HPA 1.36, replica arithmetic 6.1. Pods are told apart by cluster and name: same-named pods
-of two clusters are two pods.
+Source: Kubernetes HPA 1.36, replica arithmetic 6.1. Cluster and name identify a pod: pods of two clusters
+with one name are two pods.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fedhpa.scaling.requests import requested_milli
 
 
 class Sampled(Protocol):
-    """What the readiness rules read of a metric: POSIX seconds and seconds."""
+    """What the readiness rules read of a sample: POSIX seconds and seconds."""
 
     @property
     def timestamp(self) -> float:
-        """When it was measured."""
+        """The time of the measurement."""
 
     @property
     def window(self) -> float:
-        """Over how long."""
+        """The length of the measurement."""
 
 
 class ClusterSamples(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class ClusterSamples(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """When usage of a young pod is believed; seconds, and the present as POSIX seconds."""
+    """When the CPU usage of a young pod counts: periods in seconds, `now` in POSIX seconds."""
 
     now: float
     cpu_initialization_period: float
@@ -59,9 +59,9 @@ class Share(msgspec.Struct, frozen=True):
 class Groups(msgspec.Struct, frozen=True):
     """All pods of a metric, classified.
 
-    `counted` values remain (ready pods, and metrics of pods that no list shows); `known` are those of ready
-    pods. Requests are milli-units, and zero unless they were asked for; `request_error` says why a pod's
-    could not be had, "" if all could.
+    `counted` are the values of ready pods and of unlisted pods, `known` those of ready pods alone. Requests
+    are milli-units, and 0 unless `group_pods` was told to add them up. `request_error` says why the request
+    of a pod could not be read, "" if all could.
     """
 
     pods: int
@@ -80,7 +80,7 @@ class Groups(msgspec.Struct, frozen=True):
 
 
 def running_and_ready(pods: Sequence[PodRecord]) -> int:
-    """How many pods run and have Ready=True: what the ratio sources count."""
+    """Returns how many pods run and have Ready=True. Object and External metrics count these."""
     return sum(1 for pod in pods if pod.running and pod.ready == "True")
 
 
@@ -91,10 +91,10 @@ def group_pods(
     cpu: bool,
     request: tuple[str, str] | None = None,
 ) -> Groups:
-    """Classifies the pods of every cluster for one metric.
+    """Returns the pods of every cluster, classified for one metric.
 
-    `cpu` turns on the rules for young pods; `request` (resource, container or "") adds up requests. The
-    `values` of the parts are used up.
+    `cpu` turns on the rules for young pods. `request` (resource, container or "") adds up the requests. The
+    `values` of the parts are emptied.
     """
     total = _Total()
     shares: dict[str, Share] = {}
@@ -137,8 +137,8 @@ class _Total:
         self.missing_requests: list[int] = []
         self.request_error = ""
 
-    def asked(self, pod: PodRecord, resource: str, container: str) -> int:
-        # Only utilization fails on it, and only after it has been seen that there is usage at all.
+    def request_of(self, pod: PodRecord, resource: str, container: str) -> int:
+        # A missing request fails only a utilization target, and only if there is usage at all.
         try:
             return requested_milli(pod.requests, resource, container, pod.name)
         except MetricsUnavailable as error:
@@ -149,46 +149,46 @@ class _Total:
 def _group_cluster(
     part: ClusterSamples, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, total: _Total
 ) -> tuple[int, int]:
-    # The one loop over all pods of a decision: what it needs is local, and the usual pod leaves it early.
+    # The one loop over all pods of a decision. Its variables are local, and the first branch takes most pods.
     take = part.values.pop
-    # A pod that started before this is past its initialization, whatever the rounding of the sum below.
+    # A pod that started before this is initialized. The second keeps clear of rounding in `_is_unready`.
     long_ago = readiness.now - readiness.cpu_initialization_period - 1.0
     resource, container = request or ("", "")
-    last_requests, asked = None, 0
-    ready = unready = ignored = ready_sum = ready_asked = unready_asked = 0
+    last_requests, requested = None, 0
+    ready = unready = ignored = ready_sum = ready_requested = unready_requested = 0
     missing = total.missing_requests
     before = len(missing)
     for pod in part.pods:
         if request is not None and pod.requests is not last_requests:
             last_requests = pod.requests
-            asked = total.asked(pod, resource, container)
+            requested = total.request_of(pod, resource, container)
         value = take(pod.name, None)
         if value is not None and pod.settled and (not cpu or pod.start < long_ago):  # type: ignore[operator]  # settled pods have started
             ready += 1
             ready_sum += value
-            ready_asked += asked
+            ready_requested += requested
         elif pod.state == IGNORED:
             ignored += 1
         elif pod.state == PENDING:
             unready += 1
-            unready_asked += asked
+            unready_requested += requested
         elif value is None:
-            missing.append(asked)
+            missing.append(requested)
         elif cpu and _is_unready(pod, part.sample(pod.name), readiness):
             unready += 1
-            unready_asked += asked
+            unready_requested += requested
         else:
             ready += 1
             ready_sum += value
-            ready_asked += asked
+            ready_requested += requested
     total.ready += ready
     total.unready += unready
     total.ignored += ignored
     total.missing += len(missing) - before
     total.known_sum += ready_sum
-    total.known_requests += ready_asked
-    total.unready_requests += unready_asked
-    # Values of pods that no list shows stay in (Kubernetes counts them in averages and in the last step).
+    total.known_requests += ready_requested
+    total.unready_requests += unready_requested
+    # The values left are those of unlisted pods. Kubernetes counts them in averages and in the last step.
     unlisted = part.values.values()
     return ready + len(unlisted), ready_sum + sum(unlisted)
 
@@ -198,5 +198,5 @@ def _is_unready(pod: PodRecord, sample: Sampled, readiness: Readiness) -> bool:
         return True
     if pod.start + readiness.cpu_initialization_period > readiness.now:
         return pod.ready == "False" or sample.timestamp < pod.ready_since + sample.window
-    # A pod that was not ready soon after its start never became ready; Unknown is not False.
+    # A pod whose last transition was soon after its start never became ready. Unknown is not False.
     return pod.ready == "False" and pod.start + readiness.initial_readiness_delay > pod.ready_since

@@ -1,4 +1,4 @@
-"""What the arithmetic remembers of earlier decisions: recommendations and scale events."""
+"""Entries of an autoscaler's history: recommendations and scale events."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ T = TypeVar("T")
 
 
 class Recommendation(msgspec.Struct, frozen=True, gc=False):
-    """A size that was wanted at a time (POSIX seconds), before stabilization and limits."""
+    """A proposed size before stabilization and limits, with its time in POSIX seconds."""
 
     time: float
     replicas: int
 
 
 class ScaleEvent(msgspec.Struct, frozen=True, gc=False):
-    """A scale that succeeded: at a time, by so many replicas (always positive)."""
+    """A scale that succeeded, with its time in POSIX seconds; `change` is a positive number of replicas."""
 
     time: float
     change: int
 
 
-def remember(entries: Sequence[T], entry: T, outdated: Sequence[int]) -> tuple[T, ...]:
-    """Adds an entry: in the place of the last outdated one (`outdated` holds indices), else at the end."""
+def add_entry(entries: Sequence[T], entry: T, outdated: Sequence[int]) -> tuple[T, ...]:
+    """Returns the entries with a new one in place of the last outdated one (by index), else at the end."""
     kept = list(entries)
     if outdated:
         kept[outdated[-1]] = entry

@@ -1,6 +1,6 @@
-"""Rate limits and bounds: how far one step may go.
+"""Rate limits and bounds of one scale.
 
-Source: Kubernetes HPA 1.36, normalisation 7.3 and 8.2-8.3. Reasons and messages are those of the condition
+Source: Kubernetes HPA 1.36, normalisation 7.3 and 8.2-8.3, with the reasons and messages of the condition
 ScalingLimited.
 """
 
@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fedhpa.scaling.history import ScaleEvent, remember
+from fedhpa.scaling.history import ScaleEvent, add_entry
 from fedhpa.scaling.rules import DISABLED, MIN, PODS, ScalingRules
 
 WITHIN_RANGE: Final = "DesiredWithinRange"
@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
 
 
 def limit_legacy(current: int, desired: int, bounds: Bounds, factor: float, minimum: int) -> Limited:
-    """Without behavior: at most max(factor x current, minimum) up, and the bounds."""
+    """Returns the size without behavior: at most max(factor x current, minimum), then the bounds."""
     up_limit = legacy_up_limit(current, factor, minimum)
     ceiling = min(bounds.maximum, up_limit)
     if desired < bounds.minimum:
@@ -56,7 +56,7 @@ def limit_legacy(current: int, desired: int, bounds: Bounds, factor: float, mini
 
 
 def legacy_up_limit(current: int, factor: float, minimum: int) -> int:
-    """How far a workload without behavior may grow at once."""
+    """Returns the largest size that one scale may reach without behavior."""
     return int(max(factor * current, float(minimum)))
 
 
@@ -70,7 +70,7 @@ def limit(
     downs: Sequence[ScaleEvent],
     now: float,
 ) -> Limited:
-    """With behavior: the policies of the direction, then the bounds. `ups`, `downs` are past scale events."""
+    """Returns the size with behavior: policies, then bounds. `ups` and `downs` are past scale events."""
     if desired > current:
         allowed = max(current, up_limit(current, up, ups, downs, now))
         ceiling, reason = (allowed, UP_LIMIT) if bounds.maximum > allowed else (bounds.maximum, TOO_MANY)
@@ -87,7 +87,7 @@ def limit(
 def up_limit(
     current: int, rules: ScalingRules, ups: Sequence[ScaleEvent], downs: Sequence[ScaleEvent], now: float
 ) -> int:
-    """The largest size that the policies allow now; `current` if scaling up is disabled or has no policy."""
+    """Returns the largest size that the policies allow now; `current` if disabled or without a policy."""
     if rules.select_policy == DISABLED or not rules.policies:
         return current
     allowed = []
@@ -103,7 +103,7 @@ def up_limit(
 def down_limit(
     current: int, rules: ScalingRules, ups: Sequence[ScaleEvent], downs: Sequence[ScaleEvent], now: float
 ) -> int:
-    """The smallest size that the policies allow now; `current` if disabled or without a policy."""
+    """Returns the smallest size that the policies allow now; `current` if disabled or without a policy."""
     if rules.select_policy == DISABLED or not rules.policies:
         return current
     allowed = []
@@ -113,12 +113,12 @@ def down_limit(
             allowed.append(start - policy.value)
         else:
             allowed.append(int(start * (1 - policy.value / 100)))
-    # Max is the policy that allows the biggest change: the smallest size.
+    # Max means the policy with the biggest change, which is the smallest size.
     return max(allowed) if rules.select_policy == MIN else min(allowed)
 
 
 def change_within(events: Sequence[ScaleEvent], period: float, now: float) -> int:
-    """How many replicas were added (or taken) within the last `period` seconds."""
+    """Returns how many replicas the events of the last `period` seconds added or removed."""
     cutoff = now - period
     return sum(event.change for event in events if event.time > cutoff)
 
@@ -133,12 +133,12 @@ def _period_start(
 def store_event(
     events: Sequence[ScaleEvent], rules: ScalingRules, change: int, now: float
 ) -> tuple[ScaleEvent, ...]:
-    """Remembers a scale of `change` replicas in its direction's history."""
+    """Returns the events of a direction with a scale of `change` replicas added."""
     longest = longest_period(rules)
     outdated = [index for index, event in enumerate(events) if event.time < now - longest]
-    return remember(events, ScaleEvent(now, change), outdated)
+    return add_entry(events, ScaleEvent(now, change), outdated)
 
 
 def longest_period(rules: ScalingRules) -> int:
-    """The longest period of the policies, in seconds; 0 without policies."""
+    """Returns the longest period of the policies in seconds; 0 without policies."""
     return max((policy.period_seconds for policy in rules.policies), default=0)

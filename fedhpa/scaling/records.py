@@ -1,7 +1,7 @@
-"""Compact records of pods and their usage: what a list is turned into once, and every decision reads.
+"""Compact records of pods, usage and metric values. A list is decoded into them once; decisions read them.
 
-Requests and quantities are parsed when a record is made. Pods of one workload share their labels and their
-requests, so both are interned: a record costs its own name, two floats and pointers.
+Requests and quantities are parsed when a record is made. The pods of a workload share their labels and their
+requests, so both are interned: a record costs its name, two floats and pointers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fedhpa.api.default_values import POD_METRIC_WINDOW_SECONDS
 from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.quantity import parse_milli
 from fedhpa.api.times import ZERO_TIME, parse_duration, parse_time
-from fedhpa.scaling.requests import PodRequests, amounts, remember, shared_requests
+from fedhpa.scaling.requests import PodRequests, amounts, intern_value, shared_requests
 
-# PodRecord.state, in the order the classification asks.
+# PodRecord.state.
 NORMAL: Final = 0
 PENDING: Final = 1
 IGNORED: Final = 2
@@ -29,9 +29,9 @@ IGNORED: Final = 2
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """One pod of one cluster. Times are POSIX seconds; `start` is None for a pod that was never started.
 
-    `ready` is the status of the Ready condition ("True", "False", "Unknown", "" where there is none) and
-    `ready_since` its last transition. `settled` says that the pod counts, has started and is not unready:
-    only its age can still speak against it. `unschedulable_since` says since when no node has room for it.
+    `ready` is the status of the Ready condition ("True", "False", "Unknown", "" without the condition) and
+    `ready_since` its last transition. `settled` is True if the pod counts, has started and is not unready:
+    then only its age can make it unready. `unschedulable_since` is when the scheduler found no node for it.
     """
 
     cluster: str
@@ -49,7 +49,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
-    """One container's usage in milli-units; `others` holds what is neither cpu nor memory, if anything."""
+    """One container's usage in milli-units; `others` has the resources besides cpu and memory."""
 
     name: str
     cpu: int | None = None
@@ -57,7 +57,7 @@ class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
     others: Mapping[str, int] | None = None
 
     def milli(self, resource: str) -> int | None:
-        """The usage of a resource; None where it was not measured."""
+        """Returns the usage of a resource; None if it was not measured."""
         if resource == "cpu":
             return self.cpu
         if resource == "memory":
@@ -68,8 +68,8 @@ class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
 class UsageRecord(msgspec.Struct, frozen=True, gc=False):
     """One pod's usage as metrics.k8s.io reports it, in milli-units.
 
-    `cpu` and `memory` are sums over the containers, None where a container lacks the resource; `containers`
-    is kept for the other resources and for metrics of one container.
+    `cpu` and `memory` are sums over the containers, None if a container lacks the resource. `containers`
+    serves the other resources, and metrics of one container.
     """
 
     cluster: str
@@ -109,7 +109,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
-    """The record of a decoded pod. Raises InvalidObject naming the field that cannot be read."""
+    """Returns the record of a decoded pod. Raises InvalidObject naming the field."""
     meta, status = pod.metadata, pod.status
     state = NORMAL
     if meta.deletionTimestamp is not None or status.phase == "Failed":
@@ -149,7 +149,7 @@ def _unschedulable_since(status: wire.PodStatus) -> float | None:
 
 
 def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
-    """The record of a decoded PodMetrics. Raises InvalidObject naming the field."""
+    """Returns the record of a decoded PodMetrics. Raises InvalidObject naming the field."""
     moment = _time(metrics.timestamp, "timestamp")
     containers = tuple([_container(container, i) for i, container in enumerate(metrics.containers or ())])
     if len(containers) == 1:
@@ -170,7 +170,7 @@ def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
 
 
 def custom_sample(value: wire.MetricValue) -> CustomSample:
-    """The record of a decoded MetricValue, v1beta2 or v1beta1. Raises InvalidObject naming the field."""
+    """Returns the record of a decoded MetricValue, v1beta2 or v1beta1. Raises InvalidObject."""
     moment = _time(value.timestamp, "timestamp")
     window = value.windowSeconds if value.windowSeconds is not None else value.window
     return CustomSample(
@@ -186,12 +186,12 @@ def custom_sample(value: wire.MetricValue) -> CustomSample:
 
 
 def external_sample(value: wire.ExternalMetricValue) -> ExternalSample:
-    """The record of a decoded ExternalMetricValue. Raises InvalidObject naming the field."""
+    """Returns the record of a decoded ExternalMetricValue. Raises InvalidObject naming the field."""
     return ExternalSample(value.metricName, value.metricLabels or None, _value(value.value))
 
 
 def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
-    """The sum of a resource over all containers; None if one lacks it or there are none."""
+    """Returns the sum of a resource over all containers; None if one lacks it or there are none."""
     if not containers:
         return None
     total = 0
@@ -206,10 +206,10 @@ def sum_over(containers: Sequence[ContainerUsage], resource: str) -> int | None:
 def _container(container: wire.ContainerMetrics, index: int) -> ContainerUsage:
     usage = container.usage
     if usage is not None and len(usage) == 2 and "cpu" in usage and "memory" in usage:
-        try:  # what metrics-server measures, and nothing else
+        try:  # the fast path: metrics-server measures these two
             milli = parse_milli(usage["cpu"]), parse_milli(usage["memory"])
         except InvalidQuantity:
-            pass  # said below, with its place
+            pass  # the slow path below names the field
         else:
             return ContainerUsage(sys.intern(container.name), *milli)
     try:
@@ -228,7 +228,7 @@ def _time(text: str | None, field: str, index: int | None = None, rest: str = ""
         raise InvalidObject(f"{place}: {error}") from error
 
 
-# The pods of a list were mostly measured in the same few seconds, over windows that repeat.
+# The pods of a list were mostly measured in the same few seconds, and their windows repeat.
 _moment = functools.lru_cache(maxsize=4096)(parse_time)
 _span = functools.lru_cache(maxsize=4096)(parse_duration)
 
@@ -256,5 +256,5 @@ def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     found = _label_sets.get(key)
     if found is None:
         found = {sys.intern(name): sys.intern(value) for name, value in key}
-        remember(_label_sets, key, found)
+        intern_value(_label_sets, key, found)
     return found

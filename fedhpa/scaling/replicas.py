@@ -1,9 +1,9 @@
-"""From usage to a number of replicas: the proposal of one metric.
+"""The number of replicas that one metric proposes.
 
-Source: Kubernetes HPA 1.36, replica arithmetic 6.2-6.5; Karmada v1.19 for calibration, which is applied once
-(Karmada applies it twice to Object AverageValue). Calibration is (replicas of the clusters that answered) /
-(replicas of the workload): with it the clusters that answered speak for those that did not. Values are
-milli-units. Where Go's conversions to int32 overflow, ours stop at the largest int32.
+Source: Kubernetes HPA 1.36, replica arithmetic 6.2-6.5; Karmada v1.19 for calibration. Calibration is
+(replicas of the clusters that answered) / (replicas of the workload): the clusters that answered stand for
+the others. It is applied once; Karmada applies it twice to Object AverageValue. Values are milli-units. Where
+Go's conversions to int32 overflow, the result here is the largest int32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_PODS: Final = "no pods returned by selector while calculating replica count"
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The present size, how far from the target is near enough, and the calibration."""
+    """The present size, the tolerances and the calibration."""
 
     current: int
     tolerances: Tolerances
@@ -32,10 +32,10 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What one metric asks for.
+    """The proposal of one metric.
 
-    `ratio` is usage / target as first computed; `utilization` is per cent, None for the other sources;
-    `milli` is the average or the value that the status reports.
+    `ratio` is usage / target before missing pods are filled in. `milli` is the average or the value that the
+    status reports. `utilization` is per cent of requests, None for metrics without requests.
     """
 
     replicas: int
@@ -45,7 +45,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 def propose_utilization(groups: Groups, target: int, scale: Scale) -> Proposal:
-    """For a target of `target` per cent of the pods' requests. Raises MetricsUnavailable."""
+    """Returns the proposal for a target of `target` per cent of the requests. Raises MetricsUnavailable."""
     _check(groups)
     if groups.request_error:
         raise MetricsUnavailable(groups.request_error)
@@ -56,12 +56,12 @@ def propose_utilization(groups: Groups, target: int, scale: Scale) -> Proposal:
     average = _truncate(groups.known_sum, groups.ready)
     rebalance = groups.unready > 0 and ratio > 1
     if not rebalance and not groups.missing:
-        return Proposal(_near_or(groups.ready, ratio, scale), ratio, average, utilization)
+        return Proposal(_unless_near(groups.ready, ratio, scale), ratio, average, utilization)
     filled_sum, filled_requests, counted = groups.known_sum, groups.known_requests, groups.counted
     if ratio != 1 and groups.missing:
-        # Going down, a pod that does not say is taken to use all it asked for; going up, nothing.
+        # Going down, a pod without usage counts as using its whole request; going up, as using nothing.
         share = max(100, target) if ratio < 1 else 0
-        filled_sum += sum(_truncate(asked * share, 100) for asked in groups.missing_requests)
+        filled_sum += sum(_truncate(request * share, 100) for request in groups.missing_requests)
         filled_requests += sum(groups.missing_requests)
         counted += groups.missing
     if rebalance:
@@ -72,13 +72,16 @@ def propose_utilization(groups: Groups, target: int, scale: Scale) -> Proposal:
 
 
 def propose_average(groups: Groups, target: int, scale: Scale) -> Proposal:
-    """For a target average per pod: Pods metrics, resources by averageValue. Raises MetricsUnavailable."""
+    """Returns the proposal for an average per pod: Pods, and resources by averageValue.
+
+    Raises MetricsUnavailable.
+    """
     _check(groups)
     average = _truncate(groups.counted_sum, groups.counted)
     ratio = _ratio(average, target)
     rebalance = groups.unready > 0 and ratio > 1
     if not rebalance and not groups.missing:
-        return Proposal(_near_or(groups.ready, ratio, scale), ratio, average)
+        return Proposal(_unless_near(groups.ready, ratio, scale), ratio, average)
     filled_sum, counted = groups.counted_sum, groups.counted
     if ratio != 1 and groups.missing:
         filled_sum += groups.missing * target if ratio < 1 else 0
@@ -90,9 +93,9 @@ def propose_average(groups: Groups, target: int, scale: Scale) -> Proposal:
 
 
 def propose_value(value: int, target: int, pods: int, ready_pods: int, scale: Scale) -> Proposal:
-    """For one value against a target: Object and External Value.
+    """Returns the proposal for one value against a target: Object and External with type Value.
 
-    `ready_pods` of `pods` selected ones run and are ready. Raises MetricsUnavailable.
+    `ready_pods` of the `pods` selected pods run and are ready. Raises MetricsUnavailable.
     """
     ratio = _ratio(value, target)
     if scale.current == 0:
@@ -105,10 +108,13 @@ def propose_value(value: int, target: int, pods: int, ready_pods: int, scale: Sc
 
 
 def propose_per_pod(value: int, target: int, status_replicas: int, scale: Scale) -> Proposal:
-    """For one value shared by all pods: Object and External AverageValue. Raises MetricsUnavailable."""
+    """Returns the proposal for one value divided by all pods: Object and External with type AverageValue.
+
+    Raises MetricsUnavailable.
+    """
     whole = _ratio(value, target)
     if status_replicas == 0:
-        # Nothing runs: no average exists, so the value itself is reported.
+        # No pod runs, so there is no average: the value itself is reported.
         return Proposal(_calibrated(whole, scale.calibration), math.inf if value else math.nan, value)
     ratio = value / (float(target) * status_replicas)
     average = min(math.ceil(value / status_replicas), MAX_INT64)
@@ -123,14 +129,14 @@ def _check(groups: Groups) -> None:
         raise MetricsUnavailable("did not receive metrics for targeted pods (pods might be unready)")
 
 
-def _near_or(ready: int, ratio: float, scale: Scale) -> int:
+def _unless_near(ready: int, ratio: float, scale: Scale) -> int:
     if scale.tolerances.within(ratio):
         return scale.current
     return _calibrated(ratio * ready, scale.calibration)
 
 
 def _settle(first: float, again: float, counted: int, scale: Scale) -> int:
-    """The size after the gaps were filled: the present one if that turned the direction around."""
+    """Returns the size after missing pods were filled in; the present one if that reversed the direction."""
     turned = (first < 1 and again > 1) or (first > 1 and again < 1)
     if turned or scale.tolerances.within(again):
         return scale.current
@@ -157,8 +163,8 @@ def _calibrated(replicas: float, calibration: float) -> int:
     if calibration == 1.0:
         return _ceil(replicas)
     exact = replicas / calibration
-    # Calibration is a quotient of small numbers; what only its rounding lifted above a whole number is that
-    # number (3 of 5 replicas at 1.6 times the target are 8, not 9).
+    # Calibration is a rounded quotient. A result that is above a whole number only by rounding is that number
+    # (3 of 5 replicas at 1.6 times the target give 8, not 9).
     nearest = round(exact) if math.isfinite(exact) else exact
     return _ceil(nearest if math.isclose(exact, nearest, rel_tol=1e-12) else exact)
 

@@ -1,4 +1,4 @@
-"""What pods ask for: the denominator of utilization.
+"""Resource requests of pods: the denominator of utilization.
 
 Source: Kubernetes HPA 1.36, replica arithmetic 6.3, with pod-level resources on (beta since 1.34).
 """
@@ -24,7 +24,7 @@ _NO_AMOUNTS: Final[Mapping[str, int]] = {}
 
 
 class PodRequests(msgspec.Struct, frozen=True, gc=False):
-    """What one pod asks for, in milli-units; shared by all pods that ask for the same.
+    """The requests of one pod in milli-units; pods with equal requests share one object.
 
     `containers` are the ordinary containers, then the init containers that restart always: name and
     requests. `pod_level` holds the effective requests of a pod that sets spec.resources.requests, else None.
@@ -39,9 +39,9 @@ _amount_sets: dict[tuple[tuple[str, wire.RawQuantity], ...], Mapping[str, int]] 
 
 
 def requested_milli(requests: PodRequests, resource: str, container: str, pod_name: str) -> int:
-    """The request of a pod, or of one of its containers (`container` ""= all), in milli-units.
+    """Returns the request of a pod, or of one container (`container` "" means all), in milli-units.
 
-    Raises MetricsUnavailable, in Kubernetes' words, if a container that counts asks for nothing.
+    Raises MetricsUnavailable with Kubernetes' text if a container that counts has no request.
     """
     if not container and requests.pod_level is not None:
         amount = requests.pod_level.get(resource)
@@ -63,24 +63,24 @@ def requested_milli(requests: PodRequests, resource: str, container: str, pod_na
 
 
 def shared_requests(spec: wire.PodSpec) -> PodRequests:
-    """The requests of a pod; equal ones are one object. Raises InvalidObject."""
+    """Returns the requests of a pod; equal requests are one object. Raises InvalidObject."""
     counted = (
         *_named("containers", spec.containers),
         *_named("initContainers", spec.initContainers, restarting=True),
     )
     if spec.resources is not None and _sets_pod_level(spec.resources.requests):
         return PodRequests(counted, _effective(spec))
-    # The mappings are shared and kept alive by the entry that is found, so their identity stands for them.
+    # Equal mappings are one object, and the entry keeps them alive: their ids identify them.
     key = tuple((name, id(milli)) for name, milli in counted)
     found = _request_sets.get(key)
     if found is None:
         found = PodRequests(counted)
-        remember(_request_sets, key, found)
+        intern_value(_request_sets, key, found)
     return found
 
 
 def amounts(quantities: Mapping[str, wire.RawQuantity] | None, field: str) -> Mapping[str, int]:
-    """Milli-units by resource. Raises InvalidObject naming `field` and the resource."""
+    """Returns milli-units by resource. Raises InvalidObject naming `field` and the resource."""
     if not quantities:
         return _NO_AMOUNTS
     found = {}
@@ -92,8 +92,8 @@ def amounts(quantities: Mapping[str, wire.RawQuantity] | None, field: str) -> Ma
     return found
 
 
-def remember(table: dict[K, V], key: K, value: V) -> None:
-    """Keeps a value to be shared. The bound is against labels or requests that differ for every pod."""
+def intern_value(table: dict[K, V], key: K, value: V) -> None:
+    """Intern a value. The limit guards against labels or requests that differ for every pod."""
     if len(table) >= _INTERN_LIMIT:
         table.clear()
     table[key] = value
@@ -106,7 +106,7 @@ def _shared_amounts(quantities: Mapping[str, wire.RawQuantity] | None) -> Mappin
     found = _amount_sets.get(key)
     if found is None:
         found = amounts(quantities, "requests")
-        remember(_amount_sets, key, found)
+        intern_value(_amount_sets, key, found)
     return found
 
 
@@ -136,7 +136,7 @@ def _sets_pod_level(requests: Mapping[str, wire.RawQuantity] | None) -> bool:
 
 
 def _effective(spec: wire.PodSpec) -> Mapping[str, int]:
-    """What the scheduler reserves: containers, raised to the start-up peak, then pod level, then overhead."""
+    """Returns what the scheduler reserves: containers or start-up peak, then pod level, then overhead."""
     total: dict[str, int] = {}
     for _, milli in _named("containers", spec.containers):
         _add(total, milli)

@@ -1,4 +1,4 @@
-"""Scaling rules of one direction, with defaults applied."""
+"""The scaling rules of one direction, with defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScalingPolicy(msgspec.Struct, frozen=True):
 
 
 class ScalingRules(msgspec.Struct, frozen=True):
-    """One direction of spec.behavior. `stabilization_seconds` None: the controller's flag stands in."""
+    """One direction of spec.behavior. `stabilization_seconds` None means the controller's flag."""
 
     policies: tuple[ScalingPolicy, ...]
     select_policy: str = MAX
@@ -31,11 +31,11 @@ class ScalingRules(msgspec.Struct, frozen=True):
 
 
 class Tolerances(msgspec.Struct, frozen=True):
-    """How far usage may be from the target before anything is done, as fractions, both ends inclusive."""
+    """How far usage may be from the target without a change, as fractions; both ends are included."""
 
     scale_up: float
     scale_down: float
 
     def within(self, ratio: float) -> bool:
-        """Whether a usage ratio calls for no change."""
+        """True if the usage ratio calls for no change."""
         return 1.0 - self.scale_down <= ratio <= 1.0 + self.scale_up

@@ -100,7 +100,7 @@ def test_text_of_a_size_that_waits_for_pods_says_so() -> None:
 
     assert "stay at 4 replicas" in text
     assert "metrics: 4 -> 4 (usage calls for no other size)" in text
-    assert "to move it: metrics of the 2 pods that have none that counts yet" in text
+    assert "to move it: metrics of the 2 pods that do not count yet" in text
 
 
 def test_text_of_a_held_size_names_what_holds_it() -> None:

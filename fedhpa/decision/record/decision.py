@@ -1,4 +1,4 @@
-"""The decision as JSON. Format and order of the keys: docs/reference/decision-record.md."""
+"""The decision as JSON. Format and order of keys: docs/reference/decision-record.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JSON = object
 
 
 def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[str, JSON]:
-    """The decision as an object ready to be encoded; `now_text` is the time as the scenario wrote it."""
+    """Returns the decision as a JSON object; `now_text` is the time as the scenario has it."""
     coverage = decision.coverage
     return {
         "name": name,
@@ -66,7 +66,7 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
 
 
 def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:
-    """The decision as one line of compact JSON, without the newline."""
+    """Returns the decision as one line of compact JSON, without a newline."""
     return msgspec.json.encode(to_json(decision, name, now_text))
 
 

@@ -30,7 +30,7 @@ CENTRALIZED: Final = "Centralized"
 
 
 class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The spec with defaults. `behavior` None means Kubernetes' limits without behavior."""
+    """The spec with defaults. `behavior` None means the limits that Kubernetes applies without it."""
 
     target_kind: str
     target_name: str

@@ -1,7 +1,7 @@
-"""FederatedHPA as it lies in the store, decoded leniently: what a decision reads, and nothing else.
+"""The JSON of a stored FederatedHPA, as msgspec structs with only the fields that a decision reads.
 
-Admission has its own, strict models; an object that got past it must be decided on even if it is odd, so
-unknown fields are skipped here and no admission rule is applied.
+Admission has its own strict models. A stored object may have been admitted by another webhook or none, so
+unknown fields are skipped here and no admission rule applies.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RawMetricIdentifier(msgspec.Struct):
 
 
 class RawSource(msgspec.Struct):
-    """Any of the five metric sources: each uses a part of the fields."""
+    """Any of the five metric sources. Each uses only some of the fields."""
 
     name: str = ""
     container: str = ""
