@@ -18,7 +18,7 @@ from fedhpa.decision import (
     History,
     Recommendation,
     Snapshot,
-    Target,
+    TemplateScale,
     decide,
     decode_object,
 )
@@ -134,7 +134,7 @@ def _decision(clusters: int, pods: int) -> float:
             )
             for i in range(clusters)
         ),
-        target=Target(clusters * pods),
+        target=TemplateScale(clusters * pods),
     )
     history = History(tuple(Recommendation(NOW - 15.0 * i, clusters * pods) for i in range(20)))
     settings = ControllerSettings()

@@ -24,7 +24,7 @@ from fedhpa.api.metric_types import USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterScale, ClusterSnapshot, Failure, MetricSpec
+from fedhpa.decision import ClusterScale, ClusterSnapshot, Failure, ScalingMetric
 from fedhpa.kube.mapping import Resource
 from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.kube.writes import get_scale
@@ -65,11 +65,11 @@ class MetricNeeds:
     """
 
     usage: bool
-    queries: Mapping[str, MetricSpec]
+    queries: Mapping[str, ScalingMetric]
     max_age: float
 
     @classmethod
-    def of(cls, metrics: Sequence[MetricSpec], max_age: float) -> MetricNeeds:
+    def of(cls, metrics: Sequence[ScalingMetric], max_age: float) -> MetricNeeds:
         """The needs of an object's spec.metrics."""
         usage = any(spec.metric_type.api == USAGE_API for spec in metrics)
         return cls(usage, metric_queries(metrics), max_age)

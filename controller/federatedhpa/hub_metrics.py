@@ -21,7 +21,7 @@ from controller.federatedhpa.metric_reader import MetricSource, error_reason, re
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
 from fedhpa.api.metric_types import EXTERNAL_API
 from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
-from fedhpa.decision import Failure, MetricSpec
+from fedhpa.decision import Failure, ScalingMetric
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import decoder
@@ -127,7 +127,7 @@ def _with_metrics(
     usage: tuple[UsageRecord, ...] | Failure,
     answers: Mapping[str, CustomSamples],
     failed: Mapping[str, Failure],
-    queries: Mapping[str, MetricSpec],
+    queries: Mapping[str, ScalingMetric],
 ) -> ClusterReading:
     external = {key: why for key, why in failed.items() if queries[key].metric_type.api == EXTERNAL_API}
     custom = {**answers, **{key: why for key, why in failed.items() if key not in external}}

@@ -13,7 +13,7 @@ from typing import Final
 from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API
 from fedhpa.api.selectors import Selector, selector_of
-from fedhpa.decision import Failure, MetricSpec
+from fedhpa.decision import Failure, ScalingMetric
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import MAX_MESSAGE
 from fedhpa.members import metrics as apis
@@ -43,13 +43,13 @@ class MetricSource:
     max_age: float
 
 
-def metric_queries(metrics: Sequence[MetricSpec]) -> Mapping[str, MetricSpec]:
-    """One metric for each query, by `MetricSpec.query_key`. The queries are the same for all clusters."""
+def metric_queries(metrics: Sequence[ScalingMetric]) -> Mapping[str, ScalingMetric]:
+    """One metric for each query, by `ScalingMetric.query_key`. The queries are the same for all clusters."""
     return {spec.query_key: spec for spec in metrics if _can_be_queried(spec)}
 
 
 async def read_metrics(
-    source: MetricSource, queries: Mapping[str, MetricSpec]
+    source: MetricSource, queries: Mapping[str, ScalingMetric]
 ) -> tuple[CustomAnswers, ExternalAnswers]:
     """The samples of all queries by key; a failed query has its reason. Never raises."""
     if not queries:
@@ -82,7 +82,7 @@ def error_reason(error: FedHPAError) -> str:
     return str((isinstance(error, MetricsUnavailable) and error.__cause__) or error)[:MAX_MESSAGE]
 
 
-def _can_be_queried(spec: MetricSpec) -> bool:
+def _can_be_queried(spec: ScalingMetric) -> bool:
     if spec.metric_type.api not in (CUSTOM_API, EXTERNAL_API) or not spec.present:
         return False
     try:
@@ -92,12 +92,12 @@ def _can_be_queried(spec: MetricSpec) -> bool:
     return True
 
 
-def _selector(spec: MetricSpec) -> str:
+def _selector(spec: ScalingMetric) -> str:
     return "" if spec.selector is None else str(selector_of(spec.selector))
 
 
 async def _custom(
-    source: MetricSource, spec: MetricSpec, slots: asyncio.Semaphore
+    source: MetricSource, spec: ScalingMetric, slots: asyncio.Semaphore
 ) -> tuple[CustomSample, ...] | Failure:
     if spec.metric_type.per_pod and not source.pods:
         return ()  # adapters differ in their answer for no pods
@@ -117,7 +117,7 @@ async def _custom(
         return Failure(str(error))
 
 
-async def _custom_path(source: MetricSource, spec: MetricSpec, version: str) -> str:
+async def _custom_path(source: MetricSource, spec: ScalingMetric, version: str) -> str:
     if spec.metric_type.per_pod:
         return apis.pods_path(version, source.namespace, spec.name)
     described = spec.described_object or {}
@@ -149,7 +149,7 @@ def _own_samples(source: MetricSource, samples: Sequence[CustomSample]) -> tuple
 
 
 async def _external(
-    source: MetricSource, spec: MetricSpec, slots: asyncio.Semaphore
+    source: MetricSource, spec: ScalingMetric, slots: asyncio.Semaphore
 ) -> tuple[ExternalSample, ...] | Failure:
     params = {"labelSelector": _selector(spec)}
     try:

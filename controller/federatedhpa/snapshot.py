@@ -37,7 +37,15 @@ from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
-from fedhpa.decision import Blocked, ClusterSnapshot, Failure, ScalingObject, Snapshot, Target, decode_object
+from fedhpa.decision import (
+    Blocked,
+    ClusterSnapshot,
+    Failure,
+    ScalingObject,
+    Snapshot,
+    TemplateScale,
+    decode_object,
+)
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.reflector import Key
@@ -139,7 +147,7 @@ class SnapshotBuilder:
         snapshot = Snapshot(
             hpa=hpa,
             clusters=await self._clusters(hpa, memory, expected, now, direct=template is None),
-            target=None if template is None else Target(template.spec.replicas),
+            target=None if template is None else TemplateScale(template.spec.replicas),
             hub_custom_metrics=fleet.custom,
             hub_external_metrics=fleet.external,
             ambiguous_with=self._ambiguous_with(key, memory, expected, memories),

@@ -12,12 +12,12 @@ from fedhpa.decision.model import (
     ANSWERED_STATES,
     Assignment,
     ClusterShare,
-    Condition,
     Coverage,
     Decision,
     Event,
     MetricResult,
     PodCounts,
+    StatusCondition,
     Step,
 )
 from fedhpa.decision.normalize import remember_scale
@@ -34,10 +34,10 @@ from fedhpa.decision.snapshot import (
     Finding,
     MemberHPA,
     Snapshot,
-    Target,
+    TemplateScale,
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementSpec
 
 __all__ = [
@@ -48,7 +48,6 @@ __all__ = [
     "ClusterScale",
     "ClusterShare",
     "ClusterSnapshot",
-    "Condition",
     "ControllerSettings",
     "Coverage",
     "Decision",
@@ -58,19 +57,20 @@ __all__ = [
     "History",
     "MemberHPA",
     "MetricResult",
-    "MetricSpec",
     "PlacementSpec",
     "PodCounts",
     "Recommendation",
     "ScaleEvent",
+    "ScalingMetric",
     "ScalingObject",
     "ScalingSpec",
     "Scenario",
     "Snapshot",
+    "StatusCondition",
     "Step",
     "StoredDecision",
     "StoredStatus",
-    "Target",
+    "TemplateScale",
     "compact_decision",
     "decide",
     "decode_object",

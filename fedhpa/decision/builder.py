@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.api.times import format_time
-from fedhpa.decision.model import Condition, Event, Step
+from fedhpa.decision.model import Event, StatusCondition, Step
 from fedhpa.decision.record.status import StoredStatus
 
 JSON = object
@@ -27,7 +27,7 @@ class DecisionBuilder:
         self._conditions = {condition.type: condition for condition in status.conditions}
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[StatusCondition, ...]:
         """All conditions, in the order in which they were first set."""
         return tuple(self._conditions.values())
 
@@ -47,7 +47,7 @@ class DecisionBuilder:
         text = "True" if status else "False"
         changed = known is None or known.status != text
         since = api_time(self.now) if known is None or changed else known.last_transition_time
-        self._conditions[type] = Condition(type, text, reason, shortened(message), since)
+        self._conditions[type] = StatusCondition(type, text, reason, shortened(message), since)
 
     def warn(self, reason: str, message: str) -> None:
         """Add a Warning event."""
@@ -73,7 +73,7 @@ def api_time(seconds: float) -> str:
     return format_time(seconds // 1)
 
 
-def condition_json(condition: Condition) -> Mapping[str, JSON]:
+def condition_json(condition: StatusCondition) -> Mapping[str, JSON]:
     """Returns a condition as the status has it."""
     entry: dict[str, JSON] = {"type": condition.type, "status": condition.status}
     if condition.last_transition_time:

@@ -13,9 +13,9 @@ from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, USAGE_API
 from fedhpa.assignment.direct import DUPLICATED, size_of_each
 from fedhpa.decision.metrics.samples import custom_samples, external_samples
 from fedhpa.decision.settings import ControllerSettings
-from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure, Snapshot, Target
-from fedhpa.decision.spec.metrics import MetricSpec
-from fedhpa.decision.spec.placement import ClusterPreference
+from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure, Snapshot, TemplateScale
+from fedhpa.decision.spec.metrics import ScalingMetric
+from fedhpa.decision.spec.placement import PlacementPreference
 from fedhpa.scaling.grouping import running_and_ready
 
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
@@ -89,7 +89,7 @@ class FleetView:
         # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
         return cluster.last_replicas or 0
 
-    def observed(self, spec: MetricSpec) -> list[ClusterView]:
+    def observed(self, spec: ScalingMetric) -> list[ClusterView]:
         """Returns the clusters whose pods count for a metric.
 
         These are all that answered, but for clusters with lost metrics that failed to serve this one.
@@ -100,7 +100,7 @@ class FleetView:
             if cluster.name not in self.metrics_lost or self._failure(cluster, spec) is None
         ]
 
-    def metric_failures(self, metrics: Sequence[MetricSpec]) -> dict[str, str]:
+    def metric_failures(self, metrics: Sequence[ScalingMetric]) -> dict[str, str]:
         """Returns the clusters that answered but failed to serve a metric, with the first reason."""
         failed: dict[str, str] = {}
         for spec in metrics:
@@ -110,12 +110,12 @@ class FleetView:
                     failed.setdefault(cluster.name, failure.error)
         return failed
 
-    def failures(self, spec: MetricSpec) -> list[tuple[str, Failure]]:
+    def failures(self, spec: ScalingMetric) -> list[tuple[str, Failure]]:
         """Returns the clusters that answered but failed to serve the metric, also if the hub serves it."""
         found = [(cluster.name, _failure_of(cluster.snapshot, spec)) for cluster in self.answered]
         return [(name, failure) for name, failure in found if failure is not None]
 
-    def served_by_hub(self, spec: MetricSpec) -> bool:
+    def served_by_hub(self, spec: ScalingMetric) -> bool:
         """True if the hub serves the metric and no cluster does."""
         snapshots = [cluster.snapshot for cluster in self.answered]
         api = spec.metric_type.api
@@ -140,12 +140,12 @@ class FleetView:
                 self.selector_errors.append((event, reason or ""))
         self.expected.append(cluster)
 
-    def _preferences(self, snapshot: Snapshot) -> Mapping[str, ClusterPreference]:
+    def _preferences(self, snapshot: Snapshot) -> Mapping[str, PlacementPreference]:
         clusters = (cluster.cluster or KnownCluster(cluster.name) for cluster in self.expected)
         return snapshot.hpa.spec.assignment.preferred(clusters)
 
     def _current(self, snapshot: Snapshot) -> int:
-        if isinstance(snapshot.target, Target):
+        if isinstance(snapshot.target, TemplateScale):
             return snapshot.target.replicas
         if isinstance(snapshot.target, Failure):
             return 0
@@ -156,7 +156,7 @@ class FleetView:
             return size_of_each(present, lows)
         return sum(self.known_replicas(cluster) for cluster in self.expected)
 
-    def _failure(self, cluster: ClusterView, spec: MetricSpec) -> Failure | None:
+    def _failure(self, cluster: ClusterView, spec: ScalingMetric) -> Failure | None:
         failure = _failure_of(cluster.snapshot, spec)
         # If the hub serves the metric, the clusters need not.
         return None if failure is None or self.served_by_hub(spec) else failure
@@ -177,7 +177,7 @@ def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
     return None, ""
 
 
-def _failure_of(cluster: ClusterSnapshot, spec: MetricSpec) -> Failure | None:
+def _failure_of(cluster: ClusterSnapshot, spec: ScalingMetric) -> Failure | None:
     data: object = ()
     api = spec.metric_type.api
     if api == USAGE_API:

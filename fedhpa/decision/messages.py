@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, OBJECT, PODS, USAGE_API
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 
 JSON = object
 
@@ -43,7 +43,7 @@ NO_CLUSTER: Final = (
 )
 
 
-def metric_name(spec: MetricSpec) -> str:
+def metric_name(spec: ScalingMetric) -> str:
     """Returns the name of a metric in reasons and conditions."""
     if spec.metric_type.api == USAGE_API:
         if spec.average_value is not None:
@@ -57,7 +57,7 @@ def metric_name(spec: MetricSpec) -> str:
     return f"external metric {spec.name}({selector_dump(spec.selector)})"
 
 
-def failure_of(spec: MetricSpec, error: str) -> str:
+def failure_of(spec: ScalingMetric, error: str) -> str:
     """Returns the error of a failed metric, with the name of its source in front."""
     source = spec.metric_type.failure_source.format(name=spec.name, container=spec.container)
     return f"failed to get {source} metric value: {error}" if source else error

@@ -22,7 +22,7 @@ ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
 LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
 
 
-class Condition(msgspec.Struct, frozen=True):
+class StatusCondition(msgspec.Struct, frozen=True):
     """A status condition; `last_transition_time` is RFC 3339 as stored, "" if unknown."""
 
     type: str
@@ -129,7 +129,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage
     metrics: tuple[MetricResult, ...]
     steps: tuple[Step, ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[StatusCondition, ...]
     events: tuple[Event, ...]
     status: Mapping[str, JSON]
     history: History

@@ -16,7 +16,7 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
-from fedhpa.decision.spec.placement import ClusterPreference
+from fedhpa.decision.spec.placement import PlacementPreference
 from fedhpa.scaling.records import IGNORED
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"
@@ -25,7 +25,7 @@ BELOW_LIMIT: Final = "clusters that do not answer or refused a write keep what t
 BELOW_THRESHOLD: Final = "autoscalingMinThreshold keeps that many in each cluster"
 # People read status and events, so they name only so many clusters.
 _MAX_NAMED: Final = 8
-_NO_PREFERENCE: Final = ClusterPreference()
+_NO_PREFERENCE: Final = PlacementPreference()
 
 
 class PlacementPlan:

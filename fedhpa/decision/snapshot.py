@@ -19,7 +19,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 # The metric values of one cluster: all values, the reason why there are none, or one answer for each query
-# (`MetricSpec.query_key`). Then the server has selected the values, and one query may fail alone.
+# (`ScalingMetric.query_key`). Then the server has selected the values, and one query may fail alone.
 CustomMetrics = tuple[CustomSample, ...] | Mapping[str, tuple[CustomSample, ...] | Failure] | Failure
 ExternalMetrics = tuple[ExternalSample, ...] | Mapping[str, tuple[ExternalSample, ...] | Failure] | Failure
 
@@ -72,7 +72,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False
 
 
-class Target(msgspec.Struct, frozen=True):
+class TemplateScale(msgspec.Struct, frozen=True):
     """The scale of the workload's template on the hub (propagation karmada)."""
 
     replicas: int = 0
@@ -110,7 +110,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     hpa: ScalingObject
     clusters: tuple[ClusterSnapshot, ...] = ()
-    target: Target | Failure | None = None
+    target: TemplateScale | Failure | None = None
     hub_custom_metrics: tuple[CustomSample, ...] = ()
     hub_external_metrics: tuple[ExternalSample, ...] = ()
     ambiguous_with: tuple[str, ...] = ()

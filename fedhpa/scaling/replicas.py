@@ -23,7 +23,7 @@ MAX_INT32: Final = 2**31 - 1
 NO_PODS: Final = "no pods returned by selector while calculating replica count"
 
 
-class Scale(msgspec.Struct, frozen=True):
+class CurrentSize(msgspec.Struct, frozen=True):
     """The present size, the tolerances and the calibration."""
 
     current: int
@@ -44,7 +44,7 @@ class Proposal(msgspec.Struct, frozen=True):
     utilization: int | None = None
 
 
-def propose_utilization(groups: Groups, target: int, scale: Scale) -> Proposal:
+def propose_utilization(groups: Groups, target: int, scale: CurrentSize) -> Proposal:
     """Returns the proposal for a target of `target` per cent of the requests. Raises MetricsUnavailable."""
     _check(groups)
     if groups.request_error:
@@ -71,7 +71,7 @@ def propose_utilization(groups: Groups, target: int, scale: Scale) -> Proposal:
     return Proposal(_settle(ratio, again, counted, scale), ratio, average, utilization)
 
 
-def propose_average(groups: Groups, target: int, scale: Scale) -> Proposal:
+def propose_average(groups: Groups, target: int, scale: CurrentSize) -> Proposal:
     """Returns the proposal for an average per pod: Pods, and resources by averageValue.
 
     Raises MetricsUnavailable.
@@ -92,7 +92,7 @@ def propose_average(groups: Groups, target: int, scale: Scale) -> Proposal:
     return Proposal(_settle(ratio, again, counted, scale), ratio, average)
 
 
-def propose_value(value: int, target: int, pods: int, ready_pods: int, scale: Scale) -> Proposal:
+def propose_value(value: int, target: int, pods: int, ready_pods: int, scale: CurrentSize) -> Proposal:
     """Returns the proposal for one value against a target: Object and External with type Value.
 
     `ready_pods` of the `pods` selected pods run and are ready. Raises MetricsUnavailable.
@@ -107,7 +107,7 @@ def propose_value(value: int, target: int, pods: int, ready_pods: int, scale: Sc
     return Proposal(_calibrated(ratio * ready_pods, scale.calibration), ratio, value)
 
 
-def propose_per_pod(value: int, target: int, status_replicas: int, scale: Scale) -> Proposal:
+def propose_per_pod(value: int, target: int, status_replicas: int, scale: CurrentSize) -> Proposal:
     """Returns the proposal for one value divided by all pods: Object and External with type AverageValue.
 
     Raises MetricsUnavailable.
@@ -129,13 +129,13 @@ def _check(groups: Groups) -> None:
         raise MetricsUnavailable("did not receive metrics for targeted pods (pods might be unready)")
 
 
-def _unless_near(ready: int, ratio: float, scale: Scale) -> int:
+def _unless_near(ready: int, ratio: float, scale: CurrentSize) -> int:
     if scale.tolerances.within(ratio):
         return scale.current
     return _calibrated(ratio * ready, scale.calibration)
 
 
-def _settle(first: float, again: float, counted: int, scale: Scale) -> int:
+def _settle(first: float, again: float, counted: int, scale: CurrentSize) -> int:
     """Returns the size after missing pods were filled in; the present one if that reversed the direction."""
     turned = (first < 1 and again > 1) or (first > 1 and again < 1)
     if turned or scale.tolerances.within(again):

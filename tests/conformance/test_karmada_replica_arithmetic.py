@@ -18,15 +18,15 @@ from fedhpa.api.times import ZERO_TIME, parse_duration
 from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
-    Condition,
     ControllerSettings,
     Failure,
     History,
-    MetricSpec,
+    ScalingMetric,
     ScalingSpec,
     Snapshot,
+    StatusCondition,
     StoredStatus,
-    Target,
+    TemplateScale,
     decode_object,
     remember_scale,
 )
@@ -62,7 +62,7 @@ from fedhpa.scaling.records import (
     pod_record,
     usage_record,
 )
-from fedhpa.scaling.replicas import Scale, propose_value
+from fedhpa.scaling.replicas import CurrentSize, propose_value
 from fedhpa.scaling.requests import requested_milli
 from fedhpa.scaling.rules import ScalingPolicy, ScalingRules, Tolerances
 from fedhpa.scaling.stabilization import stabilize, stabilize_legacy
@@ -129,23 +129,23 @@ def usage_of(metrics: dict[str, Any], resource: str) -> tuple[UsageRecord, ...]:
     )
 
 
-def spec_of(fn: str, given: dict[str, Any]) -> MetricSpec:
+def spec_of(fn: str, given: dict[str, Any]) -> ScalingMetric:
     described = given.get("objectRef")
     if fn == "resourceUtilization":
-        return MetricSpec("Resource", given["resource"], average_utilization=given["targetUtilization"])
+        return ScalingMetric("Resource", given["resource"], average_utilization=given["targetUtilization"])
     if fn in ("resourceAverageValue", "plainMetric (core of the two above; resource given)"):
-        return MetricSpec("Resource", given["resource"], average_value=given["targetUsage"])
+        return ScalingMetric("Resource", given["resource"], average_value=given["targetUsage"])
     if fn == "podsMetric":
-        return MetricSpec("Pods", given["metricName"], average_value=given["targetUsage"])
+        return ScalingMetric("Pods", given["metricName"], average_value=given["targetUsage"])
     if fn == "objectValue":
-        return MetricSpec(
+        return ScalingMetric(
             "Object",
             given["metricName"],
             target_type="Value",
             value=given["targetUsage"],
             described_object=described,
         )
-    return MetricSpec(
+    return ScalingMetric(
         "Object",
         given["metricName"],
         target_type="AverageValue",
@@ -202,8 +202,10 @@ def test_proposes_what_karmada_proposes(case: dict[str, Any]) -> None:
     fails = "error" in expect
     cluster = cluster_of(case["fn"], given, fails)
     current = given.get("currentReplicas", given.get("statusReplicas", 0))
-    fleet = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(current)), ControllerSettings())
-    scale = Scale(current, Tolerances(given["tolerance"], given["tolerance"]), given["calibration"])
+    fleet = FleetView(
+        Snapshot(hpa=OBJECT, clusters=(cluster,), target=TemplateScale(current)), ControllerSettings()
+    )
+    scale = CurrentSize(current, Tolerances(given["tolerance"], given["tolerance"]), given["calibration"])
 
     result = evaluate(fleet, scale, READINESS, 0, spec_of(case["fn"], given)).result
 
@@ -225,7 +227,7 @@ def test_turns_a_ratio_into_replicas(case: dict[str, Any]) -> None:
     """A ratio over the ready pods gives Karmada's replicas."""
     given = case["input"]
     pods = [record_of(pod) for pod in given["pods"]]
-    scale = Scale(
+    scale = CurrentSize(
         given["currentReplicas"], Tolerances(given["tolerance"], given["tolerance"]), given["calibration"]
     )
 
@@ -242,7 +244,7 @@ def test_counts_ready_pods(case: dict[str, Any]) -> None:
     pods = [record_of(pod) for pod in case["input"]["pods"]]
     if case["expect"].get("error"):
         with pytest.raises(MetricsUnavailable, match="no pods returned by selector"):
-            propose_value(2, 1, len(pods), 0, Scale(1, Tolerances(0.1, 0.1)))
+            propose_value(2, 1, len(pods), 0, CurrentSize(1, Tolerances(0.1, 0.1)))
         return
 
     assert running_and_ready(pods) == case["expect"]["count"]
@@ -332,7 +334,7 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
     )
     kind = "ContainerResource" if case["container"] else "Resource"
 
-    result = _evaluate(cluster, MetricSpec(kind, "cpu", case["container"], average_value=1))
+    result = _evaluate(cluster, ScalingMetric(kind, "cpu", case["container"], average_value=1))
 
     if case["name"] in LEFT_OUT:
         assert "no pods" not in (result.error or "")
@@ -352,9 +354,11 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
         assert found == expected
 
 
-def _evaluate(cluster: ClusterSnapshot, spec: MetricSpec) -> Any:
-    fleet = FleetView(Snapshot(hpa=OBJECT, clusters=(cluster,), target=Target(1)), ControllerSettings())
-    return evaluate(fleet, Scale(1, Tolerances(0.1, 0.1)), READINESS, 0, spec).result
+def _evaluate(cluster: ClusterSnapshot, spec: ScalingMetric) -> Any:
+    fleet = FleetView(
+        Snapshot(hpa=OBJECT, clusters=(cluster,), target=TemplateScale(1)), ControllerSettings()
+    )
+    return evaluate(fleet, CurrentSize(1, Tolerances(0.1, 0.1)), READINESS, 0, spec).result
 
 
 @pytest.mark.parametrize("case", cases("upstreamMetricsClientAndRatioTests", "TestGetExternalMetric"))
@@ -370,7 +374,7 @@ def test_reads_external_metrics(case: dict[str, Any]) -> None:
         else tuple(ExternalSample("", None, int(item["value"]) * 1000) for item in items),
     )
 
-    result = _evaluate(cluster, MetricSpec("External", "", average_value=1000))
+    result = _evaluate(cluster, ScalingMetric("External", "", average_value=1000))
 
     if case["expectedError"]:
         assert (result.error or "").endswith(case["expectedError"])
@@ -394,9 +398,9 @@ def test_reads_custom_metrics(case: dict[str, Any]) -> None:
     )
     described = case.get("objectRef")
     spec = (
-        MetricSpec("Object", "test-metric", target_type="Value", value=1, described_object=described)
+        ScalingMetric("Object", "test-metric", target_type="Value", value=1, described_object=described)
         if described
-        else MetricSpec("Pods", "test-metric", average_value=1)
+        else ScalingMetric("Pods", "test-metric", average_value=1)
     )
 
     result = _evaluate(cluster, spec)
@@ -612,7 +616,9 @@ def test_upserts_conditions(case: dict[str, Any]) -> None:
     before = case.get("inputList")
     if before is None:
         before = case["initialHPA"]["status"].get("conditions", [])
-    stored = tuple(Condition(c["type"], c["status"], "", "", c.get("lastTransitionTime", "")) for c in before)
+    stored = tuple(
+        StatusCondition(c["type"], c["status"], "", "", c.get("lastTransitionTime", "")) for c in before
+    )
     builder = DecisionBuilder(StoredStatus(conditions=stored), NOW)
 
     builder.condition(case["conditionType"], case["status"] == "True", case["reason"], case["message"])

@@ -15,7 +15,7 @@ from controller.federatedhpa.metric_reader import MetricSource, metric_queries, 
 from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE
 from fedhpa.api.selectors import parse_selector
 from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterSnapshot, MetricSpec
+from fedhpa.decision import ClusterSnapshot, ScalingMetric
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper
@@ -45,27 +45,27 @@ NODE = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
 PLURALS = {"Deployment": "deployments", "Service": "services", "Node": "nodes"}
 
 # By the recorded cases' names. Two of the table are of the client alone: the autoscaler never sends them.
-ASKED: Mapping[str, MetricSpec] = {
-    "pods metric, no metric selector (nil LabelSelector)": MetricSpec(PODS, name="qps"),
-    "pods metric, empty metric selector": MetricSpec(PODS, name="qps", selector={}),
-    "pods metric with metric selector": MetricSpec(PODS, name="qps", selector=SELECTOR),
-    "object: apps/v1 Deployment": MetricSpec(OBJECT, name="hits", described_object=DEPLOYMENT),
-    "object: apps/v1 Deployment with metric selector": MetricSpec(
+ASKED: Mapping[str, ScalingMetric] = {
+    "pods metric, no metric selector (nil LabelSelector)": ScalingMetric(PODS, name="qps"),
+    "pods metric, empty metric selector": ScalingMetric(PODS, name="qps", selector={}),
+    "pods metric with metric selector": ScalingMetric(PODS, name="qps", selector=SELECTOR),
+    "object: apps/v1 Deployment": ScalingMetric(OBJECT, name="hits", described_object=DEPLOYMENT),
+    "object: apps/v1 Deployment with metric selector": ScalingMetric(
         OBJECT, name="hits", described_object=DEPLOYMENT, selector=SELECTOR
     ),
-    "object: v1 Service": MetricSpec(OBJECT, name="hits", described_object=SERVICE),
-    "object: v1 Namespace (name ignored, hpa namespace used)": MetricSpec(
+    "object: v1 Service": ScalingMetric(OBJECT, name="hits", described_object=SERVICE),
+    "object: v1 Namespace (name ignored, hpa namespace used)": ScalingMetric(
         OBJECT, name="hits", described_object=NAMESPACE
     ),
-    "object: v1 Namespace with metric selector": MetricSpec(
+    "object: v1 Namespace with metric selector": ScalingMetric(
         OBJECT, name="hits", described_object=NAMESPACE, selector=SELECTOR
     ),
-    "object: v1 Node (root scoped kind, still fetched namespaced)": MetricSpec(
+    "object: v1 Node (root scoped kind, still fetched namespaced)": ScalingMetric(
         OBJECT, name="hits", described_object=NODE
     ),
-    "external: nil selector": MetricSpec(EXTERNAL, name="queue_depth"),
-    "external: empty selector": MetricSpec(EXTERNAL, name="queue_depth", selector={}),
-    "external: selector": MetricSpec(EXTERNAL, name="queue_depth", selector=SELECTOR),
+    "external: nil selector": ScalingMetric(EXTERNAL, name="queue_depth"),
+    "external: empty selector": ScalingMetric(EXTERNAL, name="queue_depth", selector={}),
+    "external: selector": ScalingMetric(EXTERNAL, name="queue_depth", selector=SELECTOR),
 }
 CLIENT_ALONE = {
     "root scoped: node (client API only; HPA does not use it)",
@@ -105,7 +105,7 @@ class Kinds(ResourceMapper):
         return Resource(api_version, kind, PLURALS[kind], namespaced=kind != "Node", scale=False)
 
 
-def requests_of(spec: MetricSpec, version: str) -> list[str]:
+def requests_of(spec: ScalingMetric, version: str) -> list[str]:
     async def ask(member: Any) -> list[str]:
         lists = Recorder(version)
         mapper = Kinds(ApiClient(ApiConfig(server="http://member")))
@@ -130,7 +130,7 @@ def test_request_is_the_one_that_kubernetes_sends(row: dict[str, Any]) -> None:
     assert requests_of(ASKED[row["case"]], row["custom_metrics_version"]) == [row["uri"]]
 
 
-def hub_requests_of(spec: MetricSpec, version: str) -> list[str]:
+def hub_requests_of(spec: ScalingMetric, version: str) -> list[str]:
     async def ask() -> list[str]:
         lists = Recorder(version)
         client = ApiClient(ApiConfig(server="http://hub"))
@@ -144,10 +144,10 @@ def hub_requests_of(spec: MetricSpec, version: str) -> list[str]:
     return asyncio.run(ask())
 
 
-HUB_ASKED: Mapping[str, MetricSpec] = {
+HUB_ASKED: Mapping[str, ScalingMetric] = {
     **ASKED,
-    "resource: pods of selector": MetricSpec(RESOURCE, name="cpu"),
-    "resource: one container": MetricSpec(CONTAINER_RESOURCE, name="cpu", container="app"),
+    "resource: pods of selector": ScalingMetric(RESOURCE, name="cpu"),
+    "resource: one container": ScalingMetric(CONTAINER_RESOURCE, name="cpu", container="app"),
 }
 
 

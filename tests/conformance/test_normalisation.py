@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fedhpa.decision import History, decode_object, remember_scale
-from fedhpa.decision.spec.behavior import Behavior, behavior_with_defaults
+from fedhpa.decision.spec.behavior import ScalingBehavior, behavior_with_defaults
 from fedhpa.decision.spec.wire import RawBehavior, RawRules
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
@@ -131,7 +131,7 @@ def test_stores_scale_events(case: dict[str, Any]) -> None:
     expected = [event["replicaChange"] for event in case["expect"]["events_after"]]
     for up in (True, False):
         rules = None if case["rules"] is None else rules_of(case["rules"])
-        behavior = None if rules is None else Behavior(rules, rules)
+        behavior = None if rules is None else ScalingBehavior(rules, rules)
         spec = msgspec.structs.replace(SPEC, behavior=behavior)
         history = History((), tuple(before), ()) if up else History((), (), tuple(before))
         change = case["replica_change"] if up else -case["replica_change"]

@@ -14,9 +14,9 @@ from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
     ControllerSettings,
-    MetricSpec,
+    ScalingMetric,
     Snapshot,
-    Target,
+    TemplateScale,
     decode_object,
 )
 from fedhpa.decision.fleet import FleetView
@@ -30,7 +30,7 @@ from fedhpa.scaling.records import (
     pod_record,
     usage_record,
 )
-from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization
+from fedhpa.scaling.replicas import CurrentSize, propose_average, propose_utilization
 from fedhpa.scaling.requests import requested_milli
 from fedhpa.scaling.rules import Tolerances
 from tests.conformance.facts import NOW, at, params, pod_json, text_at
@@ -52,7 +52,7 @@ def usage_of(case: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(usage_record("member1", item) for item in msgspec.convert(items, list[wire.PodMetrics]))
 
 
-def spec_of(case: dict[str, Any]) -> MetricSpec:
+def spec_of(case: dict[str, Any]) -> ScalingMetric:
     target = case.get("target_milli")
     per_pod = case.get("target_average_milli")
     selector = case.get("metric_selector")
@@ -60,20 +60,20 @@ def spec_of(case: dict[str, Any]) -> MetricSpec:
     match case["function"]:
         case "GetResourceReplicas":
             kind = "ContainerResource" if case["container"] else "Resource"
-            return MetricSpec(
+            return ScalingMetric(
                 kind,
                 name=case["resource"],
                 container=case["container"],
                 average_utilization=case["target_utilization"],
             )
         case "GetMetricReplicas":
-            return MetricSpec("Pods", name=case["metric"], average_value=target, selector=selector)
+            return ScalingMetric("Pods", name=case["metric"], average_value=target, selector=selector)
         case "GetObjectMetricReplicas":
-            return MetricSpec(
+            return ScalingMetric(
                 "Object", case["metric"], target_type="Value", value=target, described_object=described
             )
         case "GetObjectPerPodMetricReplicas":
-            return MetricSpec(
+            return ScalingMetric(
                 "Object",
                 case["metric"],
                 target_type="AverageValue",
@@ -81,9 +81,9 @@ def spec_of(case: dict[str, Any]) -> MetricSpec:
                 described_object=described,
             )
         case "GetExternalMetricReplicas":
-            return MetricSpec("External", case["metric"], value=target, selector=selector)
+            return ScalingMetric("External", case["metric"], value=target, selector=selector)
         case "GetExternalPerPodMetricReplicas":
-            return MetricSpec("External", case["metric"], average_value=per_pod, selector=selector)
+            return ScalingMetric("External", case["metric"], average_value=per_pod, selector=selector)
     raise AssertionError(case["function"])
 
 
@@ -121,7 +121,7 @@ def fleet_of(case: dict[str, Any]) -> FleetView:
         ),
     )
     hpa = decode_object({"metadata": {"namespace": NAMESPACE}, "spec": {"maxReplicas": 100}})
-    snapshot = Snapshot(hpa=hpa, clusters=(cluster,), target=Target(case["current_replicas"]))
+    snapshot = Snapshot(hpa=hpa, clusters=(cluster,), target=TemplateScale(case["current_replicas"]))
     return FleetView(snapshot, ControllerSettings())
 
 
@@ -132,7 +132,9 @@ def test_proposes_what_the_calculator_proposes(case: dict[str, Any]) -> None:
     readiness = Readiness(NOW, case["cpu_initialization_period_s"], case["initial_readiness_delay_s"])
     spec = spec_of(case)
 
-    result = evaluate(fleet_of(case), Scale(case["current_replicas"], tolerances), readiness, 0, spec).result
+    result = evaluate(
+        fleet_of(case), CurrentSize(case["current_replicas"], tolerances), readiness, 0, spec
+    ).result
 
     observed = case["observed"]
     if observed["error"] is not None:
@@ -233,7 +235,7 @@ def groups_of(case: dict[str, Any]) -> Groups:
 @pytest.mark.parametrize("case", params(TABLE["ratio"]))
 def test_computes_ratios_as_the_calculator(case: dict[str, Any]) -> None:
     """Utilization is truncated to whole per cent before the ratio; averages are truncated."""
-    scale = Scale(1, Tolerances(0.1, 0.1))
+    scale = CurrentSize(1, Tolerances(0.1, 0.1))
     expect = case["expect"]
     if expect.get("error"):
         with pytest.raises(MetricsUnavailable, match=expect["error"]):
@@ -283,16 +285,16 @@ def answer_of(case: dict[str, Any]) -> ClusterSnapshot:
     return ClusterSnapshot(name="member1", scale=scale, custom_metrics=custom)
 
 
-def client_spec(case: dict[str, Any]) -> MetricSpec:
+def client_spec(case: dict[str, Any]) -> ScalingMetric:
     if case["api"] == "resource":
         kind = "ContainerResource" if case["container"] else "Resource"
-        return MetricSpec(kind, "cpu", case["container"], average_value=1000)
+        return ScalingMetric(kind, "cpu", case["container"], average_value=1000)
     if case["api"] == "object":
-        return MetricSpec(
+        return ScalingMetric(
             "Object", case["metric"], target_type="Value", value=1, described_object=case["object"]
         )
     kind = "Pods" if case["api"] == "pods" else "External"
-    return MetricSpec(kind, case["metric"], average_value=1000, value=1000)
+    return ScalingMetric(kind, case["metric"], average_value=1000, value=1000)
 
 
 @pytest.mark.parametrize("case", params(TABLE["metrics_client"]))
@@ -305,13 +307,13 @@ def test_reads_answers_as_the_metrics_client(case: dict[str, Any]) -> None:
     ]
     cluster = msgspec.structs.replace(cluster, pods=tuple(pods))
     snapshot = Snapshot(
-        hpa=decode_object({"spec": {"maxReplicas": 9}}), clusters=(cluster,), target=Target(3)
+        hpa=decode_object({"spec": {"maxReplicas": 9}}), clusters=(cluster,), target=TemplateScale(3)
     )
     readiness = Readiness(NOW, 0.0, 0.0)
 
     result = evaluate(
         FleetView(snapshot, ControllerSettings()),
-        Scale(3, Tolerances(0.1, 0.1)),
+        CurrentSize(3, Tolerances(0.1, 0.1)),
         readiness,
         0,
         client_spec(case),

@@ -23,7 +23,7 @@ from fedhpa.decision import (
     Recommendation,
     ScaleEvent,
     Snapshot,
-    Target,
+    TemplateScale,
     decide,
     decode_object,
 )
@@ -244,7 +244,7 @@ def test_template_that_was_scaled_since_the_last_status_counts() -> None:
     seen = Snapshot(hpa=hpa, clusters=(answering("m1", 5),), target=Failure("out of order"))
     memory.count_unreported_scale(seen, NOW + 10)
     before = memory.history.scale_ups
-    memory.count_unreported_scale(msgspec.structs.replace(seen, target=Target(7)), NOW + 20)
+    memory.count_unreported_scale(msgspec.structs.replace(seen, target=TemplateScale(7)), NOW + 20)
 
     assert before == ()
     assert memory.history.scale_ups == (ScaleEvent(NOW + 20, 2),)

@@ -9,7 +9,7 @@ from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import ClusterAffinity
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.decision.spec.placement import ClusterPreference, PlacementSpec
+from fedhpa.decision.spec.placement import PlacementPreference, PlacementSpec
 
 AFFINITIES: list[dict[str, Any]] = [
     {"clusterNames": ["m1", "m7", "gone"]},
@@ -28,7 +28,7 @@ def test_first_preference_that_selects_a_cluster_holds() -> None:
     selections = [Selection(decode(ClusterAffinity, affinity)) for affinity in AFFINITIES]
     for _ in range(200):
         preferences = tuple(
-            ClusterPreference(selection, weight)
+            PlacementPreference(selection, weight)
             for weight, selection in enumerate(rng.choices([*selections, None], k=rng.randrange(6)))
         )
         clusters = [

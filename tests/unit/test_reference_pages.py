@@ -117,7 +117,7 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
     [
         wire.RawScenario,
         RawController,
-        wire.RawCluster,
+        wire.RawScenarioCluster,
         wire.RawScale,
         wire.RawScenarioHistory,
         wire.RawBlocked,

@@ -15,9 +15,9 @@ from fedhpa.decision.metrics.pods import propose_for_pods, propose_for_resource
 from fedhpa.decision.metrics.proposal import MetricError, MetricProposal
 from fedhpa.decision.metrics.values import propose_for_external, propose_for_object
 from fedhpa.decision.model import MetricResult
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling.grouping import Readiness
-from fedhpa.scaling.replicas import Scale
+from fedhpa.scaling.replicas import CurrentSize
 
 JSON = object
 
@@ -39,7 +39,7 @@ class EvaluatedMetric(NamedTuple):
 
 
 def evaluate(
-    fleet: FleetView, scale: Scale, readiness: Readiness, index: int, spec: MetricSpec
+    fleet: FleetView, scale: CurrentSize, readiness: Readiness, index: int, spec: ScalingMetric
 ) -> EvaluatedMetric:
     """Returns the result of one entry of spec.metrics. A failure is part of the result; nothing is raised."""
     propose = _PROPOSERS.get(spec.type)
@@ -56,7 +56,7 @@ def evaluate(
 
 
 def _result(
-    fleet: FleetView, index: int, spec: MetricSpec, found: MetricProposal | None, error: str | None
+    fleet: FleetView, index: int, spec: ScalingMetric, found: MetricProposal | None, error: str | None
 ) -> MetricResult:
     return MetricResult(
         index=index,
@@ -75,7 +75,7 @@ def _result(
     )
 
 
-def _status_entry(spec: MetricSpec, current: Mapping[str, JSON]) -> Mapping[str, JSON]:
+def _status_entry(spec: ScalingMetric, current: Mapping[str, JSON]) -> Mapping[str, JSON]:
     body: dict[str, JSON] = {}
     if spec.metric_type.api == USAGE_API:
         body["name"] = spec.name

@@ -9,7 +9,7 @@ from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.messages import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED, metric_name
 from fedhpa.decision.metrics.evaluate import EvaluatedMetric, evaluate
 from fedhpa.scaling.grouping import Readiness
-from fedhpa.scaling.replicas import Scale
+from fedhpa.scaling.replicas import CurrentSize
 from fedhpa.scaling.rules import Tolerances
 
 
@@ -55,7 +55,7 @@ def tolerances(context: Context) -> Tolerances:
 
 def _evaluate_all(context: Context, current: int) -> list[EvaluatedMetric]:
     settings = context.settings
-    scale = Scale(current, tolerances(context), context.fleet.calibration)
+    scale = CurrentSize(current, tolerances(context), context.fleet.calibration)
     readiness = Readiness(context.now, settings.cpu_initialization_period, settings.initial_readiness_delay)
     evaluated = [
         evaluate(context.fleet, scale, readiness, index, metric)

@@ -15,16 +15,16 @@ from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.metrics.proposal import HUB, MetricError, MetricProposal, check_selector, no_metrics
 from fedhpa.decision.metrics.samples import custom_samples
 from fedhpa.decision.model import ClusterShare, PodCounts
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods
 from fedhpa.scaling.records import CustomSample, UsageRecord, sum_over
-from fedhpa.scaling.replicas import Scale, propose_average, propose_utilization
+from fedhpa.scaling.replicas import CurrentSize, propose_average, propose_utilization
 
 JSON = object
 
 
 def propose_for_resource(
-    fleet: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec
+    fleet: FleetView, scale: CurrentSize, readiness: Readiness, spec: ScalingMetric
 ) -> MetricProposal:
     """Resource and ContainerResource, by utilization or average value. Raises MetricError."""
     if spec.average_value is None and spec.average_utilization is None:
@@ -54,14 +54,14 @@ def propose_for_resource(
     return MetricProposal(proposal, current, _shares(groups, binary=binary), _counts(groups))
 
 
-def _calibrated(fleet: FleetView, clusters: list[ClusterView], scale: Scale) -> Scale:
+def _calibrated(fleet: FleetView, clusters: list[ClusterView], scale: CurrentSize) -> CurrentSize:
     """Returns the scale for a metric that only these clusters serve: they stand for the others' replicas."""
     if len(clusters) == len(fleet.answered):
         return scale
     return msgspec.structs.replace(scale, calibration=fleet.calibration_of(clusters))
 
 
-def _usage_parts(fleet: FleetView, clusters: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
+def _usage_parts(fleet: FleetView, clusters: list[ClusterView], spec: ScalingMetric) -> list[ClusterSamples]:
     parts = [
         ClusterSamples(cluster.name, cluster.pods, _values(cluster.usage, spec), _finder(cluster.usage))
         for cluster in clusters
@@ -72,7 +72,7 @@ def _usage_parts(fleet: FleetView, clusters: list[ClusterView], spec: MetricSpec
     return parts
 
 
-def _values(usage: Sequence[UsageRecord], spec: MetricSpec) -> dict[str, int]:
+def _values(usage: Sequence[UsageRecord], spec: ScalingMetric) -> dict[str, int]:
     if spec.container:
         found = {
             record.name: container.milli(spec.name)
@@ -102,7 +102,7 @@ def _finder(records: Sequence[UsageRecord] | Sequence[CustomSample]) -> Callable
 
 
 def propose_for_pods(
-    fleet: FleetView, scale: Scale, readiness: Readiness, spec: MetricSpec
+    fleet: FleetView, scale: CurrentSize, readiness: Readiness, spec: ScalingMetric
 ) -> MetricProposal:
     """Pods: the average of a custom metric over the pods. Raises MetricError."""
     try:
@@ -118,7 +118,7 @@ def propose_for_pods(
     return MetricProposal(proposal, current, _shares(groups), _counts(groups))
 
 
-def _custom_parts(fleet: FleetView, clusters: list[ClusterView], spec: MetricSpec) -> list[ClusterSamples]:
+def _custom_parts(fleet: FleetView, clusters: list[ClusterView], spec: ScalingMetric) -> list[ClusterSamples]:
     samples = {
         cluster.name: custom_samples(cluster.snapshot.custom_metrics, spec, fleet.namespace)
         for cluster in clusters
@@ -133,7 +133,7 @@ def _custom_parts(fleet: FleetView, clusters: list[ClusterView], spec: MetricSpe
     return parts
 
 
-def _hub_parts(fleet: FleetView, spec: MetricSpec) -> list[ClusterSamples]:
+def _hub_parts(fleet: FleetView, spec: ScalingMetric) -> list[ClusterSamples]:
     # Hub metrics name a pod but no cluster, so a value counts in every cluster with a pod of that name.
     found = custom_samples(fleet.hub_custom, spec, fleet.namespace)
     if not found:

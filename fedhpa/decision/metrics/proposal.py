@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from fedhpa.api.selectors import selector_of
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling.replicas import Proposal
 
 JSON = object
@@ -39,7 +39,7 @@ class MetricProposal(NamedTuple):
     pods: PodCounts | None = None
 
 
-def check_selector(spec: MetricSpec) -> None:
+def check_selector(spec: ScalingMetric) -> None:
     """Raises InvalidObject with Go's message if the metric's selector is invalid."""
     if spec.selector is not None:
         selector_of(spec.selector)

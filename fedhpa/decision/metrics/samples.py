@@ -1,6 +1,6 @@
 """Picks a metric's samples out of what a metrics API answered.
 
-An answer that is a mapping has one entry for each query (`MetricSpec.query_key`): there the server has picked
+An answer that is a mapping has one entry for each query (`ScalingMetric.query_key`): the server has picked
 the samples. A sequence holds all samples, and they are picked here.
 """
 
@@ -12,11 +12,11 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.metric_types import PODS
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.decision.snapshot import CustomMetrics, ExternalMetrics, Failure
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling.records import CustomSample, ExternalSample
 
 
-def external_samples(answer: ExternalMetrics, spec: MetricSpec) -> list[ExternalSample]:
+def external_samples(answer: ExternalMetrics, spec: ScalingMetric) -> list[ExternalSample]:
     """Returns the samples of an External metric: by name, and by labels if the sample has any."""
     if isinstance(answer, Mapping):
         answer = answer.get(spec.query_key, ())
@@ -34,7 +34,7 @@ def external_samples(answer: ExternalMetrics, spec: MetricSpec) -> list[External
     ]
 
 
-def custom_samples(answer: CustomMetrics, spec: MetricSpec, namespace: str) -> list[CustomSample]:
+def custom_samples(answer: CustomMetrics, spec: ScalingMetric, namespace: str) -> list[CustomSample]:
     """Returns the samples of a Pods or Object metric: by metric and described object.
 
     One metric name may have several series. Samples with the metric's own selector are preferred.
@@ -53,7 +53,7 @@ def custom_samples(answer: CustomMetrics, spec: MetricSpec, namespace: str) -> l
     return exact or [sample for sample in found if not sample.selector or not spec.selector]
 
 
-def _describes_target(sample: CustomSample, spec: MetricSpec, namespace: str) -> bool:
+def _describes_target(sample: CustomSample, spec: ScalingMetric, namespace: str) -> bool:
     in_namespace = not sample.namespace or not namespace or sample.namespace == namespace
     if spec.type == PODS:
         return sample.kind in ("Pod", "") and in_namespace

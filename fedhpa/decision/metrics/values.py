@@ -14,12 +14,14 @@ from fedhpa.decision.messages import selector_dump
 from fedhpa.decision.metrics.proposal import HUB, MetricError, MetricProposal, check_selector, no_metrics
 from fedhpa.decision.metrics.samples import custom_samples, external_samples
 from fedhpa.decision.model import ClusterShare
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling.grouping import Readiness
-from fedhpa.scaling.replicas import Scale, propose_per_pod, propose_value
+from fedhpa.scaling.replicas import CurrentSize, propose_per_pod, propose_value
 
 
-def propose_for_object(fleet: FleetView, scale: Scale, _: Readiness, spec: MetricSpec) -> MetricProposal:
+def propose_for_object(
+    fleet: FleetView, scale: CurrentSize, _: Readiness, spec: ScalingMetric
+) -> MetricProposal:
     """Object: one value, compared as a whole or divided by the pods. Raises MetricError."""
     by_value = spec.target_type == "Value" and spec.value is not None
     try:
@@ -38,7 +40,7 @@ def propose_for_object(fleet: FleetView, scale: Scale, _: Readiness, spec: Metri
         raise MetricError(text, str(error)) from error
 
 
-def _object_values(fleet: FleetView, spec: MetricSpec) -> dict[str, int]:
+def _object_values(fleet: FleetView, spec: ScalingMetric) -> dict[str, int]:
     described = spec.described_object or {}
     where = f"{described.get('kind', '')} on {fleet.namespace} {described.get('name', '')}"
     context = f"unable to get metric {spec.name}: {where}/"
@@ -65,7 +67,9 @@ def _not_one(results: int) -> str:
     )
 
 
-def propose_for_external(fleet: FleetView, scale: Scale, _: Readiness, spec: MetricSpec) -> MetricProposal:
+def propose_for_external(
+    fleet: FleetView, scale: CurrentSize, _: Readiness, spec: ScalingMetric
+) -> MetricProposal:
     """External: the sum of the series, compared as a whole or divided by the pods. Raises MetricError."""
     by_value = spec.average_value is None
     prefix = (
@@ -84,7 +88,7 @@ def propose_for_external(fleet: FleetView, scale: Scale, _: Readiness, spec: Met
         raise MetricError(f"{prefix}{error}", str(error)) from error
 
 
-def _external_values(fleet: FleetView, spec: MetricSpec) -> dict[str, int]:
+def _external_values(fleet: FleetView, spec: ScalingMetric) -> dict[str, int]:
     check_selector(spec)
     found = {
         cluster.name: external_samples(cluster.snapshot.external_metrics, spec) for cluster in fleet.answered
@@ -103,7 +107,7 @@ def _external_values(fleet: FleetView, spec: MetricSpec) -> dict[str, int]:
 
 
 def _from_values(
-    fleet: FleetView, scale: Scale, spec: MetricSpec, values: Mapping[str, int], *, by_value: bool
+    fleet: FleetView, scale: CurrentSize, spec: ScalingMetric, values: Mapping[str, int], *, by_value: bool
 ) -> MetricProposal:
     value = _aggregate(spec.aggregation, list(values.values()))
     ready = {cluster.name: cluster.ready_pods for cluster in fleet.answered}

@@ -11,7 +11,7 @@ from fedhpa.api.selectors import parse_selector
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.record.fields import read_each
 from fedhpa.decision.record.kubernetes import Object, encode_pod, encode_sample, encode_usage
-from fedhpa.decision.record.wire import RawCluster, RawCustomAnswers, RawExternalAnswers, RawFailure
+from fedhpa.decision.record.wire import RawCustomAnswers, RawExternalAnswers, RawFailure, RawScenarioCluster
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
@@ -21,7 +21,7 @@ from fedhpa.decision.snapshot import (
     MemberHPA,
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject
-from fedhpa.decision.spec.metrics import MetricSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling.records import (
     PodRecord,
     UsageRecord,
@@ -39,7 +39,7 @@ Usage = tuple[UsageRecord, ...] | Failure
 
 
 def decode_cluster(
-    raw: RawCluster, path: str, hpa: ScalingObject, absence: Absence | None
+    raw: RawScenarioCluster, path: str, hpa: ScalingObject, absence: Absence | None
 ) -> ClusterSnapshot:
     """Returns the cluster with the workload's pods and usage selected. Raises InvalidObject naming the field.
 
@@ -81,7 +81,7 @@ def decode_cluster(
     )
 
 
-def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[MetricSpec]) -> Object:
+def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -> Object:
     """Returns the cluster as JSON; `metrics` are those of the autoscaler's spec."""
     scale = cluster.scale
     entry: Object = {"name": cluster.name, "ready": cluster.ready}
@@ -143,7 +143,7 @@ def _decode_answers(
     path: str,
     read: Callable[[T], R],
     raw: Sequence[T] | RawCustomAnswers | RawExternalAnswers | None,
-    metrics: Sequence[MetricSpec],
+    metrics: Sequence[ScalingMetric],
 ) -> tuple[R, ...] | Mapping[str, tuple[R, ...] | Failure] | Failure:
     """Returns all values, the reason why there are none, or one answer for each query."""
     if not isinstance(raw, RawCustomAnswers | RawExternalAnswers):
@@ -161,7 +161,7 @@ def _decode_answers(
     return found
 
 
-def _encode_answers(answers: CustomMetrics | ExternalMetrics, metrics: Sequence[MetricSpec]) -> object:
+def _encode_answers(answers: CustomMetrics | ExternalMetrics, metrics: Sequence[ScalingMetric]) -> object:
     if isinstance(answers, Failure):
         return {"error": answers.error}
     if not isinstance(answers, Mapping):

@@ -20,7 +20,7 @@ from fedhpa.decision.record.kubernetes import encode_sample
 from fedhpa.decision.record.settings import RawController, decode_settings, encode_settings
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
 from fedhpa.decision.settings import ControllerSettings
-from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, Target
+from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
 from fedhpa.decision.spec.federatedhpa import scaling_object
 from fedhpa.scaling.records import custom_sample, external_sample
 
@@ -152,5 +152,5 @@ def _snapshot(raw: RawScenario) -> Snapshot:
     )
 
 
-def _target(raw: RawTarget) -> Target | Failure:
-    return Failure(raw.error) if raw.error else Target(raw.replicas, raw.generation)
+def _target(raw: RawTarget) -> TemplateScale | Failure:
+    return Failure(raw.error) if raw.error else TemplateScale(raw.replicas, raw.generation)

@@ -17,10 +17,10 @@ from fedhpa.decision.history import History
 from fedhpa.decision.model import (
     ANSWERED_STATES,
     LOST_STATES,
-    Condition,
     Coverage,
     Decision,
     MetricResult,
+    StatusCondition,
     Step,
 )
 from fedhpa.decision.record.compact import (
@@ -131,7 +131,7 @@ class StoredStatus(msgspec.Struct, frozen=True):
     desired_replicas: int | None = None
     last_scale_time: str | None = None
     current_metrics: tuple[Mapping[str, JSON], ...] | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[StatusCondition, ...] = ()
     clusters: tuple[StoredCluster, ...] = ()
     decision: StoredDecision = StoredDecision()
 
@@ -223,8 +223,10 @@ def _coverage(compact: CompactCoverage, clusters: tuple[StoredCluster, ...]) -> 
     return Coverage(expected, answered, compact.missing, compact.policy, compact.applied, lost)
 
 
-def _condition(raw: RawCondition) -> Condition:
-    return Condition(raw.type, raw.status, raw.reason or "", raw.message or "", raw.lastTransitionTime or "")
+def _condition(raw: RawCondition) -> StatusCondition:
+    return StatusCondition(
+        raw.type, raw.status, raw.reason or "", raw.message or "", raw.lastTransitionTime or ""
+    )
 
 
 def _cluster(raw: RawClusterStatus) -> StoredCluster:

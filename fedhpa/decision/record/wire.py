@@ -66,7 +66,7 @@ class RawExternalAnswers(_Checked, rename="camel"):
     by_metric: dict[str, list[wire.ExternalMetricValue] | RawFailure] | None = None
 
 
-class RawCluster(_Checked, rename="camel"):
+class RawScenarioCluster(_Checked, rename="camel"):
     """One entry of clusters."""
 
     name: str
@@ -124,7 +124,7 @@ class RawScenario(_Checked, rename=_KEYS):
     name: str = ""
     controller: RawController | None = None
     target: RawTarget | None = None
-    clusters: list[RawCluster] | None = None
+    clusters: list[RawScenarioCluster] | None = None
     hub_metrics: RawHubMetrics | None = None
     history: RawScenarioHistory | None = None
     ambiguous_with: list[str] | None = None

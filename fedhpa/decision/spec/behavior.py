@@ -13,19 +13,19 @@ from fedhpa.decision.spec.wire import RawBehavior, RawRules
 from fedhpa.scaling.rules import ScalingPolicy, ScalingRules
 
 
-class Behavior(msgspec.Struct, frozen=True):
+class ScalingBehavior(msgspec.Struct, frozen=True):
     """spec.behavior with both directions filled."""
 
     scale_up: ScalingRules
     scale_down: ScalingRules
 
 
-def behavior_with_defaults(raw: RawBehavior, path: str = "behavior") -> Behavior:
+def behavior_with_defaults(raw: RawBehavior, path: str = "behavior") -> ScalingBehavior:
     """Returns both directions with defaults. A list of policies replaces the default list.
 
     Without a value the scale-down window stays None: the controller's flag applies. Raises InvalidObject.
     """
-    return Behavior(
+    return ScalingBehavior(
         scale_up=_rules(
             raw.scaleUp or RawRules(),
             default_values.SCALE_UP_POLICIES,

@@ -14,8 +14,8 @@ import msgspec
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
-from fedhpa.decision.spec.behavior import Behavior, behavior_with_defaults
-from fedhpa.decision.spec.metrics import MetricSpec, default_metric, metric_spec
+from fedhpa.decision.spec.behavior import ScalingBehavior, behavior_with_defaults
+from fedhpa.decision.spec.metrics import ScalingMetric, default_metric, metric_spec
 from fedhpa.decision.spec.placement import PlacementSpec, placement_spec
 from fedhpa.decision.spec.wire import RawFederatedHPA, RawSpec
 
@@ -36,8 +36,8 @@ class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     target_name: str
     min_replicas: int
     max_replicas: int
-    metrics: tuple[MetricSpec, ...]
-    behavior: Behavior | None
+    metrics: tuple[ScalingMetric, ...]
+    behavior: ScalingBehavior | None
     mode: str = default_values.MODE
     dry_run: bool = False
     partial_policy: str = default_values.PARTIAL_METRICS_POLICY

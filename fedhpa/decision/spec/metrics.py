@@ -17,7 +17,7 @@ JSON = object
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class MetricSpec(msgspec.Struct, frozen=True):
+class ScalingMetric(msgspec.Struct, frozen=True):
     """One entry of spec.metrics. Values are milli-units, utilization is per cent of requests.
 
     `name` is that of the resource or of the metric. `target` is the target as JSON with canonical quantities.
@@ -52,10 +52,10 @@ class MetricSpec(msgspec.Struct, frozen=True):
         return _encoder.encode((self.type, self.name, self.selector, self.described_object)).decode()
 
 
-def default_metric() -> MetricSpec:
+def default_metric() -> ScalingMetric:
     """Returns the metric of a FederatedHPA without metrics: 80 per cent of the CPU requests."""
     utilization = default_values.METRIC_AVERAGE_UTILIZATION
-    return MetricSpec(
+    return ScalingMetric(
         RESOURCE,
         name=default_values.METRIC_RESOURCE_NAME,
         target_type="Utilization",
@@ -64,16 +64,16 @@ def default_metric() -> MetricSpec:
     )
 
 
-def metric_spec(raw: RawMetric, path: str) -> MetricSpec:
+def metric_spec(raw: RawMetric, path: str) -> ScalingMetric:
     """Returns the metric with its quantities parsed. Raises InvalidObject; `path` is where the metric is."""
     kind = metric_type(raw.type)
     field = kind.field
     source: RawSource | None = getattr(raw, field) if field else None
     if source is None:
-        return MetricSpec(raw.type, present=False)
+        return ScalingMetric(raw.type, present=False)
     value, value_text = _quantity(source.target.value, f"{path}.{field}.target.value")
     average, average_text = _quantity(source.target.averageValue, f"{path}.{field}.target.averageValue")
-    return MetricSpec(
+    return ScalingMetric(
         raw.type,
         name=source.name if kind.api == USAGE_API else source.metric.name,
         container=source.container if raw.type == CONTAINER_RESOURCE else "",

@@ -20,7 +20,7 @@ from fedhpa.decision.spec.wire import RawAssignment, RawCap, RawPreference, RawS
 EXACT = "Exact"
 
 
-class ClusterPreference(msgspec.Struct, frozen=True):
+class PlacementPreference(msgspec.Struct, frozen=True):
     """The preference for the clusters that `selection` selects; None selects all."""
 
     selection: Selection | None = None
@@ -40,19 +40,19 @@ class PlacementSpec(msgspec.Struct, frozen=True):
 
     policy: str | None = None
     exact: bool = False
-    preferences: tuple[ClusterPreference, ...] = ()
+    preferences: tuple[PlacementPreference, ...] = ()
     delay: float = 0.0
     assist: bool = True
     caps: Mapping[str, Fraction] = {}
 
-    def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, ClusterPreference]:
+    def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, PlacementPreference]:
         """Returns the first preference that selects each cluster. Clusters without one are left out."""
         left = {cluster.name: cluster for cluster in clusters}
         by_label: dict[tuple[str, str], list[str]] = {}
         for cluster in left.values():
             for pair in cluster.labels.items():
                 by_label.setdefault(pair, []).append(cluster.name)
-        found: dict[str, ClusterPreference] = {}
+        found: dict[str, PlacementPreference] = {}
         for preference in self.preferences:
             if not left:
                 break
@@ -109,7 +109,7 @@ def _caps(raw: RawCap | list[RawCap] | None) -> dict[str, Fraction]:
     return found
 
 
-def _preference(raw: RawPreference, path: str) -> ClusterPreference:
+def _preference(raw: RawPreference, path: str) -> PlacementPreference:
     selection = None
     if raw.targetCluster is not None:
         try:
@@ -117,7 +117,7 @@ def _preference(raw: RawPreference, path: str) -> ClusterPreference:
         except InvalidObject as error:
             raise InvalidObject(f"{path}.targetCluster: {error}") from error
     # Admission refuses negative numbers: 0 stands in.
-    return ClusterPreference(
+    return PlacementPreference(
         selection,
         None if raw.staticWeight is None else max(raw.staticWeight, 0),
         raw.priority,
