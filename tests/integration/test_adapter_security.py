@@ -1,4 +1,4 @@
-"""Who is nobody gets nothing from the adapter, whatever is spelled how; and nobody reads a credential."""
+"""The adapter serves no unauthenticated request, whatever its spelling, and never shows a credential."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 async def as_it_is(caller: Caller, target: str, headers: dict[str, str]) -> Answer:
-    """GET of a target that no client would send so; what it leads to is not followed."""
+    """Sends GET with an unencoded target and does not follow redirects."""
     url = URL(caller._base + target, encoded=True)
     async with caller._session.get(url, headers=headers, allow_redirects=False) as response:
         return Answer(response.status, response.headers, await response.read())
 
 
 async def test_every_path_is_reviewed(fleet: Fleet) -> None:
-    """Discovery, OpenAPI and the series tell as much of a fleet as its metrics do."""
+    """Discovery, OpenAPI and the series reveal as much about a fleet as its metrics."""
     fleet.world.hub.denied.add("jane")
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         found = [(await caller.call("GET", path, JANE)).status for path in SERVED]
@@ -80,7 +80,7 @@ async def test_every_path_is_reviewed(fleet: Fleet) -> None:
     ],
 )
 async def test_a_proxy_names_its_user_in_one_spelling(fleet: Fleet, headers: dict[str, str]) -> None:
-    """What is not the header that the hub published is not looked at; one that is none ends the request."""
+    """Only the headers that the hub published count; an invalid header line ends the request."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         answer = await caller.call("GET", PODS_PATH, headers)
 
@@ -89,7 +89,7 @@ async def test_a_proxy_names_its_user_in_one_spelling(fleet: Fleet, headers: dic
 
 
 async def test_of_repeated_headers_the_first_user_counts(fleet: Fleet) -> None:
-    """As for Go's servers, so that both ends of the hub's proxy see the same user; groups add up."""
+    """As in Go, the first user counts and groups add up, so the hub and the adapter see the same user."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         url = caller._base + PODS_PATH
         headers = [("X-Remote-User", "jane"), ("X-Remote-User", "admin"), ("X-Remote-Group", "a")]
@@ -102,8 +102,8 @@ async def test_of_repeated_headers_the_first_user_counts(fleet: Fleet) -> None:
         assert review["extra"] == {"team/x": ["1"]}
 
 
-async def test_nothing_of_a_strangers_headers_is_passed_on(fleet: Fleet) -> None:
-    """A client's certificate or token proves its user; groups and extras that it claims are dropped."""
+async def test_remote_headers_of_a_user_do_not_count(fleet: Fleet) -> None:
+    """A client's certificate or token proves its user; claimed groups and extras are dropped."""
     claims = {**JANE, "X-Remote-Group": "system:masters", "X-Remote-Extra-a": "b", "X-Remote-Uid": "1"}
     fleet.world.hub.users["good"] = {"username": "joe"}
     async with (
@@ -123,8 +123,8 @@ async def test_nothing_of_a_strangers_headers_is_passed_on(fleet: Fleet) -> None
             assert not {"extra", "uid"} & set(review)
 
 
-async def test_the_names_of_front_proxies_are_followed(fleet: Fleet) -> None:
-    """A proxy whose name the hub drops speaks for nobody any more, also on a connection that is open."""
+async def test_removed_front_proxy_names_take_effect(fleet: Fleet) -> None:
+    """A front proxy whose name the hub removes no longer authenticates users, also on an open connection."""
     name = "extension-apiserver-authentication"
     async with (
         fleet.world.adapter() as adapter,
@@ -158,14 +158,14 @@ async def test_the_names_of_front_proxies_are_followed(fleet: Fleet) -> None:
     ],
 )
 async def test_an_open_path_opens_no_other(fleet: Fleet, target: str) -> None:
-    """Without proof there are no metrics, by no detour over the paths that probes use."""
+    """Unauthenticated requests get no metrics, also not by a detour over the paths of probes."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter, certificate=False) as caller:
         before = len(fleet.member.seen)
         answer = await as_it_is(caller, target, JANE)
 
         assert answer.status in (200, 400, 401, 404)
         assert b"items" not in answer.body
-        # The adapter itself asks for lists of other metrics when it likes.
+        # The adapter lists other metrics on its own schedule.
         assert not any("/metrics.k8s.io" in seen.path for seen in fleet.member.seen[before:])
 
 
@@ -173,7 +173,7 @@ async def test_an_open_path_opens_no_other(fleet: Fleet, target: str) -> None:
     "target", [f"{PODS_PATH}/", f"/{PODS_PATH}", "/apis/", f"{PODS_PATH}/../pods", "/metrics/"]
 )
 async def test_nothing_is_redirected(fleet: Fleet, target: str) -> None:
-    """A front proxy would follow with the user's headers."""
+    """A front proxy would follow a redirect with the user's headers."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         answer = await as_it_is(caller, target, JANE)
 
@@ -193,7 +193,7 @@ async def test_nothing_is_redirected(fleet: Fleet, target: str) -> None:
 async def test_what_the_hub_does_not_allow_is_denied(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, review: object, status: int
 ) -> None:
-    """A review that says nothing, or cannot be read, is no permission; the latter is asked for again."""
+    """An empty or unreadable review is not a permission, and an unreadable one is repeated."""
     serve = fleet.world.hub._serve
     asked = 0
 
@@ -212,8 +212,8 @@ async def test_what_the_hub_does_not_allow_is_denied(
     assert asked == (1 if status == 403 else 2)
 
 
-async def test_a_selector_may_be_long_but_not_endless(fleet: Fleet) -> None:
-    """Sixty kilobytes are read; more is no request."""
+async def test_the_length_of_a_selector_is_bounded(fleet: Fleet) -> None:
+    """A selector of sixty kilobytes is accepted; a longer one is refused."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         values = ",".join(f"a{number}" for number in range(8_000))
         read = await as_it_is(caller, f"{PODS_PATH}?labelSelector=app%20in%20({values})", JANE)
@@ -225,7 +225,7 @@ async def test_a_selector_may_be_long_but_not_endless(fleet: Fleet) -> None:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """All that the process would log with -v=4."""
+    """Captures the log of a process with -v=4."""
     root = logging.getLogger()
     before = structlog.get_config(), root.handlers, root.level
     stream = io.StringIO()
@@ -236,8 +236,8 @@ def log() -> Iterator[io.StringIO]:
 
 
 @pytest.mark.parametrize("cut", [0, 450], ids=["whole", "cut"])
-async def test_credentials_are_nowhere_to_be_read(fleet: Fleet, log: io.StringIO, cut: int) -> None:
-    """Not in the log at debug level, not in an answer, through every failure; the member quotes them."""
+async def test_credentials_are_never_shown(fleet: Fleet, log: io.StringIO, cut: int) -> None:
+    """Neither the debug log nor a response has credentials, even if a failing member quotes them."""
     quoted = "x" * cut + f' bad header "Authorization: Bearer {MEMBER_TOKEN}"'
     serve = fleet.member._serve
     failure = 500

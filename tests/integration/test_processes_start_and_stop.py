@@ -47,7 +47,7 @@ def test_a_process_that_cannot_start_says_why(
     code: int,
     said: str,
 ) -> None:
-    """One line on stderr and the exit code."""
+    """The process prints one line on stderr and exits with the code."""
     World(tmp_path).flags()  # writes the kubeconfig; none of these gets as far as to use it
     given = [argument.replace("{kubeconfig}", str(tmp_path / "kubeconfig")) for argument in arguments]
     monkeypatch.setattr(sys, "argv", ["fedhpa-metrics-adapter", *given])
@@ -64,7 +64,7 @@ def test_a_process_that_cannot_start_says_why(
 
 
 async def test_a_terminated_process_exits_0_and_logs_json(tmp_path: Path) -> None:
-    """SIGTERM drains; each log line is one JSON object."""
+    """SIGTERM drains, and each log line is one JSON object."""
     async with world(tmp_path) as made:
         flags = made.flags("--logging-format=json", "--health-probe-bind-address=0")
         process = await asyncio.create_subprocess_exec(
@@ -117,12 +117,12 @@ def run(main_error: BaseException | None, capsys: pytest.CaptureFixture[str]) ->
 def test_exit_codes(
     error: BaseException | None, code: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """0 done, 1 failed, 2 wrong usage; also from inside a task group."""
+    """The exit code is 0 if done, 1 if failed and 2 for wrong usage, also from a task group."""
     assert run(error, capsys) == (code, line)
 
 
 def test_a_bug_is_not_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    """What nobody raised on purpose keeps its trace."""
+    """An unexpected error keeps its trace."""
     with pytest.raises(ExceptionGroup):
         run(ExceptionGroup("tasks", [FedHPAError("a"), ValueError("b")]), capsys)
 
@@ -133,7 +133,7 @@ async def fetch(url: str) -> tuple[int, str]:
 
 
 async def test_http_listeners_serve_health_and_metrics() -> None:
-    """On one listener if both flags name the same address, else on two."""
+    """If both flags name the same address, one listener serves both."""
     health, registry = Health(), CollectorRegistry()
     Counter("fedhpa_test", "A test.", registry=registry).inc()
     check = health.readiness("members", latches=True)
@@ -169,7 +169,7 @@ async def test_http_listeners_serve_health_and_metrics() -> None:
 
 
 async def test_http_listeners_can_be_closed_or_taken() -> None:
-    """`0` listens nowhere; a port that is taken is named."""
+    """`0` starts no listener, and the error names an occupied port."""
     off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
     async with http_listeners(parse_flags(SECTIONS, off, {}), Health(), CollectorRegistry()) as bound:
         assert bound == []
@@ -183,7 +183,7 @@ async def test_http_listeners_can_be_closed_or_taken() -> None:
 
 
 def test_debug_lines_come_with_verbosity_4() -> None:
-    """The libraries' logs have the same form as ours."""
+    """Debug lines appear from verbosity 4 on, and the libraries' logs have the same format."""
     for verbosity, events in ((0, ["ours", "theirs"]), (4, ["ours", "detail", "theirs"])):
         stream = io.StringIO()
         configure_logs("json", verbosity, stream)

@@ -1,4 +1,4 @@
-"""A serving certificate is replaced under load: no connection is dropped, bad files change nothing."""
+"""Rotation of a serving certificate under load drops no connection, and bad files change nothing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from fedhpa.serving.process import Signals
 from fedhpa.serving.server import TlsServer
 from fedhpa.serving.tls import ServingTls, TlsFiles
 
-# More than a machine that stands still for seconds needs.
+# Longer than any pause of a busy machine.
 DEADLINE = 60.0
 
 
 @pytest.fixture
 def authority() -> CertificateAuthority:
-    """The CA of a test."""
+    """Returns the CA of a test."""
     return CertificateAuthority.create("test-ca")
 
 
@@ -44,7 +44,7 @@ def issue(authority: CertificateAuthority) -> IssuedCertificate:
 
 
 class Slow:
-    """The events of /slow: a request came in; it may be answered."""
+    """The handler of /slow, with events for the start of the request and for its release."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()
@@ -76,11 +76,11 @@ async def text_of(session: aiohttp.ClientSession, url: str) -> str:
 
 
 async def served_serial(port: int, roots: bytes, client: ssl.SSLContext | None = None) -> int:
-    """The serial number of the certificate that a new connection gets."""
+    """Returns the serial number of the certificate that a new connection receives."""
     context = client or ssl.create_default_context(cadata=roots.decode())
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     peer = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    # With TLS 1.3 a refused client certificate shows at the first read.
+    # With TLS 1.3 the client learns of a refused certificate at the first read.
     writer.write(b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     try:
         async with asyncio.timeout(DEADLINE):
@@ -103,7 +103,7 @@ async def eventually_serves(port: int, roots: bytes, serial: int) -> None:
 async def test_new_connections_get_the_new_certificate_and_old_ones_live_on(
     authority: CertificateAuthority, files: TlsFiles, tmp_path: Path
 ) -> None:
-    """The watcher picks up changed files; a request in flight and a kept connection are not disturbed."""
+    """The watcher loads changed files; a running request and a kept connection are not disturbed."""
     connections = 0
 
     async def count(*_: object) -> None:
@@ -113,7 +113,7 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_live_on(
     trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(count)
     roots = ssl.create_default_context(cadata=authority.bundle_pem.decode())
-    # Else it gives up a connection that nobody used for 15 s, which is not the server's doing.
+    # Otherwise the client closes connections that were idle for 15 s.
     connector = aiohttp.TCPConnector(ssl=roots, keepalive_timeout=2 * DEADLINE)
     async with (
         serving(ServingTls(files)) as (server, slow),
@@ -140,7 +140,7 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_live_on(
 async def test_bad_files_leave_the_old_certificate_in_service(
     authority: CertificateAuthority, files: TlsFiles, tmp_path: Path
 ) -> None:
-    """Rubbish, a key of another certificate, a missing file: all are survived; a good pair is taken."""
+    """Garbage, a wrong key or a missing file keep the old certificate; a good pair replaces it."""
     tls = ServingTls(files)
     first = IssuedCertificate.load(tmp_path).certificate.serial_number
     fresh = issue(authority)
@@ -159,7 +159,7 @@ async def test_bad_files_leave_the_old_certificate_in_service(
         assert await served_serial(server.port, authority.bundle_pem) == fresh.certificate.serial_number
 
 
-async def test_hang_up_reloads(authority: CertificateAuthority, files: TlsFiles, tmp_path: Path) -> None:
+async def test_sighup_reloads(authority: CertificateAuthority, files: TlsFiles, tmp_path: Path) -> None:
     """SIGHUP loads the files without waiting for the watcher."""
     tls = ServingTls(files)
     signals = Signals()
@@ -178,7 +178,7 @@ async def test_hang_up_reloads(authority: CertificateAuthority, files: TlsFiles,
 
 @pytest.mark.parametrize("name", ["tls.crt", "tls.key"])
 def test_a_missing_file_is_named_at_start(files: TlsFiles, tmp_path: Path, name: str) -> None:
-    """A server without a certificate does not start, and says which file to look for."""
+    """A server without a certificate does not start, and the error names the missing file."""
     (tmp_path / name).unlink()
 
     with pytest.raises(FedHPAError, match=f"cannot read .*{name}: No such file"):
@@ -188,7 +188,7 @@ def test_a_missing_file_is_named_at_start(files: TlsFiles, tmp_path: Path, name:
 def test_a_key_of_another_certificate_is_refused_at_start(
     authority: CertificateAuthority, files: TlsFiles
 ) -> None:
-    """Both files are named, for either may be the wrong one."""
+    """The error names both files, because either may be the wrong one."""
     files.key.write_bytes(issue(authority).key_pem)
 
     with pytest.raises(FedHPAError, match=r"tls.crt with .*tls.key"):
@@ -196,7 +196,7 @@ def test_a_key_of_another_certificate_is_refused_at_start(
 
 
 def test_an_encrypted_key_is_refused_without_asking(files: TlsFiles) -> None:
-    """A process has nobody to ask for a password."""
+    """A process has no terminal to prompt for a password."""
     key = serialization.load_pem_private_key(files.key.read_bytes(), password=None)
     files.key.write_bytes(
         key.private_bytes(
@@ -213,7 +213,7 @@ def test_an_encrypted_key_is_refused_without_asking(files: TlsFiles) -> None:
 async def test_client_cas_are_swapped_whole(
     authority: CertificateAuthority, files: TlsFiles, tmp_path: Path
 ) -> None:
-    """A client certificate of a CA that was dropped no longer gets in; one without any always does."""
+    """A client certificate of a removed CA is refused; a client without a certificate is served."""
     old, new = CertificateAuthority.create("clients"), CertificateAuthority.create("clients")
     tls = ServingTls(files, request_client_certificates=True)
 
@@ -244,7 +244,7 @@ async def test_client_cas_are_swapped_whole(
 async def test_older_versions_than_the_minimum_are_refused(
     authority: CertificateAuthority, files: TlsFiles, minimum: str, spoken: str, accepted: bool
 ) -> None:
-    """The minimum version holds for the handshake."""
+    """The handshake enforces the minimum version."""
     versions = {"1.0": ssl.TLSVersion.TLSv1, "1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
     context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
     context.maximum_version = versions[spoken]
@@ -257,7 +257,7 @@ async def test_older_versions_than_the_minimum_are_refused(
 
 
 async def test_draining_lets_requests_end(authority: CertificateAuthority, files: TlsFiles) -> None:
-    """A request in flight is answered while the server stops; new connections are refused."""
+    """A running request is answered while the server stops; new connections are refused."""
     roots = ssl.create_default_context(cadata=authority.bundle_pem.decode())
     async with (
         asyncio.timeout(DEADLINE),
@@ -267,7 +267,7 @@ async def test_draining_lets_requests_end(authority: CertificateAuthority, files
         async with serving(ServingTls(files)) as (server, slow):
             request = group.create_task(text_of(session, f"https://127.0.0.1:{server.port}/slow"))
             await slow.entered.wait()
-            # The server is on its way down before the request may end.
+            # The server starts to stop before the request may end.
             asyncio.get_running_loop().call_later(0.1, slow.release.set)
 
         assert await request == "late"
@@ -276,7 +276,7 @@ async def test_draining_lets_requests_end(authority: CertificateAuthority, files
 
 
 async def test_draining_is_bounded(authority: CertificateAuthority, files: TlsFiles) -> None:
-    """A request that never ends does not keep the process."""
+    """A request that never ends does not keep the process alive."""
     roots = ssl.create_default_context(cadata=authority.bundle_pem.decode())
 
     async def never_answered(session: aiohttp.ClientSession, url: str) -> None:

@@ -1,4 +1,4 @@
-"""What the metrics adapter takes of the flags of Karmada's and of Kubernetes' aggregated servers."""
+"""The metrics adapter accepts the flags of Karmada's adapter and of Kubernetes' aggregated API servers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from metrics_adapter.settings import FLAGS, without_effect
         "--tls-min-version=VersionTLS13",
     ],
 )
-def test_the_flags_of_an_aggregated_server_are_taken(argument: str) -> None:
-    """Also those that change nothing here: a Deployment that has them starts."""
+def test_the_flags_of_an_aggregated_server_are_accepted(argument: str) -> None:
+    """Flags without effect are accepted too, so that existing Deployments start."""
     name = argument.removeprefix("--").partition("=")[0]
     flag = next(flag for flags in FLAGS.values() for flag in flags if flag.name == name)
 
@@ -35,6 +35,6 @@ def test_the_flags_of_an_aggregated_server_are_taken(argument: str) -> None:
         (["--metrics-source=prometheus", "--metrics-rules=rules.yaml"], []),
     ],
 )
-def test_flags_of_a_store_that_is_not_asked_are_named(arguments: list[str], unused: list[str]) -> None:
-    """Whoever switches back to the members by one flag is told, not stopped."""
+def test_store_flags_without_effect_are_named(arguments: list[str], unused: list[str]) -> None:
+    """Store flags without --metrics-source=prometheus are reported, but are not an error."""
     assert without_effect(parse_flags(FLAGS, arguments, {})) == unused

@@ -1,4 +1,4 @@
-"""`fedhpa cron next` and the other commands of admission, as a shell sees them."""
+"""`fedhpa cron next`, `crds` and `webhook-config`: their output and exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.commands import fedhpa
 
 
 def test_next_prints_local_times_as_json() -> None:
-    """The answer names schedule, zone and start, and each fire with its offset."""
+    """The answer has schedule, zone, start, and each fire with its UTC offset."""
     done = fedhpa(
         "cron", "next", "0 4 * * *", "--time-zone", "America/New_York", "--from", "2026-03-11T13:23:17Z",
         "--count", "2",
@@ -32,7 +32,7 @@ def test_next_prints_local_times_as_json() -> None:
 
 
 def test_fires_are_strictly_after_the_start() -> None:
-    """A fire at the start itself is not named; without zone the answer is in UTC; text is a line a fire."""
+    """A fire at the start is not included. Without a zone, times are UTC. Text has one fire per line."""
     done = fedhpa("cron", "next", "0 4 * * *", "--from", "2026-03-12T04:00:00Z", "--count", "1", "-o", "text")
 
     assert done.stdout == "2026-03-13T04:00:00+00:00\n"
@@ -40,7 +40,7 @@ def test_fires_are_strictly_after_the_start() -> None:
 
 @pytest.mark.parametrize("schedule", ["99 * * * *", "-1 * * * *", "0 0 31 2 *", "@every 5m", ""])
 def test_an_invalid_schedule_is_a_finding(schedule: str) -> None:
-    """Exit 1, and the reason as JSON."""
+    """The exit code is 1, and the reason is JSON."""
     done = fedhpa("cron", "next", schedule)
     answer = json.loads(done.stdout)
 
@@ -50,7 +50,7 @@ def test_an_invalid_schedule_is_a_finding(schedule: str) -> None:
 
 
 def test_an_unknown_zone_is_a_finding_with_its_remedy() -> None:
-    """Offsets are refused with the name to write instead."""
+    """An offset is refused with the zone name to use instead."""
     done = fedhpa("cron", "next", "@daily", "--time-zone", "UTC+8")
 
     assert done.returncode == 1
@@ -97,7 +97,7 @@ def answers(*queries: str) -> tuple[int, list[Any]]:
 
 
 def test_stdin_answers_each_line_in_order() -> None:
-    """One compact object out per line in, also for invalid schedules; exit 0."""
+    """Each input line gets one compact object, also an invalid schedule; the exit code is 0."""
     code, found = answers(
         '{"schedule":"*/5 * * * *","from":"2026-01-01T00:00:00Z","count":1}',
         '{"schedule":"99 * * * *"}',
@@ -113,16 +113,16 @@ def test_stdin_answers_each_line_in_order() -> None:
     assert [answer["valid"] for answer in found] == [True] + [False] * 6
 
 
-def test_a_line_that_is_no_object_makes_exit_2() -> None:
-    """It is answered like the others, and the others are still answered."""
+def test_a_line_that_is_not_an_object_makes_exit_2() -> None:
+    """The bad line gets an error object, and the other lines are still answered."""
     code, found = answers("[1]", "not json", "", '{"schedule":"@daily"}')
 
     assert code == 2
     assert [answer["valid"] for answer in found] == [False, False, False, True]
 
 
-def test_whatever_a_line_holds_it_is_answered_on_one() -> None:
-    """Nulls are absent, line ends of Windows are none of ours, bytes that are no text are no object."""
+def test_every_input_line_gets_one_output_line() -> None:
+    """Null counts as absent, CRLF line ends are accepted, and invalid UTF-8 is not an object."""
     lines = [
         b'{"schedule":"@daily","timeZone":null,"from":null,"count":null}\r',
         b'{"schedule":"@daily","count":1e400}',
@@ -160,7 +160,7 @@ def test_crds_prints_the_charts_file() -> None:
 
 
 def test_webhook_config_registers_three_webhooks(tmp_path: Path) -> None:
-    """Karmada's webhook names in objects of our own name; validation fails closed, mutation open."""
+    """The webhooks have Karmada's names in our own objects. Validation fails closed, mutation fails open."""
     ca = tmp_path / "ca.pem"
     ca.write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
 
@@ -193,7 +193,7 @@ def test_webhook_config_registers_three_webhooks(tmp_path: Path) -> None:
     ],
 )
 def test_webhook_config_refuses_wrong_usage(arguments: list[str]) -> None:
-    """Exit 2 with one line that names the option."""
+    """The exit code is 2, and one line names the option."""
     done = fedhpa("webhook-config", *arguments)
 
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""`fedhpa rules check`, as a shell sees it."""
+"""`fedhpa rules check`: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ resources: {nodes: {cpu: 'c{<<.LabelMatchers>>}', memory: 'm{<<.LabelMatchers>>}
 
 
 def test_each_metric_is_printed_with_its_query(tmp_path: Path) -> None:
-    """What a caller would say is in capitals."""
+    """Placeholders for the values of a request are in capitals."""
     file = tmp_path / "rules.yaml"
     file.write_text(RULES, encoding="utf-8")
     done = fedhpa("rules", "check", str(file))
@@ -33,7 +33,7 @@ def test_each_metric_is_printed_with_its_query(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:
-    """Exit 2, and one line that names file and field."""
+    """The exit code is 2, and one line names file and field."""
     file = tmp_path / "rules.yaml"
     file.write_text("external: [{metric: depth}]", encoding="utf-8")
     binary = tmp_path / "rules.bin"

@@ -1,4 +1,4 @@
-"""The controller's flags: what they come to, and what a wrong one says."""
+"""The controller's flags, their defaults, and the messages about wrong ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_wrong_flag_ends_with_two(
 
 
 def test_defaults_are_karmadas() -> None:
-    """Without flags the controller behaves as Karmada's, but for the periods that Karmada does not have."""
+    """The defaults are Karmada's wherever Karmada has the setting."""
     values = parse_flags(SECTIONS, [], {})
     settings = Settings.of(values)
 
@@ -73,7 +73,7 @@ def test_defaults_are_karmadas() -> None:
 
 
 def test_flags_reach_the_settings() -> None:
-    """Each flag is the setting of its name; the environment counts, too."""
+    """Flags from the command line and the environment end up in the settings."""
     argv = [
         "--propagation=direct",
         "--concurrent-syncs=9",
@@ -100,5 +100,5 @@ def test_flags_reach_the_settings() -> None:
 
 
 def test_lease_carries_the_number_of_shards() -> None:
-    """Two numbers of shards never share a Lease."""
+    """Processes with different numbers of shards never share a Lease."""
     assert lease_name(0, 1) == "fedhpa-controller-0-of-1"

@@ -1,4 +1,4 @@
-"""What one user may have of a server: so much at once, so many questions a second; the hub is never bound."""
+"""Limits per user: concurrent requests and forwarded requests per second. The hub has no limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_THE_HUB = [
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     now = 0.0
 
@@ -40,8 +40,8 @@ class Clock:
         return self.now
 
 
-def test_a_user_has_so_much_at_once() -> None:
-    """Whatever groups the same name comes with; what has ended makes room; others are not concerned."""
+def test_concurrent_requests_of_a_user_are_limited() -> None:
+    """The limit counts by user name, whatever the groups; ended requests and other users do not count."""
     refused: list[str] = []
     fairness = Fairness(Limits(total=10, per_user=2), refused.append)
     assert [fairness.enter(JANE), fairness.enter(User("jane"))] == [True, True]
@@ -54,8 +54,8 @@ def test_a_user_has_so_much_at_once() -> None:
     assert (refused, fairness.total) == (["user"], 3)
 
 
-def test_all_together_have_so_much_at_once() -> None:
-    """A thousand users are not a thousand times as much."""
+def test_concurrent_requests_of_all_users_are_limited() -> None:
+    """The total limit holds for any number of users."""
     refused: list[str] = []
     fairness = Fairness(Limits(total=3, per_user=2), refused.append)
     for number in range(3):
@@ -67,8 +67,8 @@ def test_all_together_have_so_much_at_once() -> None:
 
 
 @pytest.mark.parametrize("user", HUB, ids=lambda user: user.name)
-def test_the_hub_is_never_kept_out(user: User) -> None:
-    """Where tenants have taken everything."""
+def test_the_hub_has_no_limits(user: User) -> None:
+    """The hub is served even if tenants have used up the limits."""
     fairness = Fairness(Limits(total=1, per_user=1, qps=1, burst=1))
     fairness.enter(JANE)
     for _ in range(10):
@@ -78,13 +78,13 @@ def test_the_hub_is_never_kept_out(user: User) -> None:
 
 
 @pytest.mark.parametrize("user", NOT_THE_HUB, ids=lambda user: user.name)
-def test_nobody_passes_for_the_hub(user: User) -> None:
-    """Names that look like its own are tenants'."""
+def test_similar_names_have_limits(user: User) -> None:
+    """A name that only looks like one of the hub's has limits."""
     assert Fairness(Limits(per_user=1)).enter(user)
 
 
-def test_questions_come_back_with_time() -> None:
-    """A burst at once, then so many a second; never more than the burst."""
+def test_the_rate_of_forwarded_requests_is_limited() -> None:
+    """A user has a burst and then a rate per second; unused rate never exceeds the burst."""
     refused: list[str] = []
     clock = Clock()
     fairness = Fairness(Limits(qps=2, burst=5), refused.append, clock)
@@ -107,8 +107,8 @@ def test_questions_come_back_with_time() -> None:
     fairness.charge(JOE)
 
 
-def test_users_are_not_counted_without_end() -> None:
-    """Names come from outside."""
+def test_the_number_of_counted_users_is_bounded() -> None:
+    """Callers choose user names, so the memory for them is bounded."""
     fairness = Fairness(Limits(per_user=1, qps=1, burst=1))
     for number in range(2 * COUNTED_USERS):
         user = User(f"user{number}")
@@ -120,7 +120,7 @@ def test_users_are_not_counted_without_end() -> None:
 
 
 class SilentHub(ApiClient):
-    """Answers nothing until told to."""
+    """A hub that does not answer until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__(ApiConfig(server="http://hub"))
@@ -133,8 +133,8 @@ class SilentHub(ApiClient):
         raise ApiError("away", status=0)
 
 
-async def test_unknown_tokens_do_not_flood_the_hub() -> None:
-    """So many are reviewed at once; more are told to come again, and are asked for then."""
+async def test_concurrent_token_reviews_are_limited() -> None:
+    """Above the limit, unknown tokens get 429, and a retry is reviewed."""
     hub = SilentHub()
     reviewer = TokenReviewer(hub)
     results = asyncio.gather(
@@ -153,7 +153,7 @@ async def test_unknown_tokens_do_not_flood_the_hub() -> None:
 
 
 class YesHub(ApiClient):
-    """Allows everything, and counts."""
+    """A hub that allows every request and counts the reviews."""
 
     def __init__(self) -> None:
         super().__init__(ApiConfig(server="http://hub"))
@@ -164,8 +164,8 @@ class YesHub(ApiClient):
         return Response(201, {}, b'{"status":{"allowed":true}}')  # type: ignore[arg-type]  # headers are not read
 
 
-async def test_verdicts_on_endless_paths_are_not_remembered() -> None:
-    """They are right all the same."""
+async def test_verdicts_on_long_paths_are_not_cached() -> None:
+    """The verdicts are correct, but each request triggers a review."""
     hub = YesHub()
     authorizer = Authorizer(hub)
     short, long = Attributes("get", "/a"), Attributes("get", "/" + "a" * MAX_CACHED_PATH)

@@ -1,4 +1,4 @@
-"""Flags: four sources in order, and one line that names flag, value and what is expected."""
+"""Flags have four sources in a fixed order. A message names flag, value and what is expected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECTIONS = {
 
 
 def test_the_command_line_comes_before_environment_file_and_default(tmp_path: Path) -> None:
-    """Each source is overruled by the one before it."""
+    """Each source overrides the next."""
     file = tmp_path / "config.yaml"
     file.write_text("secure-port: 3\nrate: 3\nbind-address: 127.0.0.3\n")
     environ = {"FEDHPA_SECURE_PORT": "2", "FEDHPA_RATE": "2"}
@@ -44,7 +44,7 @@ def test_the_command_line_comes_before_environment_file_and_default(tmp_path: Pa
 
 
 def test_values_come_in_every_form() -> None:
-    """With and without an equals sign, bare booleans, repeated lists, the short form of --v."""
+    """Values with and without equals sign, bare booleans, repeated lists and -v are accepted."""
     argv = [
         "--period",
         "1m30s",
@@ -163,7 +163,7 @@ def test_a_bad_value_is_one_line(
 def test_a_value_that_is_not_built_says_so(
     flag: str, value: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a later version will do is refused, not ignored."""
+    """A value for a later version is refused, not ignored."""
     line = exits_with([f"{flag}={value}"], capsys)
 
     assert line == f'{flag}="{value}": invalid value: not built in this version: expected {expected}'
@@ -184,12 +184,12 @@ def test_a_value_that_is_not_built_says_so(
 def test_a_wrong_command_line_is_one_line(
     argument: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unknown flags, missing values, positional arguments and line feeds."""
+    """Unknown flags, missing values, positional arguments and line feeds end in one line."""
     assert exits_with([argument], capsys) == line
 
 
 def test_a_bad_variable_is_named() -> None:
-    """Who set it in a manifest must find it."""
+    """The message names the variable."""
     with pytest.raises(ConfigError) as refused:
         parse_flags(SECTIONS, [], {"FEDHPA_RATE": "much"})
 
@@ -227,20 +227,20 @@ def test_a_bad_file_is_one_line(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """Also when it comes from the environment."""
+    """A --config from the environment is named like one from the command line."""
     with pytest.raises(ConfigError, match=r"--config=.*nowhere.yaml: cannot be read: No such file"):
         parse_flags(SECTIONS, [], {"FEDHPA_CONFIG": str(tmp_path / "nowhere.yaml")})
 
 
 def test_an_empty_file_is_no_flags(tmp_path: Path) -> None:
-    """A ConfigMap that is still empty is no error."""
+    """A file without content sets nothing and is not an error."""
     (tmp_path / "empty.yaml").write_text("# nothing yet\n")
 
     assert parse_flags(SECTIONS, [f"--config={tmp_path}/empty.yaml"], {})[RATE] == 1.5
 
 
 def test_lists_and_booleans_of_a_file(tmp_path: Path) -> None:
-    """YAML's own lists and booleans are understood."""
+    """Lists and booleans of YAML are accepted."""
     (tmp_path / "c.yaml").write_text("names: [x, y]\nleader-elect: no\nperiod: 20s\n")
 
     values = parse_flags(SECTIONS, [f"--config={tmp_path}/c.yaml"], {})
@@ -252,7 +252,7 @@ def test_lists_and_booleans_of_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("argument", ["--help", "-h"])
 def test_help_lists_every_flag(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each flag with its default; help wins over other flags' values."""
+    """The help shows each flag with its default, even if another flag has a bad value."""
     with pytest.raises(SystemExit) as stopped:
         parse_or_exit("fedhpa-test", "Tests flags.", SECTIONS, [argument], {"FEDHPA_RATE": "bad"})
 
@@ -277,5 +277,5 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     [("0", None), (":8080", ("", 8080)), ("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:80", ("::1", 80))],
 )
 def test_listen_addresses(text: str, expected: tuple[str, int] | None) -> None:
-    """`0` is off, no host is every address, IPv6 has brackets."""
+    """`0` is off, an empty host means all addresses, and IPv6 addresses have brackets."""
     assert split_address(text) == expected

@@ -1,4 +1,4 @@
-"""Who is believed: front proxies by CA, usage and name, users by their certificate, nobody by a header."""
+"""Front proxies authenticate by CA, usage and name, users by certificate. Headers alone prove nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def der(issued: IssuedCertificate) -> bytes:
 
 
 def without_usage() -> bytes:
-    """A front proxy's certificate that names no extended usage."""
+    """Returns a front proxy's certificate without extended key usage."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = dt.datetime.now(dt.UTC)
     certificate = (
@@ -59,14 +59,14 @@ def without_usage() -> bytes:
 
 
 def test_a_front_proxy_speaks_for_users() -> None:
-    """User, groups, uid and extra come from the headers, in any case."""
+    """User, groups, UID and extra come from the headers, in upper or lower case."""
     proxy = der(PROXIES.issue_client("front-proxy-client"))
 
     assert PeerAuthenticator(TRUST).user(proxy, JANE) == SPOKEN_FOR
 
 
 def test_the_hubs_anonymous_is_not_authenticated() -> None:
-    """Whom the hub could not tell stays in its group."""
+    """An anonymous user of the hub stays in system:unauthenticated."""
     headers = {"X-Remote-User": "system:anonymous", "X-Remote-Group": "system:unauthenticated"}
     anonymous = CIMultiDictProxy(CIMultiDict(headers))
     proxy = der(PROXIES.issue_client("front-proxy-client"))
@@ -76,8 +76,8 @@ def test_the_hubs_anonymous_is_not_authenticated() -> None:
     assert user == User("system:anonymous", ("system:unauthenticated",))
 
 
-def test_any_name_of_the_ca_is_a_proxy_where_no_names_are_given() -> None:
-    """As in Kubernetes; the CA must then be of the proxies alone."""
+def test_without_allowed_names_any_name_of_the_ca_is_a_proxy() -> None:
+    """This is the rule of Kubernetes; the CA must then sign only front proxies."""
     trust = Trust(request_header=RequestHeader(PROXIES.bundle_pem))
 
     assert PeerAuthenticator(trust).user(der(PROXIES.issue_client("whoever")), JANE) == SPOKEN_FOR
@@ -103,12 +103,12 @@ EXPIRED = PROXIES.issue_client(
     ],
 )
 def test_nobody_else_is_a_proxy(leaf: bytes) -> None:
-    """Wrong name, CA, usage or time: the headers count for nothing."""
+    """With a wrong name, CA, usage or time, the headers do not count."""
     assert PeerAuthenticator(TRUST).user(leaf, JANE) is None
 
 
 def test_a_proxy_that_names_no_user_proves_nothing() -> None:
-    """The proxy itself is not a user."""
+    """The certificate of a front proxy is not a user."""
     proxy = der(PROXIES.issue_client("front-proxy-client"))
 
     assert PeerAuthenticator(TRUST).user(proxy, NO_HEADERS) is None
@@ -117,8 +117,8 @@ def test_a_proxy_that_names_no_user_proves_nothing() -> None:
 @pytest.mark.parametrize(
     "header", ["X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-A", "X-Remote-Extra-\udc80"]
 )
-def test_a_user_is_made_of_text(header: str) -> None:
-    """Bytes that are no characters, as headers may have them, name nobody the hub can be asked about."""
+def test_a_user_in_invalid_utf8_is_refused(header: str) -> None:
+    """Header bytes that are not UTF-8 cannot be sent to the hub in a review."""
     headers = CIMultiDict(JANE)
     headers.popall(header, None)
     headers.add(header, "\udc80")
@@ -128,7 +128,7 @@ def test_a_user_is_made_of_text(header: str) -> None:
 
 
 def test_a_user_certificate_proves_itself_only() -> None:
-    """An ordinary client certificate with X-Remote-* is its own CN and O, whatever the headers say."""
+    """A client certificate of the client CA proves its CN and O, and its X-Remote-* headers do not count."""
     joe = der(CLIENTS.issue_client("joe", organizations=["ops"]))
 
     assert PeerAuthenticator(TRUST).user(joe, JANE) == User("joe", ("ops", "system:authenticated"))
@@ -144,7 +144,7 @@ def test_a_user_certificate_named_like_a_proxy_is_a_user() -> None:
 
 
 def test_a_verified_certificate_ends_with_its_validity() -> None:
-    """What was verified once is verified again after a minute or at the certificate's end."""
+    """A verification is cached for a minute, or until the certificate expires."""
     now = dt.datetime.now(dt.UTC)
     proxy = PROXIES.issue_client("front-proxy-client", validity=dt.timedelta(seconds=30), now=now)
     peers = PeerAuthenticator(TRUST, clock=lambda: now)
@@ -155,7 +155,7 @@ def test_a_verified_certificate_ends_with_its_validity() -> None:
 
 
 def test_the_hub_publishes_its_trust() -> None:
-    """The keys of the ConfigMap extension-apiserver-authentication."""
+    """The trust is read from the keys of the ConfigMap extension-apiserver-authentication."""
     data = {
         "client-ca-file": "C",
         "requestheader-client-ca-file": "R",
@@ -170,17 +170,17 @@ def test_the_hub_publishes_its_trust() -> None:
 
 
 def test_a_hub_without_aggregation_publishes_no_proxy() -> None:
-    """Then only client certificates and tokens are believed."""
+    """Without a front proxy CA only client certificates and tokens count."""
     assert published_trust({"client-ca-file": "C"}) == Trust(b"C")
 
 
-def test_rubbish_in_the_config_map_is_named() -> None:
+def test_an_unreadable_key_of_the_config_map_is_named() -> None:
     """The message names the key."""
     with pytest.raises(ConfigError, match="requestheader-allowed-names"):
         published_trust({"requestheader-client-ca-file": "R", "requestheader-allowed-names": "front"})
 
 
 def test_an_unusable_ca_is_refused() -> None:
-    """A bundle without certificates would believe nobody, silently."""
+    """A bundle without certificates would silently trust nobody."""
     with pytest.raises(ConfigError, match="no usable PEM certificate"):
         PeerAuthenticator(Trust(b"rubbish"))

@@ -1,4 +1,4 @@
-"""When the webhook reads the hub."""
+"""The flags that make the webhook read the hub."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ from webhook.settings import FLAGS
         (["--cross-object-warnings=auto"], False),
     ],
 )
-def test_the_hub_is_read_where_it_is_given_or_asked_for(flags: list[str], expected: bool) -> None:
-    """Without a kubeconfig nothing is read, unless the pod's own account is to be taken."""
+def test_the_hub_is_read_with_a_kubeconfig_or_on_request(flags: list[str], expected: bool) -> None:
+    """Without a kubeconfig the webhook reads the hub only with --cross-object-warnings=on."""
     assert wants_hub(parse_flags(FLAGS, flags, {})) is expected

@@ -1,4 +1,4 @@
-"""What is in this folder runs on the loop of the processes that serve, not on asyncio's own."""
+"""The tests of this folder run on uvloop, as the webhook and the adapter do."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from fedhpa.serving.process import quick_loop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """pytest-asyncio's hook."""
+    """Implements pytest-asyncio's hook."""
     return {"quick": quick_loop}

@@ -1,4 +1,4 @@
-"""Webhook and adapter serve on uvloop: what is promised of certificates and over TLS holds there too."""
+"""The TLS and certificate tests pass on uvloop too, the loop of the webhook and the adapter."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 
 import uvloop
 
-# The tests themselves, with their fixtures: they are collected here once more.
+# These imports collect the tests and their fixtures a second time.
 from tests.integration.test_admission_over_tls import *  # noqa: F403
 from tests.integration.test_tls_reload import *  # noqa: F403
 
 
 async def test_this_folder_runs_on_uvloop() -> None:
-    """Or its tests would say nothing that the others do not."""
+    """Otherwise the tests of this folder would only repeat the others."""
     assert type(asyncio.get_running_loop()) is uvloop.Loop
