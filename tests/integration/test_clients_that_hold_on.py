@@ -222,7 +222,7 @@ async def test_idle_and_served_connections_stay(
 
 async def test_the_longest_idle_connection_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit the longest idle connection is closed, and the new one is served."""
-    # Of connections that became idle between two sweeps, which was first is not known.
+    # The order of connections that became idle between two sweeps is unknown.
     monkeypatch.setattr(connections, "SWEEP_SECONDS", 3600.0)
     async with served() as site:
         site.connections._limit = 3

@@ -336,7 +336,7 @@ async def test_any_type_with_metadata_can_be_reflected() -> None:
 
 async def test_no_task_is_left_behind() -> None:
     """Fifty reflectors that start and stop leave no task behind."""
-    # Fifty handshakes would be minutes of a slow machine.
+    # Without TLS: fifty handshakes would take minutes on a slow machine.
     async with fake_api(tls=False) as api, ApiClient(api.config()) as client:
         before = len(asyncio.all_tasks())
         for _ in range(50):

@@ -41,7 +41,7 @@ async def test_a_hung_member_costs_its_deadline_once() -> None:
             took.append(loop_time() - began)
         await world["member2"].client.get_json(VERSION)
 
-        # A probe may have found out before the first call did.
+        # A probe may have opened the breaker before the first call.
         assert took[0] < DEADLINE + 0.5
         assert took[1] < 0.1
 

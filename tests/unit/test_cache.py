@@ -138,7 +138,7 @@ async def test_a_kept_failure_holds_no_frames() -> None:
     assert raised.value.__cause__.__traceback__ is None
 
 
-async def test_a_failure_leaves_the_older_value_to_whoever_wants_it() -> None:
+async def test_a_failure_leaves_the_older_value_in_place() -> None:
     """`latest` returns it; `get` and `peek` do not."""
     cache: Cache[str, object] = Cache(clock=now, failure_seconds=60.0)
     source = Source("old", ValueError("no"))
@@ -202,7 +202,7 @@ async def test_a_caller_that_comes_while_a_fetch_is_being_cancelled_fetches_anew
 
 
 async def test_a_fetch_in_a_group_outlives_its_callers() -> None:
-    """A caller that waited for a moment only finds the answer later."""
+    """A caller that waited only for a moment finds the answer later."""
     cache: Cache[str, object] = Cache(clock=now)
     source = Source()
     async with asyncio.TaskGroup() as group:
@@ -227,8 +227,8 @@ async def test_a_failure_does_not_end_the_group() -> None:
     assert "a" not in cache
 
 
-async def test_what_is_not_admitted_is_not_fetched() -> None:
-    """A fetch under way and a fresh value need no admission; a refusal leaves nothing behind."""
+async def test_a_refused_fetch_leaves_nothing_behind() -> None:
+    """A fetch under way and a fresh value need no admission."""
 
     def refuse() -> None:
         raise PermissionError
@@ -247,7 +247,7 @@ async def test_what_is_not_admitted_is_not_fetched() -> None:
 
 
 async def test_closing_cancels_fetches_and_callers() -> None:
-    """Whoever waits is cancelled, too, and nothing is left."""
+    """Waiting callers are cancelled, too, and nothing is left."""
     cache: Cache[str, object] = Cache(clock=now)
     async with asyncio.TaskGroup() as group:
         caller = asyncio.create_task(cache.get("a", Source(seconds=60.0), group=group))
@@ -260,7 +260,7 @@ async def test_closing_cancels_fetches_and_callers() -> None:
     assert (len(cache), cache.in_flight) == (0, 0)
 
 
-async def test_what_was_asked_before_it_was_cleared_is_not_kept() -> None:
+async def test_a_fetch_from_before_clear_is_not_kept() -> None:
     """The fetch under way serves those who wait for it; later callers fetch anew."""
     cache: Cache[str, object] = Cache(clock=now)
     source = Source()

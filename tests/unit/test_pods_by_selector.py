@@ -1,4 +1,4 @@
-"""What the selectors of a namespace select is kept up to date by the watch's changes."""
+"""The pods of each selector are kept up to date by the watch's changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def usage(name: str, labels: Mapping[str, str] | None = WEB, namespace: str = "s
 
 
 class Watch:
-    """A store and what follows it."""
+    """A store and the selection that follows it."""
 
     def __init__(self, *pods: PodRecord) -> None:
         self.now = 0.0
@@ -55,7 +55,7 @@ class Watch:
 
 
 def test_pods_come_change_and_go() -> None:
-    """Each selector has its pods at any time, also those that were there before it was asked for."""
+    """Each selector has its pods at any time, also those from before its first use."""
     watch = Watch(pod("a"), pod("b", API))
     before = watch.names("app=web")
     watch.put(pod("c"))
@@ -72,7 +72,7 @@ def test_pods_come_change_and_go() -> None:
 
 
 def test_pod_with_other_labels_changes_sides() -> None:
-    """A pod that is relabelled is its new workload's."""
+    """A pod with new labels belongs to its new workload."""
     watch = Watch(pod("a"))
     watch.names("app=web")
     watch.names("app=api")
@@ -82,7 +82,7 @@ def test_pod_with_other_labels_changes_sides() -> None:
 
 
 def test_pods_of_other_namespaces_hide_nothing() -> None:
-    """A member that lists pods of another namespace under the same name is not believed."""
+    """Pods of another namespace in a member's list are ignored."""
     watch = Watch(pod("a"), pod("a", namespace="bank"))
     watch.put(pod("a", API, namespace="bank"))
 
@@ -112,7 +112,7 @@ def test_any_history_gives_what_a_search_gives() -> None:
 
 
 def test_unused_selectors_are_dropped() -> None:
-    """What nobody asked about for long costs nothing, and is there again when it is asked about."""
+    """An unused selector costs nothing, and its pods are there again at the next use."""
     watch = Watch(pod("a"))
     watch.names("app=web")
     watch.now = KEEP_SECONDS + 1
@@ -125,7 +125,7 @@ def test_unused_selectors_are_dropped() -> None:
 
 
 def test_usage_is_of_the_selected_pods() -> None:
-    """Usage goes by the pod's name; other namespaces' usage is nobody's."""
+    """Usage is matched by the pod's name; usage of other namespaces is ignored."""
     watch = Watch(pod("a"), pod("b", API))
     records = (usage("a", None), usage("b", None), usage("a", None, "bank"), usage("c", None))
 
@@ -134,7 +134,7 @@ def test_usage_is_of_the_selected_pods() -> None:
 
 
 def test_usage_of_unlisted_pods_goes_by_its_own_labels() -> None:
-    """As the metrics API would answer to the selector: of pods that are not listed yet, or not any more."""
+    """As the metrics API would answer: usage includes pods that are not listed yet or any more."""
     watch = Watch(pod("a"))
     fetched = Fetched((usage("a"), usage("new"), usage("other", API)), 0.0)
     first = watch.used("app=web", fetched=fetched)
