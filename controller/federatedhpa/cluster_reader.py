@@ -208,7 +208,8 @@ def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterReading:
     try:
         selector = parse_selector(scale.status.selector) if scale.status.selector else None
     except InvalidObject as error:
-        return ClusterReading(ClusterSnapshot(name=name, scale=Failure(str(error))), path, scale)
+        snapshot = ClusterSnapshot(name=name, scale=_numbers(scale), selector_error=str(error))
+        return ClusterReading(snapshot, path, scale)
     if selector is None:
         return ClusterReading(ClusterSnapshot(name=name, scale=_numbers(scale)), path, scale)
     return selector

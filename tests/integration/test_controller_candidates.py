@@ -256,6 +256,24 @@ async def test_cluster_without_the_kind_has_no_workload() -> None:
         assert w.condition("MetricsComplete")[0] == "True"
 
 
+async def test_selector_that_cannot_be_parsed_is_named() -> None:
+    """A custom resource may have any text as its pod selector: ScalingActive says what is wrong with it."""
+    kind = "argoproj.io/v1alpha1"
+    path = f"/apis/{kind}/namespaces/{NAMESPACE}/rollouts/web/scale"
+    scale = {"spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "cheddar cheese"}}
+    async with world(m1=2) as w:
+        for api in (w.hub, w.members["m1"]):
+            api.served.add(kind)
+            api.answers[path] = lambda: {"metadata": {"name": "web", "namespace": NAMESPACE}, **scale}
+        w.scale(scaleTargetRef={"apiVersion": kind, "kind": "Rollout", "name": "web"})
+        async with w.controller():
+            await eventually(lambda: w.condition("ScalingActive")[0] == "False")
+
+        assert w.condition("ScalingActive")[1] == "InvalidSelector"
+        assert "unable to parse requirement: found 'cheese'" in w.condition("ScalingActive")[2]
+        assert w.condition("AbleToScale")[:2] == ("True", "SucceededGetScale")
+
+
 async def test_unreachable_cluster_that_had_no_workload_is_not_missed() -> None:
     """A cluster that said it has no such workload and then goes away holds nothing back."""
     async with world(m1=4, m2=2) as w:
