@@ -1,4 +1,4 @@
-"""The metrics APIs as Karmada's adapter answered it, request by request; what differs is listed here."""
+"""The responses of Karmada's adapter, request by request, with a list of the differences."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ NOBODY = (
 )
 NO_EXTERNAL = "the server could not find the external metric queue_depth"
 TWO = "found in more than one cluster: m1, m2; choose one with ?cluster=NAME"
-# Deliberate differences (docs/explanation/differences.md): by case, what is answered here instead.
+# Deliberate differences (docs/explanation/differences.md) by case: what this adapter answers instead.
 STATUS_INSTEAD = {
     "get pod in two clusters": (409, f'Operation cannot be fulfilled on pods.metrics.k8s.io "web-b": {TWO}'),
     "get node in two clusters": (
         409,
         f'Operation cannot be fulfilled on nodes.metrics.k8s.io "shared": {TWO}',
     ),
-    # Three members did not answer: whether the pod exists is not known here.
+    # Three members did not answer, so it is unknown whether the pod exists.
     "get pod unknown": (404, 'podmetrics.metrics.k8s.io "ns1/nope" not found'),
     "get node unknown": (404, 'nodemetrics.metrics.k8s.io "nope" not found'),
-    # The recorded members know no such path, and a member that answers 404 to a list has no metrics API.
+    # The recorded members do not know this path, and a 404 for a list means that there is no metrics API.
     "list pods empty namespace": (503, NOBODY),
     "discovery /api": (404, "the server could not find the requested resource"),
-    # Karmada's is a stub; here the members are asked, and none of this world knows the metric.
+    # Karmada's is a stub. This adapter queries the members, and none in this world knows the metric.
     "external metric": (404, NO_EXTERNAL),
     "external metric with selector": (404, NO_EXTERNAL),
     "bad metric label selector": (400, "unable to parse requirement: found '=', expected: identifier"),
 }
-# Values: pods stay one a cluster, and what has other labels is another series.
+# Values of pods stay per cluster, and other labels make another series.
 EVERY_POD = ["web-a 500m", "web-b 2", "web-b 250m", "web-c 1500m"]
 SERIES = ["svc 10", "svc 2500m"]
 VALUES_INSTEAD = {
@@ -83,7 +83,7 @@ NAMES_INSTEAD = {
     "field selector metadata.name hit: filter is NOT applied to the answer": ["m1/ns1/web-a"],
     "field selector metadata.namespace": ["m1/ns2/db-0"],
     "list nodes fieldSelector": ["m1//n1"],
-    # Their nodes' metrics carry no labels, so the members select; the recorded ones ignore the query.
+    # Their NodeMetrics have no labels, so the members select, and the recorded ones ignore the query.
     "list nodes label": ALL_NODES,
     "list nodes none": ALL_NODES,
 }
@@ -91,11 +91,11 @@ NAMES_INSTEAD = {
 OTHER_DOCUMENTS = {
     "discovery legacy /apis",
     "root",
-    # Here they have all groups with all versions.
+    # This adapter lists all groups with all versions.
     "discovery aggregated",
     "discovery group",
 }
-# Without repetitions, sorted; external metrics are none in this world.
+# Names are sorted and without duplicates. This world has no external metrics.
 METRICS_INSTEAD = [
     "jobs.batch/promhttp_metric_handler_requests",
     "namespaces/ns_metric",
@@ -115,7 +115,7 @@ class RecordedMember(FakeApi):
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         answer = self._responses.get(request.path, self._responses.get("*", 404))
         for group in self._responses.get("/apis", {}).get("groups", ()):
-            # Karmada's adapter reads the list of groups; every server has each group's document, too.
+            # Karmada's adapter reads the list of groups. Every server also has a document for each group.
             if request.path == f"/apis/{group['name']}":
                 answer = {"kind": "APIGroup", "apiVersion": "v1", **group}
         if isinstance(answer, int):
@@ -127,10 +127,10 @@ class RecordedMember(FakeApi):
 
 @asynccontextmanager
 async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Request, web.Application]]:
-    """The adapter's application over the members of a world; who calls is not looked at."""
+    """Returns the adapter's application over the members of a world, without authentication."""
 
     async def nothing() -> None:
-        """No Secret to read again."""
+        """There is no Secret to read again."""
 
     async with AsyncExitStack() as stack:
         members = {}
@@ -159,7 +159,7 @@ async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Requ
 
 @pytest.mark.parametrize(("world", "case"), CASES)
 async def test_a_recorded_request_is_answered_alike(world: str, case: Mapping[str, Any]) -> None:
-    """Status, content type and body are Karmada's, but for the listed differences."""
+    """Status, content type and body are Karmada's, except for the listed differences."""
     name, expected = case["name"], case["expect"]
     headers = {"Accept": case["accept"]} if "accept" in case else {}
     async with adapter(WORLDS[world]) as client:
@@ -189,7 +189,7 @@ async def test_a_recorded_request_is_answered_alike(world: str, case: Mapping[st
     "listed", sorted({*STATUS_INSTEAD, *NAMES_INSTEAD, *VALUES_INSTEAD, *OTHER_DOCUMENTS})
 )
 def test_listed_differences_exist(listed: str) -> None:
-    """A difference that no case has would be a typing error."""
+    """A difference without a case would be a typing error."""
     assert listed in {case["name"] for world in WORLDS.values() for case in world["requests"]}
 
 
@@ -207,7 +207,7 @@ def recorded_body(body: Any) -> Any:
 
 
 def without_empties(value: Any) -> Any:
-    """Empty objects are left out by Go's encoder and passed on as they came here: they mean the same."""
+    """Removes empty objects. Go's encoder omits them, this adapter passes them on, and they mean the same."""
     if isinstance(value, dict):
         return {key: without_empties(inner) for key, inner in value.items() if inner != {}}
     if isinstance(value, list):

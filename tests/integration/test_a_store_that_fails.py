@@ -1,4 +1,4 @@
-"""A metrics store that hangs, lies or breaks costs a deadline at most, and never becomes a number."""
+"""A metrics store that hangs, lies or breaks costs at most a deadline, and never becomes a number."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SLOW_BODY = [Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"), *[Raw(b" "
 
 
 def threads() -> int:
-    """Threads that ask a store and have not ended their work."""
+    """Returns the threads that still query a store."""
     return sum(thread.name.startswith("store") for thread in threading.enumerate())
 
 
@@ -56,7 +56,7 @@ def threads() -> int:
     "answer", [[None], TRICKLE, SLOW_BODY], ids=["silent", "trickling head", "trickling body"]
 )
 async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[Any]) -> None:
-    """More queries than there are threads hang, all end by the deadline, and the next ones are answered."""
+    """More queries than threads hang. All end by their deadline, and later queries are answered."""
     clock = [0.0]
     async with FakeStore() as fake:
         fake.answer = lambda query: answer if "hang" in query else WELL
@@ -65,12 +65,12 @@ async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[An
             hanging = [store.query(InstantQuery(f"hang_{number}")) for number in range(MAX_CONCURRENT + 2)]
             failed = await asyncio.gather(*hanging, return_exceptions=True)
             clock[0] += 2 * COOLDOWN_SECONDS
-            store._deadline = 60.0  # a slow machine may take its time
+            store._deadline = 60.0  # A slow machine may need the time.
             found = await store.query(UP)
 
             assert {"no answer within 1 s"} == {str(error) for error in failed[:MAX_CONCURRENT]}
             assert {StoreUnavailable} == {type(error) for error in failed[:MAX_CONCURRENT]}
-            # On a slow machine, which starts threads one by one, the last may get the place of the first.
+            # On a slow machine, which starts threads one by one, the last query may get the first one's slot.
             assert {type(error) for error in failed[MAX_CONCURRENT:]} <= {StoreBusy, StoreUnavailable}
             assert len(found.series) == 1
     await eventually(lambda: threads() == 0, within=30.0)
@@ -97,7 +97,7 @@ async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[An
     ],
 )  # fmt: skip
 async def test_what_is_no_answer_says_what_it_is(answer: bytes, said: str) -> None:
-    """Each fault is an error with a reason in one line, and 503 to who asks."""
+    """Each fault is an error with a reason in one line, and a 503 for the client."""
     async with store_world() as world:
         world.fake.answer = lambda _: answer
         status, body, _ = await world.get(f"{EXTERNAL}/shop/queue_depth")
@@ -109,7 +109,7 @@ async def test_what_is_no_answer_says_what_it_is(answer: bytes, said: str) -> No
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    """Where it leads nobody is asked."""
+    """The target of the redirect receives no request."""
     async with FakeStore() as elsewhere, FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: failing("307 X", Location=f"{elsewhere.url}/api/v1/query")
         with pytest.raises(StoreUnavailable, match="not followed"):
@@ -119,7 +119,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 
 async def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who sends without end is cut off."""
+    """The connection is cut beyond the limit."""
     monkeypatch.setattr(store_client, "MAX_RESULT_BYTES", 100_000)
     endless = [Raw(b"HTTP/1.1 200 OK\r\n\r\n"), *[Raw(b" " * 10_000)] * 1000]
     async with FakeStore() as fake, store_of(fake) as store:
@@ -129,7 +129,7 @@ async def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_store_that_fails_is_left_alone_for_a_while() -> None:
-    """After some failures in a row nobody asks it until the pause is over; then one tries."""
+    """After some failures in a row no query is sent until the pause is over. Then one query is tried."""
     clock = [0.0]
     async with FakeStore() as fake:
         fake.answer = lambda _: failing("502 Bad Gateway")
@@ -148,7 +148,7 @@ async def test_a_store_that_fails_is_left_alone_for_a_while() -> None:
 
 
 async def test_who_may_not_ask_does_not_keep_others_from_trying() -> None:
-    """A caller over its limit, who asks all the time, leaves the trial after a pause to the next one."""
+    """A caller over its limit does not use up the trial after a pause."""
     clock = [0.0]
 
     def enough() -> None:
@@ -171,13 +171,13 @@ async def test_who_may_not_ask_does_not_keep_others_from_trying() -> None:
 
 
 async def test_our_own_queue_is_no_fault_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries whose turn does not come say so, and the store is asked on."""
+    """Queries that wait too long for a slot say so, and the store still receives queries."""
     monkeypatch.setattr(module, "MAX_CONCURRENT", 1)
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: [None]
         hanging = asyncio.ensure_future(store.query(InstantQuery("hanging")))
         await eventually(lambda: len(fake.queries) == 1)
-        store._deadline = 0.2  # of those that wait for the one place
+        store._deadline = 0.2  # The queries that wait for the one slot.
         waited = await asyncio.gather(
             *(store.query(InstantQuery(f"q{number}")) for number in range(FAILURES)), return_exceptions=True
         )
@@ -194,7 +194,7 @@ async def test_our_own_queue_is_no_fault_of_the_store(monkeypatch: pytest.Monkey
 
 
 async def test_a_thousand_who_wait_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes after them is told so, also if all come in the same moment."""
+    """Further queries are refused at once, also if all of them arrive in the same moment."""
     monkeypatch.setattr(module, "MAX_WAITING", 3)
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: WELL
@@ -208,7 +208,7 @@ async def test_a_thousand_who_wait_are_enough(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("status", [401, 403, 404, 407, 429])
 async def test_who_is_refused_whatever_it_asks_leaves_the_store_alone(status: int) -> None:
-    """A token that ran out, or a wrong path, is said once for all and not tried with each query."""
+    """An expired token or a wrong path is reported for all queries, and the store gets a pause."""
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda _: failing(f"{status} No")
         with capture_logs() as logs:
@@ -221,7 +221,7 @@ async def test_who_is_refused_whatever_it_asks_leaves_the_store_alone(status: in
 
 
 async def test_what_is_remembered_of_a_failure_is_small() -> None:
-    """An error that is shared does not hold the answer that it is about."""
+    """A cached error does not reference the result that caused it."""
     async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
         fake.answer = lambda _: b"[" * 200_000
         for _ in range(2):
@@ -233,7 +233,7 @@ async def test_what_is_remembered_of_a_failure_is_small() -> None:
 
 
 async def test_a_token_that_the_store_quotes_is_passed_on_to_nobody(tmp_path: Path) -> None:
-    """Proxies quote requests that they refuse; callers are no readers of our secrets."""
+    """Proxies quote requests that they refuse, and callers must not see the adapter's secrets."""
     token = "a-token-of-some-length.and-more"
     file = secret(tmp_path, token)
     async with FakeStore() as fake, store_of(fake, token_file=file) as store:
@@ -249,7 +249,7 @@ async def test_a_token_that_the_store_quotes_is_passed_on_to_nobody(tmp_path: Pa
 
 
 async def test_a_wrong_query_is_no_reason_to_leave_the_store_alone() -> None:
-    """What the store refuses is about what was asked for."""
+    """The store's error is about the query, so the circuit breaker stays closed."""
     async with FakeStore() as fake, store_of(fake) as store:
         fake.answer = lambda query: WELL if query == "up" else failing("400 X", b'{"error":"parse error"}')
         for number in range(FAILURES + 1):
@@ -260,7 +260,7 @@ async def test_a_wrong_query_is_no_reason_to_leave_the_store_alone() -> None:
 
 
 async def test_nothing_older_than_the_maximum_age_is_given() -> None:
-    """A known answer is given for as long as it may be, and then the failure is."""
+    """A cached result is served up to the maximum age, and after that the failure."""
     clock = [0.0]
     async with FakeStore() as fake:
         fake.answer = lambda _: WELL
@@ -277,7 +277,7 @@ async def test_nothing_older_than_the_maximum_age_is_given() -> None:
 
 
 async def test_a_failure_is_shared_for_a_moment() -> None:
-    """A thousand who ask the same do not each try again at once."""
+    """A thousand callers of the same query do not all retry at once."""
     async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
         fake.answer = lambda _: failing("500 X")
         for _ in range(5):
@@ -288,7 +288,7 @@ async def test_a_failure_is_shared_for_a_moment() -> None:
 
 
 async def test_the_store_is_told_who_asks_and_logs_are_not(tmp_path: Path) -> None:
-    """Token, tenant and a bounded time reach the store; a changed token holds at once; no error has it."""
+    """The store receives token, tenant and timeout. A changed token is used at once. No error shows it."""
     file = secret(tmp_path, "hush-1")
     with capture_logs() as logs:
         async with FakeStore() as fake, store_of(fake, token_file=file, tenant="team-a") as store:
@@ -319,7 +319,7 @@ async def test_basic_authentication(tmp_path: Path) -> None:
 
 
 async def test_a_secret_that_cannot_be_read_names_its_file(tmp_path: Path) -> None:
-    """Nobody is asked without it."""
+    """No request is sent without it."""
     file = secret(tmp_path, "hush")
     async with FakeStore() as fake, store_of(fake, token_file=file) as store:
         Path(file).unlink()  # noqa: ASYNC240 - a file of this test, on a disk of this machine
@@ -331,7 +331,7 @@ async def test_a_secret_that_cannot_be_read_names_its_file(tmp_path: Path) -> No
 
 
 async def test_the_environment_sends_nobody_astray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither a proxy nor a .netrc of the process is looked at."""
+    """Proxies and .netrc of the environment are ignored."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login x password stolen\n", encoding="utf-8")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -343,14 +343,14 @@ async def test_the_environment_sends_nobody_astray(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_store_that_is_not_there() -> None:
-    """A closed port is said in words."""
+    """The error for a closed port is readable."""
     async with MetricsStore(StoreAccess("http://127.0.0.1:1"), deadline=DEADLINE, max_age=0.0) as store:
         with pytest.raises(StoreUnavailable, match=r"^Connection refused$"):
             await store.query(UP)
 
 
 class TlsStore(FakeStore):
-    """The same behind TLS."""
+    """A fake store behind TLS."""
 
     def __init__(self, folder: Path, authority: CertificateAuthority) -> None:
         super().__init__()
@@ -366,7 +366,7 @@ class TlsStore(FakeStore):
 async def test_the_ca_file_alone_vouches_for_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store is believed if a CA of the file signed for it, and the file is followed."""
+    """The store is trusted if a CA of the file signed its certificate, and file changes are followed."""
     right, wrong = (CertificateAuthority.create(name) for name in ("right-ca", "wrong-ca"))
     fake = TlsStore(tmp_path, right)
     serve: Callable[..., Any] = asyncio.start_server
@@ -385,7 +385,7 @@ async def test_the_ca_file_alone_vouches_for_the_store(
 
 
 async def test_a_store_that_hangs_in_the_handshake_costs_a_deadline(tmp_path: Path) -> None:
-    """A port that takes connections and says nothing is no TLS."""
+    """A port that accepts connections and sends nothing fails in the handshake."""
     async with FakeStore() as fake:
         url = fake.url.replace("http:", "https:")
         async with MetricsStore(StoreAccess(url), deadline=0.5, max_age=0.0) as store:
@@ -410,7 +410,7 @@ async def test_leaving_ends_what_is_under_way() -> None:
 
 
 async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers may think of queries without end; one that was refused leaves nothing behind."""
+    """Callers can make up any number of queries. A refused query leaves no entry."""
     monkeypatch.setattr(module, "MAX_SERIES", 10 * module.QUERY_SERIES)
 
     def enough() -> None:

@@ -1,4 +1,4 @@
-"""Who may ask the adapter: the hub's front proxy for its users, clients with proof, and nobody else."""
+"""Authentication: the front proxy acts for its users, clients present credentials, others are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_the_front_proxy_speaks_for_its_users(fleet: World) -> None:
-    """The hub is asked whether jane, not the proxy, may list pods; the answer is believed for a while."""
+    """The hub reviews jane's access to pods, not the proxy's, and the review is cached."""
     async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
         for _ in range(3):
             assert (await caller.call("GET", PODS_PATH, JANE)).names == ["member1/shop/web"]
@@ -44,7 +44,7 @@ async def test_the_front_proxy_speaks_for_its_users(fleet: World) -> None:
 
 
 async def test_who_may_not_is_refused(fleet: World) -> None:
-    """403 as Kubernetes words it, also for what is not there."""
+    """The 403 has Kubernetes' wording, also for objects that do not exist."""
     fleet.hub.denied.add("jane")
     async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
         answer = await caller.call("GET", PODS_PATH, JANE)
@@ -59,7 +59,7 @@ async def test_who_may_not_is_refused(fleet: World) -> None:
 
 
 async def test_a_user_certificate_is_its_user_whatever_it_says(fleet: World) -> None:
-    """An ordinary client certificate with X-Remote-* is reviewed as its own CN."""
+    """A client certificate with X-Remote-* headers is reviewed under its own CN."""
     async with (
         fleet.adapter() as adapter,
         fleet.caller(adapter, authority=fleet.clients, name="joe", organizations=("ops",)) as caller,
@@ -71,7 +71,7 @@ async def test_a_user_certificate_is_its_user_whatever_it_says(fleet: World) -> 
 
 
 async def test_requests_are_audited_on_demand(fleet: World) -> None:
-    """--audit-log-path=- tells who asked for what, refusals included, and never a token."""
+    """--audit-log-path=- logs user and request, also of refused ones, and never a token."""
     fleet.hub.denied.add("jane")
     with capture_logs() as logs:
         async with fleet.adapter("--audit-log-path=-") as adapter, fleet.caller(adapter) as caller:
@@ -83,7 +83,7 @@ async def test_requests_are_audited_on_demand(fleet: World) -> None:
 
 
 async def test_a_token_is_reviewed(fleet: World) -> None:
-    """A bearer token that the hub knows; another is refused."""
+    """The hub accepts one bearer token and rejects another."""
     fleet.hub.users["good"] = {"username": "system:serviceaccount:a:b", "groups": ["system:serviceaccounts"]}
     async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
         assert (await caller.get(PODS_PATH, Authorization="Bearer good")).status == 200
@@ -94,7 +94,7 @@ async def test_a_token_is_reviewed(fleet: World) -> None:
 
 @pytest.mark.parametrize("path", [PODS_PATH, "/apis", "/apis/custom.metrics.k8s.io", "/metrics", "/nowhere"])
 async def test_without_proof_nothing_is_served(fleet: World, path: str) -> None:
-    """401 with a Status, whatever the headers claim."""
+    """The response is 401 with a Status, whatever the headers claim."""
     async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
         answer = await caller.call("GET", path, {**JANE, "X-Remote-Group": "system:masters"})
 
@@ -104,7 +104,7 @@ async def test_without_proof_nothing_is_served(fleet: World, path: str) -> None:
 
 
 async def test_health_needs_no_proof(fleet: World) -> None:
-    """Probes of the kubelet carry none."""
+    """The kubelet's probes have no credentials."""
     async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
         assert (await caller.get("/livez")).body == b"ok"
         assert (await caller.get("/healthz")).body == b"ok"
@@ -121,7 +121,7 @@ async def test_health_needs_no_proof(fleet: World) -> None:
 
 
 async def test_a_certificate_of_another_authority_ends_the_handshake(fleet: World) -> None:
-    """Who is of no known CA does not get as far as HTTP."""
+    """A client without a certificate of a known CA does not get as far as HTTP."""
     stranger = CertificateAuthority.create("front-proxy-ca")
     async with fleet.adapter() as adapter, fleet.caller(adapter, authority=stranger) as caller:
         with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
@@ -129,7 +129,7 @@ async def test_a_certificate_of_another_authority_ends_the_handshake(fleet: Worl
 
 
 async def test_a_new_front_proxy_ca_is_believed_and_the_old_one_dropped(fleet: World) -> None:
-    """The hub's ConfigMap is followed while the adapter runs."""
+    """The adapter follows the hub's ConfigMap while it runs."""
     fresh = CertificateAuthority.create("front-proxy-ca")
     async with fleet.adapter() as adapter:
         async with fleet.caller(adapter) as caller:
@@ -165,7 +165,7 @@ async def test_an_open_connection_of_a_dropped_proxy_proves_nothing(fleet: World
 
 
 async def test_flags_take_the_place_of_the_hubs_config_map(fleet: World, tmp_path: Path) -> None:
-    """--requestheader-client-ca-file with --authentication-skip-lookup believes exactly that CA."""
+    """--requestheader-client-ca-file with --authentication-skip-lookup trusts exactly that CA."""
     own = CertificateAuthority.create("own-proxies")
     own.save(tmp_path / "own")
     flags = (
@@ -185,7 +185,7 @@ async def test_flags_take_the_place_of_the_hubs_config_map(fleet: World, tmp_pat
 
 
 async def test_malformed_requests_leave_the_process_alive(fleet: World) -> None:
-    """Bad selectors, paths, methods and Accept headers are answered with a Status."""
+    """Invalid selectors, paths, methods and Accept headers are answered with a Status."""
     async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
         expected = {
             ("GET", f"{PODS_PATH}?labelSelector=a%3D%3D%3Db"): 400,

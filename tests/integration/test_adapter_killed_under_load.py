@@ -1,4 +1,4 @@
-"""An adapter that is killed while it is asked: errors for who was waiting, never garbage, and a way back."""
+"""An adapter killed under load: waiting callers get errors, never corrupt data, and a restart recovers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.integration.test_embedded_plane import run_web, until_ready
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
-# So many pods that an answer is larger than what a connection has on its way.
+# An answer of this many pods is larger than the buffers of a connection.
 PODS_EACH = 100
 CALLERS = 16
 SECONDS = 120.0
-# What is waited for may take that long, one after the other.
+# The longest wait for each of several events, one after the other.
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
 async def plane() -> AsyncIterator[Plane]:
-    """Two members with a workload each."""
+    """Starts two members with a workload each."""
     plane = Plane(ready_after=0.0)
     await plane.start()
     try:
@@ -44,7 +44,7 @@ async def plane() -> AsyncIterator[Plane]:
 
 @pytest.fixture
 async def processes(plane: Plane) -> Processes:
-    """The adapter's, registered on the hub and available; members that are late are not missed."""
+    """Starts the adapter's processes, registered on the hub and available."""
     processes = Processes(plane, adapter_flags=["--metrics-max-age=0s", "--member-deadline=60s"])
     async with plane.hub.api() as api:
         await api.apply_all(documents(HUB_RIGHTS))
@@ -55,11 +55,11 @@ async def processes(plane: Plane) -> Processes:
 
 
 async def outcome(hub: PlaneApi) -> str:
-    """What one list through the hub came to: "complete", "error", or what else it was."""
+    """Returns the outcome of one list through the hub: "complete", "error", or a description."""
     try:
         status, headers, body = await hub.request("GET", PODS)
     except (aiohttp.ClientError, OSError):
-        return "error"  # the connection was cut in the middle of an answer
+        return "error"  # The connection was cut in the middle of an answer.
     if status >= 500:
         return "error"
     try:
@@ -74,7 +74,7 @@ async def outcome(hub: PlaneApi) -> str:
 
 
 class Load:
-    """Callers that ask through the hub without pause."""
+    """Callers that send requests through the hub without pause."""
 
     def __init__(self, hub: PlaneApi) -> None:
         self.outcomes: list[str] = []
@@ -87,7 +87,7 @@ class Load:
             self._asked.set()
 
     async def answered(self, wanted: str, count: int) -> None:
-        """Wait for so many more outcomes of a kind."""
+        """Waits for this many more outcomes of a kind."""
         async with asyncio.timeout(SECONDS):
             goal = self.outcomes.count(wanted) + count
             while self.outcomes.count(wanted) < goal:
@@ -96,7 +96,7 @@ class Load:
 
 
 async def availability(hub: PlaneApi, status: str) -> Any:
-    """The Available condition once it has this status."""
+    """Waits until the Available condition has this status."""
     service = await hub.wait(
         API_SERVICE,
         lambda found: has_condition(found, kind="Available", status=status),
@@ -107,7 +107,7 @@ async def availability(hub: PlaneApi, status: str) -> Any:
 
 
 async def test_a_killed_adapter_gives_errors_and_no_garbage(plane: Plane, processes: Processes) -> None:
-    """Callers get whole lists or errors; the hub marks the API unavailable; a restart serves again."""
+    """Callers get whole lists or errors. The hub marks the API unavailable, and a restart serves again."""
     async with plane.hub.api() as hub:
         load = Load(hub)
         callers = [asyncio.create_task(load.call()) for _ in range(CALLERS)]

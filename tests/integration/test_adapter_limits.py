@@ -1,4 +1,4 @@
-"""One tenant of the adapter keeps no other from it, nor the hub, and does not keep the members busy."""
+"""One tenant cannot block other tenants or the hub, nor overload the members."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 async def refusals(caller: Caller) -> dict[str, float]:
-    """The series of refusals, by limit."""
+    """Returns the series of refusals, by limit."""
     text = (await caller.call("GET", "/metrics", MASTER)).body.decode()
     name = "fedhpa_adapter_requests_refused_total"
     lines = [line for line in text.splitlines() if line.startswith(name)]
@@ -33,7 +33,7 @@ async def refusals(caller: Caller) -> dict[str, float]:
 
 
 def is_refusal(answer: Answer) -> bool:
-    """Whether it is Kubernetes' 429, after which its clients come again."""
+    """Returns True for Kubernetes' 429, after which its clients retry."""
     found = {key: answer.json[key] for key in ("kind", "reason", "code", "message", "details")}
     return (
         answer.status == 429
@@ -50,7 +50,7 @@ def is_refusal(answer: Answer) -> bool:
 
 
 async def test_one_tenant_keeps_no_other_out(fleet: Fleet) -> None:
-    """Who has as much under way as a user may is refused; others, the hub and probes are served."""
+    """A user at the limit of concurrent requests is refused. Others, the hub and probes are served."""
     flags = ("--max-user-requests-inflight=3", "--max-requests-inflight=4", "--member-deadline=100s")
     async with fleet.world.adapter(*flags) as adapter, fleet.world.caller(adapter) as caller:
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
@@ -77,7 +77,7 @@ async def test_one_tenant_keeps_no_other_out(fleet: Fleet) -> None:
 
 
 async def test_what_has_ended_makes_room(fleet: Fleet) -> None:
-    """Also what was refused, and what failed: nothing is counted for ever."""
+    """Refused and failed requests free their slots too."""
     fleet.world.hub.denied.add("joe")
     async with (
         fleet.world.adapter("--max-user-requests-inflight=1") as adapter,
@@ -91,7 +91,7 @@ async def test_what_has_ended_makes_room(fleet: Fleet) -> None:
 
 
 async def test_a_tenant_cannot_have_members_asked_without_end(fleet: Fleet) -> None:
-    """So many selectors a second and no more; what is known is free, and others may ask."""
+    """The rate of queries to members is limited. Cached answers are free, and other users are served."""
     flags = ("--user-qps=0.001", "--user-burst=5", "--metrics-max-age=1h")
     async with fleet.world.adapter(*flags) as adapter, fleet.world.caller(adapter) as caller:
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
@@ -115,7 +115,7 @@ async def test_a_tenant_cannot_have_members_asked_without_end(fleet: Fleet) -> N
 
 
 async def test_a_bound_of_zero_is_none(fleet: Fleet) -> None:
-    """Each can be switched off."""
+    """Zero switches off each limit."""
     flags = ("--user-qps=0", "--user-burst=1", "--max-user-requests-inflight=0", "--max-requests-inflight=0")
     async with fleet.world.adapter(*flags) as adapter, fleet.world.caller(adapter) as caller:
         found = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Members that refuse, hang, answer 500, have no metrics, or go: who does not answer is named."""
+"""Members that refuse, hang, answer 500, have no metrics, or go: each missing member is named."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from metrics_adapter import process
 from tests.support.adapter_world import JANE, METRICS, PODS_PATH, Caller, World, pod_metrics, until, world
 from tests.support.fakeapi import CLUSTERS, FakeApi, eventually, fake_api, join
 
-# For members that hang: who waits for them waits so long.
+# Seconds that a request waits for a hanging member.
 SHORT = "--member-deadline=500ms"
 WEB = f"{PODS_PATH.removesuffix('/pods')}/namespaces/shop/pods/web"
 
 
 class Fleet:
-    """A hub with two members, the adapter, and the hub's front proxy speaking for jane."""
+    """A hub with two members, the adapter, and the hub's front proxy acting for jane."""
 
     def __init__(self, world: World, first: FakeApi, second: FakeApi) -> None:
         self.world = world
@@ -47,7 +47,7 @@ async def caller(fleet: Fleet) -> AsyncIterator[Caller]:
 
 
 async def test_all_members_are_one_list(caller: Caller) -> None:
-    """Sorted by namespace, name and cluster; same-named pods stay two."""
+    """Items are sorted by namespace, name and cluster. Pods with the same name stay separate."""
     answer = await caller.call("GET", PODS_PATH, JANE)
 
     assert answer.status == 200
@@ -56,7 +56,7 @@ async def test_all_members_are_one_list(caller: Caller) -> None:
 
 
 async def test_selectors_choose(caller: Caller) -> None:
-    """Labels, fields and the cluster."""
+    """Labels, fields and the cluster can be selected."""
     selected = await caller.call("GET", f"{PODS_PATH}?labelSelector=app%20in%20(db)", JANE)
     named = await caller.call("GET", f"{PODS_PATH}?fieldSelector=metadata.name=web", JANE)
     of_one = await caller.call("GET", f"{PODS_PATH}?cluster=member1", JANE)
@@ -70,7 +70,7 @@ async def test_selectors_choose(caller: Caller) -> None:
     ("fault", "reason"), [("status", "metrics.k8s.io/v1beta1: "), ("body", "cannot be read")]
 )
 async def test_a_failing_member_is_named(fleet: Fleet, caller: Caller, fault: str, reason: str) -> None:
-    """A 500 or rubbish costs that member's pods, and the answer says so."""
+    """A 500 or an invalid body costs that member's pods, and a warning says so."""
     if fault == "status":
         fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
     else:
@@ -86,14 +86,14 @@ async def test_a_failing_member_is_named(fleet: Fleet, caller: Caller, fault: st
 
 
 async def test_a_hanging_member_is_named(fleet: Fleet) -> None:
-    """It costs its pods after its deadline, and the answer says so."""
+    """The member's pods are missing after its deadline, and a warning says so."""
     fleet.second.faults.hang.add("/apis/metrics.k8s.io")
     async with fleet.world.adapter(SHORT) as adapter, fleet.world.caller(adapter) as caller:
 
         async def named() -> bool:
             answer = await caller.call("GET", PODS_PATH, JANE)
             if answer.status != 200 or answer.names != ["member1/shop/web"]:
-                return False  # a busy machine may keep the other member from answering in time
+                return False  # A busy machine may keep the other member from answering in time.
             (warning,) = answer.warnings
             return warning == '299 - "member2 did not answer: no answer within 0.5 s"'
 
@@ -101,7 +101,7 @@ async def test_a_hanging_member_is_named(fleet: Fleet) -> None:
 
 
 async def test_a_member_without_metrics_api_is_named(fleet: Fleet, caller: Caller) -> None:
-    """Its 404 is no empty list."""
+    """The member's 404 does not count as an empty list."""
     fleet.second.faults.status["/apis/metrics.k8s.io"] = 404
 
     answer = await caller.call("GET", PODS_PATH, JANE)
@@ -111,7 +111,7 @@ async def test_a_member_without_metrics_api_is_named(fleet: Fleet, caller: Calle
 
 
 async def test_a_member_that_is_gone_is_named_and_comes_back(fleet: Fleet, caller: Caller) -> None:
-    """A refused connection; afterwards its pods are there again."""
+    """The member refuses connections, and later its pods are there again."""
     await fleet.second.stop()
     gone = await caller.call("GET", PODS_PATH, JANE)
     await fleet.second.start()
@@ -126,7 +126,7 @@ async def test_a_member_that_is_gone_is_named_and_comes_back(fleet: Fleet, calle
 
 
 async def test_what_is_young_enough_outlives_its_member(fleet: Fleet) -> None:
-    """Within --metrics-max-age it is given with the time of its measurement; what was not had is missed."""
+    """Within --metrics-max-age a list is served with its own timestamps. Other lists are missing."""
     async with (
         fleet.world.adapter("--metrics-max-age=1h") as adapter,
         fleet.world.caller(adapter) as caller,
@@ -148,7 +148,7 @@ async def test_what_is_young_enough_outlives_its_member(fleet: Fleet) -> None:
 
 
 async def test_nobody_answering_is_no_empty_list(fleet: Fleet, caller: Caller) -> None:
-    """503 with each member's reason, for lists and single pods."""
+    """The response is 503 with each member's reason, for lists and single pods."""
     fleet.first.faults.status["/apis/metrics.k8s.io"] = 500
     fleet.second.faults.status["/apis/metrics.k8s.io"] = 503
 
@@ -163,7 +163,7 @@ async def test_nobody_answering_is_no_empty_list(fleet: Fleet, caller: Caller) -
 
 
 async def test_a_name_in_several_clusters_must_be_chosen(caller: Caller) -> None:
-    """409 names the clusters; ?cluster= picks one; an unknown one is not found."""
+    """The 409 names the clusters, ?cluster= selects one, and an unknown cluster is not found."""
     both = await caller.call("GET", WEB, JANE)
     one = await caller.call("GET", f"{WEB}?cluster=member2", JANE)
     none = await caller.call("GET", f"{WEB}?cluster=elsewhere", JANE)
@@ -177,7 +177,7 @@ async def test_a_name_in_several_clusters_must_be_chosen(caller: Caller) -> None
 
 
 async def test_a_pod_that_nobody_has_is_not_found(fleet: Fleet, caller: Caller) -> None:
-    """With all members answering it is the pod; with one missing, its metrics, and the member is named."""
+    """If all members answer, the pod is not found. If one is missing, its metrics are, with a warning."""
     absent = await caller.call("GET", f"{WEB}-x", JANE)
     fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
     unsure = await caller.call("GET", f"{WEB}-y", JANE)
@@ -190,7 +190,7 @@ async def test_a_pod_that_nobody_has_is_not_found(fleet: Fleet, caller: Caller) 
 
 
 async def test_a_hub_without_members_has_no_pods(tmp_path: Path) -> None:
-    """200 with an empty list: nobody was expected to answer."""
+    """The response is 200 with an empty list, because no member was expected to answer."""
     async with world(tmp_path) as made, made.adapter() as adapter, made.caller(adapter) as caller:
         answer = await caller.call("GET", PODS_PATH, JANE)
 
@@ -200,7 +200,7 @@ async def test_a_hub_without_members_has_no_pods(tmp_path: Path) -> None:
 
 
 async def test_a_member_that_leaves_the_hub_is_no_longer_expected(fleet: Fleet) -> None:
-    """Deregistering ends the warnings."""
+    """Unregistering the member ends the warnings."""
     async with fleet.world.adapter(SHORT) as adapter, fleet.world.caller(adapter) as caller:
         fleet.second.faults.hang.add("/")
         fleet.world.hub.remove(CLUSTERS, "member2")
@@ -213,7 +213,7 @@ async def test_a_member_that_leaves_the_hub_is_no_longer_expected(fleet: Fleet) 
 
 
 async def test_readiness_does_not_depend_on_members(fleet: Fleet) -> None:
-    """A member that hangs from the start costs its deadline once; losing one later changes nothing."""
+    """A member that hangs from the start costs its deadline once. A later loss changes nothing."""
     fleet.second.faults.hang.add("/")
     async with fleet.world.adapter(SHORT) as adapter:
         assert adapter.health.ready
@@ -228,8 +228,8 @@ async def test_readiness_does_not_depend_on_members(fleet: Fleet) -> None:
 async def test_losing_the_hub_clears_readiness_until_it_is_back(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discovery and metrics go on; /readyz says what is wrong."""
-    monkeypatch.setattr(process, "HUB_PROBE_SECONDS", 0.2)  # two seconds prove nothing more
+    """Discovery and metrics are still served, and /readyz names the reason."""
+    monkeypatch.setattr(process, "HUB_PROBE_SECONDS", 0.2)  # Two seconds are enough for this test.
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 200
         await fleet.world.hub.stop()
@@ -246,7 +246,7 @@ async def test_losing_the_hub_clears_readiness_until_it_is_back(
 
 
 async def test_a_restarted_adapter_serves_again(fleet: Fleet) -> None:
-    """Nothing is kept between runs, and nothing is needed."""
+    """The adapter keeps no state between runs."""
     names = []
     for _ in range(2):
         async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
@@ -256,7 +256,7 @@ async def test_a_restarted_adapter_serves_again(fleet: Fleet) -> None:
 
 
 async def test_an_answer_is_shared_while_it_is_young(fleet: Fleet) -> None:
-    """Within --metrics-max-age no member is asked twice."""
+    """Within --metrics-max-age each member receives one request."""
     async with (
         fleet.world.adapter("--metrics-max-age=1h") as adapter,
         fleet.world.caller(adapter) as caller,
@@ -269,7 +269,7 @@ async def test_an_answer_is_shared_while_it_is_young(fleet: Fleet) -> None:
 
 
 async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fleet, caller: Caller) -> None:
-    """The selector is passed on where items do not repeat their pods' labels."""
+    """If the items lack their pods' labels, the member receives the selector."""
     unlabelled = {"items": [pod_metrics("web")]}
     fleet.second.faults.body[PODS_PATH] = json.dumps(unlabelled).encode()
 
@@ -280,7 +280,7 @@ async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fle
 
 
 async def test_the_adapter_tells_who_is_up(fleet: Fleet, caller: Caller) -> None:
-    """fedhpa_adapter_member_up, on the secure port too for who may read it."""
+    """Authorized clients can read fedhpa_adapter_member_up on the secure port."""
     fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
     await caller.call("GET", PODS_PATH, JANE)
 
@@ -293,7 +293,7 @@ async def test_the_adapter_tells_who_is_up(fleet: Fleet, caller: Caller) -> None
 
 
 async def test_an_adapter_that_stops_refuses_connections(fleet: Fleet) -> None:
-    """After the drain nobody listens."""
+    """The port is closed after the drain."""
     async with fleet.world.adapter() as adapter:
         port = adapter.server.port
     async with aiohttp.ClientSession() as session:

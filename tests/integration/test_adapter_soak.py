@@ -1,6 +1,7 @@
-"""Ten minutes in which members come, go, change, hang and lie: the adapter keeps its size, tasks and sockets.
+"""Ten minutes of members that join, leave, change, hang and send invalid data.
 
-In the suite it is some seconds, which show that nothing is answered as it should not be.
+The adapter keeps its memory, tasks and sockets. In the suite it takes some seconds, which check the
+responses.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ pytestmark = NIGHT
 
 MEMBERS = tuple(f"m{number}" for number in range(6))
 SECONDS = 600.0 if NIGHTLY else 3.0
-# The caches, all of which are bounded, fill for some minutes: 4,096 reviews, as many selectors, the answers
-# of two minutes. What grows without end grows in the second half, too.
-LOOKS = 10 if NIGHTLY else 2
-# Pools close what is idle for 75 s.
+# The caches are bounded and fill for some minutes: 4,096 reviews, as many selectors, and the answers of two
+# minutes. A leak also grows in the second half.
+SAMPLES = 10 if NIGHTLY else 2
+# Pools close idle connections after 75 s.
 CALM_SECONDS = 90.0 if NIGHTLY else 0.0
 GROWTH_KB = 16 * 1024
 SPARE = 8
@@ -38,7 +39,7 @@ SPARE = 8
 
 @dataclass(frozen=True)
 class Size:
-    """What the process has."""
+    """The memory, tasks and sockets of the process."""
 
     resident_kb: int
     sockets: int
@@ -50,7 +51,7 @@ class Size:
 
 
 class Watched:
-    """The adapter in a process of its own."""
+    """The adapter in its own process."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, told: Path, port: int, context: ssl.SSLContext
@@ -61,12 +62,12 @@ class Watched:
         self._context = context
 
     def session(self) -> aiohttp.ClientSession:
-        """A caller with the front proxy's certificate, and connections of its own."""
+        """Opens a caller's session with the front proxy's certificate and its own connections."""
         connector = aiohttp.TCPConnector(ssl=self._context)
         return aiohttp.ClientSession(f"https://127.0.0.1:{self._port}", connector=connector)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """One connection, with the same certificate."""
+        """Opens one connection with the same certificate."""
         return await asyncio.open_connection("127.0.0.1", self._port, ssl=self._context)
 
     async def ready(self) -> bool:
@@ -77,7 +78,7 @@ class Watched:
             return False
 
     async def size(self) -> Size:
-        """What it has now."""
+        """Returns the current size."""
         self._told.unlink(missing_ok=True)
         self._process.send_signal(signal.SIGUSR1)
 
@@ -94,12 +95,12 @@ class Watched:
 
 @asynccontextmanager
 async def watched(made: World) -> AsyncIterator[Watched]:
-    """The process, ready; its log is in the folder of the world."""
+    """Starts the process and waits until it is ready. Its log is in the folder of the world."""
     port = free_port()
     told = made.folder / "told"
     own = ("--secure-port", "--metrics-max-age", "--member-deadline")
     flags = [flag for flag in made.flags() if not flag.startswith(own)]
-    # Members hang, and must not keep callers waiting for long.
+    # A short deadline, because members hang.
     flags += [f"--secure-port={port}", "--metrics-max-age=1s", "--member-deadline=500ms", "--user-qps=10"]
     log = (made.folder / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
@@ -129,17 +130,17 @@ async def churn_for(churn: Churn, seconds: float) -> None:
 
 
 async def test_it_keeps_its_size_through_churn(tmp_path: Path) -> None:
-    """Memory of the second half within 16 MiB, tasks and sockets as before; no error of ours, no trace."""
+    """Memory grows by less than 16 MiB in the second half, tasks and sockets stay, and no error is logged."""
     async with world(tmp_path) as made, watched(made) as adapter:
         churn = Churn(made.hub, adapter, seed=7)
         try:
             await churn.start(MEMBERS)
             sizes = []
-            for _ in range(LOOKS):
-                await churn_for(churn, SECONDS / LOOKS)
+            for _ in range(SAMPLES):
+                await churn_for(churn, SECONDS / SAMPLES)
                 sizes.append(await adapter.size())
             await churn.calm()
-            await asyncio.sleep(CALM_SECONDS)  # what is idle is closed in real time
+            await asyncio.sleep(CALM_SECONDS)  # Idle connections are closed in real time.
             calm = await adapter.size()
         finally:
             await churn.stop()
@@ -148,10 +149,10 @@ async def test_it_keeps_its_size_through_churn(tmp_path: Path) -> None:
     sys.stdout.write(f"resident, kB: {[size.resident_kb for size in sizes]}, then {calm}\n")
 
     assert set(churn.answers) <= {200, 400, 404, 406, 409, 429, 503}
-    # uvloop says so, with a trace, of a connection whose other end went in the midst of TLS.
+    # uvloop logs this with a traceback if the peer closes the connection during the TLS handshake.
     assert log.count("Traceback") == log.count("Fatal error on SSL protocol")
     assert "unexpectedly" not in log
     if NIGHTLY:
-        assert sizes[-1].resident_kb - sizes[LOOKS // 2 - 1].resident_kb < GROWTH_KB
+        assert sizes[-1].resident_kb - sizes[SAMPLES // 2 - 1].resident_kb < GROWTH_KB
         assert calm.sockets <= 5 * len(MEMBERS) + SPARE
         assert calm.total_tasks <= sizes[0].total_tasks + SPARE

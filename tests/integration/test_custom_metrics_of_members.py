@@ -1,4 +1,4 @@
-"""custom.metrics.k8s.io of many members is one API: pods one a cluster, other objects added up."""
+"""custom.metrics.k8s.io over many members: values of pods stay per cluster, other objects are added up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def service(amount: Any, **fields: Any) -> dict[str, Any]:
 
 
 async def test_pods_of_one_name_stay_one_a_cluster() -> None:
-    """By selector and by name; `?cluster=` chooses one."""
+    """This holds for a selector and for a name. `?cluster=` selects one cluster."""
     first, second = value("web-0", "1"), value("web-0", "2")
     by_name = "namespaces/shop/pods/web-0/hits"
     worlds = {
@@ -46,7 +46,7 @@ async def test_pods_of_one_name_stay_one_a_cluster() -> None:
 
 
 async def test_below_a_namespace_no_member_is_asked_of_another() -> None:
-    """The caller was let in for the one namespace, and a member would be asked with our own rights."""
+    """Access was reviewed for one namespace, and members are queried with the adapter's own rights."""
     path = "namespaces/shop/namespaces/bank/load"
     world = serving("v1beta2", **{path: items(value("bank", "1", kind="Namespace"))})
     async with adapter({"m1": world}) as (client, _):
@@ -66,7 +66,7 @@ async def test_below_a_namespace_no_member_is_asked_of_another() -> None:
     ],
 )
 async def test_values_of_other_objects_are_merged_exactly(aggregation: str, expected: str) -> None:
-    """No digit is lost, the timestamp is the oldest and the window the longest."""
+    """The sum is exact, the timestamp is the oldest one, and the window the longest."""
     worlds = {
         "m1": of_service(service("1000000000000000300m", timestamp="2026-03-11T12:00:30.9Z")),
         "m2": of_service(service("500u", timestamp="2026-03-11T13:00:10+01:00", windowSeconds=60)),
@@ -92,7 +92,7 @@ async def test_values_with_other_labels_are_other_values() -> None:
 
 
 async def test_a_member_is_asked_in_its_best_version_and_answered_in_the_asked_one() -> None:
-    """The members' query is canonical; each version spells values its own way."""
+    """The query to members is canonical, and each version has its own spelling of values."""
     old = {
         "describedObject": {"kind": "Pod", "namespace": "shop", "name": "b", "apiVersion": "/v1"},
         "metricName": "hits",
@@ -153,7 +153,7 @@ RUBBISH: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", RUBBISH)
 async def test_a_member_that_sends_rubbish_did_not_answer(name: str) -> None:
-    """It is named, and the others' values are given; alone it is 503."""
+    """The member is named and the others' values are served. If it is the only one, the response is 503."""
     bad = RUBBISH[name]
     answer = bad if isinstance(bad, str) else items(value("fine", "7"), bad)
     worlds = {"m1": of_pods(value("a", "1")), "m2": serving("v1beta2", **{STAR: answer})}
@@ -166,7 +166,7 @@ async def test_a_member_that_sends_rubbish_did_not_answer(name: str) -> None:
 
 
 async def test_a_second_value_of_one_object_is_rubbish() -> None:
-    """Which one would count would be chance."""
+    """The value that counts would be arbitrary."""
     worlds = {"m1": of_service(service("1"), service("2")), "m2": of_service(service("5"))}
     async with adapter(worlds) as (client, _):
         _, body, missing = await get(client, SERVICE)
@@ -175,7 +175,7 @@ async def test_a_second_value_of_one_object_is_rubbish() -> None:
 
 
 async def test_a_member_answers_for_the_object_it_was_asked_for() -> None:
-    """Anything else is no answer."""
+    """A value of another object makes the answer invalid."""
     worlds = {"m1": of_service(value("other", "9", kind="Service")), "m2": of_service(service("5"))}
     async with adapter(worlds) as (client, _):
         _, body, missing = await get(client, SERVICE)
@@ -184,7 +184,7 @@ async def test_a_member_answers_for_the_object_it_was_asked_for() -> None:
 
 
 async def test_who_serves_no_such_metric_is_not_missing() -> None:
-    """Neither a member without the API nor one that does not know the metric; who fails is named."""
+    """This holds for a member without the API and for one without the metric. A failing member is named."""
     worlds = {
         "m1": of_service(service("5")),
         "m2": {},
@@ -212,7 +212,10 @@ async def test_who_serves_no_such_metric_is_not_missing() -> None:
     ],
 )
 async def test_nothing_found_is_not_nobody_answered(worlds: dict[str, Any], status: int) -> None:
-    """404 as Kubernetes' adapters say it where somebody knows that there is none, 503 where nobody could."""
+    """404, as from Kubernetes' adapters, if a member knows that there is none.
+
+    503 if no member could answer.
+    """
     async with adapter(worlds) as (client, _):
         answer = await get(client, PODS)
 
@@ -236,7 +239,7 @@ async def test_nothing_found_is_not_nobody_answered(worlds: dict[str, Any], stat
     ],
 )
 async def test_what_cannot_be_asked_is_refused(path: str, expected: str) -> None:
-    """400, and no member is asked."""
+    """The response is 400, and no member receives a request."""
     async with adapter({"m1": of_pods(value("a", "1"))}) as (client, members):
         status, body, _ = await get(client, f"{CUSTOM}/{path}")
 
@@ -246,7 +249,7 @@ async def test_what_cannot_be_asked_is_refused(path: str, expected: str) -> None
 
 
 async def test_callers_share_an_answer_for_its_age() -> None:
-    """The members are asked once for each selector, and once for their versions."""
+    """Members receive one request for each selector, and one for their versions."""
     async with adapter({"m1": of_pods(value("a", "1"))}, max_age=3600.0) as (client, members):
         for _ in range(3):
             await get(client, PODS)
@@ -257,7 +260,7 @@ async def test_callers_share_an_answer_for_its_age() -> None:
 
 
 async def test_values_are_given_as_yaml_too() -> None:
-    """A Table has no columns for them: who asks for one first gets JSON, as from Karmada."""
+    """Values have no Table form. A client that prefers one gets JSON, as from Karmada."""
     async with adapter({"m1": of_pods(value("a", "1"))}) as (client, _):
         text = await client.get(PODS, headers={"Accept": "application/yaml"})
         table = await client.get(PODS, headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
@@ -269,7 +272,7 @@ async def test_values_are_given_as_yaml_too() -> None:
 
 
 async def test_requests_are_counted_by_group() -> None:
-    """Never by names that callers choose, which would fill the memory."""
+    """Names that callers choose are not labels, because they could fill the memory."""
     async with adapter({"m1": of_pods(value("a", "1"))}) as (client, _):
         for metric in ("hits", "b", "c"):
             await client.get(f"{CUSTOM}/v1beta1/namespaces/shop/pods/*/{metric}")

@@ -1,4 +1,4 @@
-"""external.metrics.k8s.io of many members is one API: every value stays, with its cluster as a label."""
+"""external.metrics.k8s.io over many members: each value is listed with its cluster as a label."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown(body: Any) -> list[tuple[str, str]]:
 
 
 async def test_every_value_of_every_member_is_given_with_its_cluster() -> None:
-    """Sorted by cluster and labels; what a hub's HPA adds up is the sum over clusters."""
+    """Values are sorted by cluster and labels. A hub's HPA adds them up over clusters."""
     worlds = {
         "m2": member(series("0.5", window=30)),
         "m1": member(series("3", labels={"queue": "b"}), series("4k", labels={"queue": "a"}), series("1")),
@@ -48,7 +48,7 @@ async def test_every_value_of_every_member_is_given_with_its_cluster() -> None:
 
 
 async def test_a_member_cannot_speak_for_another_cluster() -> None:
-    """Its own label of that name is kept as Prometheus keeps those it overrides."""
+    """The member's own label of that name is renamed, as Prometheus does with labels that it overrides."""
     async with adapter({"m1": member(series("1", labels={"cluster": "m2"}))}) as (client, _):
         _, body, _ = await get(client, DEPTH)
 
@@ -69,7 +69,7 @@ async def test_a_member_cannot_speak_for_another_cluster() -> None:
 async def test_the_cluster_is_selected_here_and_all_else_there(
     query: str, expected: list[str], asked: dict[str, str]
 ) -> None:
-    """Members know nothing of the label; who is not selected is not asked."""
+    """Members do not know the label, and clusters that are not selected receive no request."""
     async with adapter({"m1": member(series("1")), "m2": member(series("2"))}) as (client, members):
         _, body, _ = await get(client, DEPTH + query)
         queries = {name: stub.queries(PATH) for name, stub in members.items() if stub.seen}
@@ -90,7 +90,7 @@ RUBBISH: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", RUBBISH)
 async def test_a_member_that_sends_rubbish_did_not_answer(name: str) -> None:
-    """It is named, and the others' values are given; alone it is 503."""
+    """The member is named and the others' values are served. If it is the only one, the response is 503."""
     worlds = {"m1": member(series("5")), "m2": member(series("1"), RUBBISH[name])}
     async with adapter(worlds) as (client, _):
         both = await get(client, DEPTH)
@@ -118,7 +118,7 @@ FAILING = {"*": 500}
 async def test_who_knows_no_such_metric_is_not_missing(
     worlds: dict[str, Any], status: int, missing: list[str]
 ) -> None:
-    """Not found where those who answered know none, an empty list where one has no value now."""
+    """404 if no member that answers knows the metric, and an empty list if one has no value now."""
     async with adapter(worlds) as (client, _):
         answer = await get(client, DEPTH)
 
@@ -126,7 +126,7 @@ async def test_who_knows_no_such_metric_is_not_missing(
 
 
 async def test_a_member_without_the_api_is_not_expected_to_answer() -> None:
-    """Alone it is 404; beside one that fails it cannot say that there is no such metric."""
+    """If it is the only one, the response is 404. Beside a failing member its answer proves nothing."""
     async with adapter({"m1": {}, "m2": FAILING}) as (client, members):
         members["m1"].no_api = True
         alone = await get(client, f"{DEPTH}?cluster=m1")
@@ -149,7 +149,7 @@ async def test_a_member_without_the_api_is_not_expected_to_answer() -> None:
     ],
 )
 async def test_what_cannot_be_asked_is_refused(path: str, status: int) -> None:
-    """No member is asked."""
+    """No member receives a request."""
     async with adapter({"m1": member(series("1"))}) as (client, members):
         answer = await get(client, EXTERNAL + path)
 

@@ -1,4 +1,4 @@
-"""Every API of the adapter answers in the form that was asked for, and refuses the rest with a Status."""
+"""Each API of the adapter serves the requested form, and refuses other forms with a Status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
 DEPTH = f"{EXTERNAL}/namespaces/shop/depth"
 KINDS = {PODS: "PodMetricsList", HITS: "MetricValueList", DEPTH: "ExternalMetricValueList"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-# What kubectl get sends.
+# The Accept header of kubectl get.
 KUBECTL = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 FORMS = {
@@ -61,7 +61,7 @@ DISCOVERY = (
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    """A caller of an adapter over one member with one of each."""
+    """Starts a client of an adapter over one member with one object of each kind."""
     usage = {"name": "web", "usage": {"cpu": "1m", "memory": "1Ki"}}
     pod = {"metadata": {"name": "web", "namespace": "shop"}, "timestamp": NOON, "window": "10s"}
     world: dict[str, Any] = {
@@ -77,7 +77,10 @@ async def client() -> AsyncIterator[Client]:
 @pytest.mark.parametrize("path", KINDS)
 @pytest.mark.parametrize(("accept", "form"), FORMS.items())
 async def test_the_form_most_wanted_is_given(client: Client, path: str, accept: str, form: str) -> None:
-    """JSON, YAML or a Table; values have no columns, so who asks for those gets the list, as from Karmada."""
+    """Forms are JSON, YAML and Table.
+
+    Values have no Table form, so the client gets the list, as from Karmada.
+    """
     response = await client.get(path, headers={"Accept": accept})
     text = await response.text()
     kind = "Table" if form == "table" and path == PODS else KINDS[path]
@@ -88,7 +91,7 @@ async def test_the_form_most_wanted_is_given(client: Client, path: str, accept: 
 
 
 async def test_a_large_list_as_yaml_holds_nobody_up() -> None:
-    """Ten thousand items, which would take ten seconds to write, are JSON in one line, which is YAML."""
+    """Ten thousand items, which would take ten seconds as YAML, are JSON in one line, which is valid YAML."""
     world = {**serving("v1beta2"), HITS: items(*(labelled(number) for number in range(10_000)))}
     async with adapter({"m1": world}) as (client, _):
         began = time.process_time()
@@ -111,7 +114,7 @@ async def test_a_large_list_as_yaml_holds_nobody_up() -> None:
 
 @pytest.mark.parametrize(("rows", "aside"), [(500, False), (501, True)])
 async def test_a_long_table_holds_nobody_up(rows: int, aside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is made in a thread, while the loop answers others; a short one is not worth that."""
+    """A long Table is rendered in a thread, so other requests are served. A short one is not."""
     made: list[bool] = []
     table = tables.table
 
@@ -129,14 +132,14 @@ async def test_a_long_table_holds_nobody_up(rows: int, aside: bool, monkeypatch:
 
 
 def labelled(number: int) -> dict[str, Any]:
-    """A value of the Service with labels of its own."""
+    """Returns a value of the Service with labels of its own."""
     return value("web", "3", kind="Service", labels={"n": f"{number:05}"})
 
 
 @pytest.mark.parametrize("path", KINDS)
 @pytest.mark.parametrize("accept", REFUSED)
 async def test_a_form_that_cannot_be_given_is_refused(client: Client, path: str, accept: str) -> None:
-    """406, with a Status that names those that can."""
+    """The 406 has a Status that names the supported forms."""
     response = await client.get(path, headers={"Accept": accept})
     body = await response.json()
 
@@ -146,7 +149,7 @@ async def test_a_form_that_cannot_be_given_is_refused(client: Client, path: str,
 
 @pytest.mark.parametrize("path", [*KINDS, *DISCOVERY, "/openapi/v2", "/openapi/v3", "/version"])
 async def test_only_reading_is_allowed(client: Client, path: str) -> None:
-    """HEAD is GET without its body; all else is 405, whatever it brings."""
+    """HEAD is GET without a body. Other methods are 405, whatever the request has."""
     head = await client.head(path)
     plain = await client.get(path)
     others = {
@@ -166,7 +169,7 @@ async def test_only_reading_is_allowed(client: Client, path: str) -> None:
     "query", ["limit=1", "limit=x", "continue=abc", "resourceVersion=5", "timeout=1s", "pretty=1", "other=x"]
 )
 async def test_what_means_nothing_here_is_ignored(client: Client, path: str, query: str) -> None:
-    """There are no pages and no versions of a list: it is whole each time."""
+    """Lists have no pages and no versions, so they are always whole."""
     response = await client.get(f"{path}?{query}")
     body = await response.json()
 
@@ -200,7 +203,7 @@ async def test_what_is_not_served_is_not_found(client: Client, path: str, method
 
 @pytest.mark.parametrize("path", DISCOVERY)
 async def test_discovery_is_given_as_yaml_and_below_a_slash_too(client: Client, path: str) -> None:
-    """As from Kubernetes' servers; who wants neither JSON nor YAML gets JSON, with which clients go on."""
+    """Kubernetes' servers do the same. A client that accepts neither JSON nor YAML gets JSON."""
     plain = await (await client.get(path)).json()
     slashed = await (await client.get(f"{path}/")).json()
     text = await client.get(path, headers={"Accept": "application/yaml"})

@@ -1,4 +1,4 @@
-"""Members come, go, move, and change token and CA; each API of a running adapter follows."""
+"""Members join, leave, move, and change token and CA. Each API of a running adapter follows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.values_world import CUSTOM, EXTERNAL, NOON, StubMember, items
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
 DEPTH = f"{EXTERNAL}/namespaces/shop/depth"
-# Polled for: what a busy machine makes late is late, not wrong.
+# Waits are generous: an event that a busy machine delays is late, not wrong.
 SECONDS = 60.0
 APIS = pytest.mark.parametrize("path", [PODS, HITS, DEPTH], ids=["metrics", "custom", "external"])
 
 
 def member(name: str) -> StubMember:
-    """One pod, one hit, one message; the pod has the member's name."""
+    """Returns a member with one pod, one hit and one message. The pod has the member's name."""
     usage = {"name": "web", "usage": {"cpu": "1m", "memory": "1Ki"}}
     pod = {"metadata": {"name": name, "namespace": "shop"}, "timestamp": NOON, "window": "10s"}
     made = StubMember(
@@ -49,11 +49,11 @@ class Fleet:
         self._caller = caller
 
     async def get(self, path: str) -> Answer:
-        """What jane is answered."""
+        """Returns the response for jane."""
         return await self._caller.call("GET", path, JANE)
 
     async def until(self, path: str, here: int, *missing: str) -> None:
-        """Wait until the values of so many members are given, and these members are named as missing."""
+        """Waits until this many members' values are served, and these members are named as missing."""
 
         async def look() -> bool:
             answer = await self.get(path)
@@ -66,7 +66,7 @@ class Fleet:
 
 
 def parts(path: str, body: Any) -> int:
-    """Of how many members an answer has something."""
+    """Returns the number of members whose metrics are in an answer."""
     if path == HITS:
         return sum(int(item["value"]) for item in body["items"])
     return len(body["items"])
@@ -74,7 +74,7 @@ def parts(path: str, body: Any) -> int:
 
 @asynccontextmanager
 async def fleet_of(folder: Path, *names: str) -> AsyncIterator[Fleet]:
-    """Members that are registered before the adapter starts."""
+    """Starts members that are registered before the adapter starts."""
     async with AsyncExitStack() as stack:
         made = await stack.enter_async_context(world(folder))
         members = {name: member(name) for name in names}
@@ -82,7 +82,7 @@ async def fleet_of(folder: Path, *names: str) -> AsyncIterator[Fleet]:
             await api.start()
             stack.push_async_callback(api.stop)
             join(made.hub, name, api)
-        # Nobody hangs here, so who is late is waited for: a list that failed would be asked for again.
+        # No member hangs here, so a slow one is waited for. A failed list would be requested again.
         adapter = await stack.enter_async_context(made.adapter("--member-deadline=60s"))
         yield Fleet(made, members, await stack.enter_async_context(made.caller(adapter)))
 
@@ -95,7 +95,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 @APIS
 async def test_a_member_that_comes_is_asked_and_one_that_goes_is_not(fleet: Fleet, path: str) -> None:
-    """Within moments, without a restart; who was deregistered is no longer expected."""
+    """It takes moments and no restart. An unregistered member is no longer expected."""
     third = member("m3")
     await third.start()
     try:
@@ -110,7 +110,7 @@ async def test_a_member_that_comes_is_asked_and_one_that_goes_is_not(fleet: Flee
 
 @APIS
 async def test_a_member_is_followed_to_its_new_token(fleet: Fleet, path: str) -> None:
-    """While the token is not known the member is missing by name."""
+    """A warning names the member until its new token is known."""
     await fleet.until(path, 2)
     api = fleet.members["m2"]
     api.token = "new"
@@ -121,7 +121,7 @@ async def test_a_member_is_followed_to_its_new_token(fleet: Fleet, path: str) ->
 
 @APIS
 async def test_a_member_is_followed_to_its_new_authority(fleet: Fleet, path: str) -> None:
-    """A certificate of another CA is not believed before the Secret has that CA."""
+    """A certificate of another CA is rejected until the Secret has that CA."""
     await fleet.until(path, 2)
     api = fleet.members["m2"]
     await api.stop()
@@ -135,7 +135,7 @@ async def test_a_member_is_followed_to_its_new_authority(fleet: Fleet, path: str
 
 @APIS
 async def test_a_member_is_followed_to_its_new_address(fleet: Fleet, path: str) -> None:
-    """Where it was nobody listens any more."""
+    """The old address is closed."""
     await fleet.until(path, 2)
     moved = member("m2")
     await moved.start()
@@ -150,7 +150,7 @@ async def test_a_member_is_followed_to_its_new_address(fleet: Fleet, path: str) 
 
 @APIS
 async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path, path: str) -> None:
-    """The adapter is ready without it, names it, and has its values once it answers."""
+    """The adapter is ready without the member, names it, and serves its values once it answers."""
     async with world(tmp_path) as made:
         first, second = member("m1"), member("m2")
         await first.start()
@@ -171,7 +171,7 @@ async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path, p
 
 @APIS
 async def test_readiness_outlives_the_members(fleet: Fleet, path: str) -> None:
-    """Once reached it stays, and values are 503 while nobody answers."""
+    """Readiness stays once it is reached, and values are 503 while no member answers."""
     await fleet.until(path, 2)
     for api in fleet.members.values():
         await api.stop()
@@ -184,13 +184,13 @@ async def test_readiness_outlives_the_members(fleet: Fleet, path: str) -> None:
 
     await until(nobody, SECONDS)
 
-    # The hub is asked on and on as well, and what a busy machine has it miss is no loss of a member.
+    # The hub is probed all the time, and a probe that a busy machine delays is not a lost member.
     await until(ready, SECONDS)
     assert (await fleet.get(f"/apis/{path.split('/')[2]}/v1beta1")).status == 200
 
 
 async def test_the_first_who_discovers_finds_what_is_there(fleet: Fleet) -> None:
-    """Members are asked when they come, so that nobody who discovers has to wait for them, or asks twice."""
+    """Members are listed when they join, so the first discovery request neither waits nor lists again."""
 
     async def listed() -> bool:
         answer = await fleet.get(f"{CUSTOM}/v1beta2")

@@ -1,4 +1,4 @@
-"""Discovery lists the metrics of all members, from memory: nobody who discovers waits for a member."""
+"""Discovery lists the metrics of all members from memory, so that no client waits for a member."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def resources(*names: str, namespaced: bool = True) -> dict[str, Any]:
 def lists(
     custom: Iterable[str] = (), external: Iterable[str] = (), *, version: str = "v1beta2", **more: bool
 ) -> dict[str, Any]:
-    """What a member with these metrics answers."""
+    """Returns the responses of a member with these metrics."""
     return serving(version) | {
         f"{CUSTOM}/{version}": resources(*custom, **more),
         EXTERNAL: resources(*external),
@@ -34,7 +34,7 @@ def lists(
 
 
 class Clock:
-    """Stands until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -49,7 +49,7 @@ async def names(client: Any, path: str) -> list[tuple[str, bool]]:
 
 
 async def test_the_metrics_of_all_members_are_listed_once() -> None:
-    """Sorted, in both versions, from members of either; names of no metric are left out."""
+    """They are sorted, in both versions, from members of either. Invalid names are left out."""
     worlds = {
         "m1": lists(["pods/rps", "nodes/load"], ["depth"]),
         "m2": lists(
@@ -79,7 +79,7 @@ async def test_the_metrics_of_all_members_are_listed_once() -> None:
 
 
 async def test_all_groups_are_in_the_aggregated_document() -> None:
-    """A metric of an object is a subresource there, as Kubernetes' own conversion makes it."""
+    """A custom metric is a subresource there, as in Kubernetes' own conversion."""
     async with members_source({"m1": lists(["pods/rps", "pods/lag"], ["depth"])}) as (source, _):
         catalogue = MetricDiscoveryCache(source)
         await catalogue.refresh()
@@ -127,8 +127,9 @@ async def test_all_groups_are_in_the_aggregated_document() -> None:
 
 
 async def test_who_discovers_never_asks_a_member() -> None:
-    """Members are asked behind the readers: once when they come, and again at most once a minute if somebody
-    has read since.
+    """Members are listed in the background.
+
+    A member is listed once when it joins, and then at most once a minute while discovery is read.
     """
     clock = Clock()
     async with members_source({"m1": lists(["pods/rps"])}) as (source, stubs):
@@ -153,12 +154,12 @@ async def test_who_discovers_never_asks_a_member() -> None:
         await look(reads=False, after=REFRESH_SECONDS)
 
     assert (first, asked_by_reader) == ([], 0)
-    # Its versions, which are known for a while, and its two lists.
+    # This is one request for its versions, which are cached, and one for each of its two lists.
     assert seen == [3, 0, 2, 0]
 
 
 async def test_a_member_that_fails_keeps_what_it_served() -> None:
-    """One that says that the API is gone does not, nor one that left."""
+    """A member whose API is gone does not keep its metrics, nor does a member that left."""
     clock = Clock()
     worlds = {"m1": lists(["pods/a"], ["x"]), "m2": lists(["pods/b"], ["y"]), "m3": lists(["pods/c"], ["z"])}
     async with members_source(worlds) as (source, stubs):
@@ -179,7 +180,7 @@ async def test_a_member_that_fails_keeps_what_it_served() -> None:
 
 
 async def test_a_member_that_could_not_be_listed_is_asked_again_soon() -> None:
-    """A member that comes while it is busy would else not be discovered for a minute; with a reader only."""
+    """Otherwise a member that is busy when it joins would be missing for a minute. This needs a reader."""
     clock = Clock()
     served = lists(["pods/a"], ["x"])
     async with members_source({"m1": {}}) as (source, stubs):
@@ -200,7 +201,7 @@ async def test_a_member_that_could_not_be_listed_is_asked_again_soon() -> None:
 
 @pytest.mark.parametrize("answer", ["[]", '{"resources": [{"name": 1}]}', "{", '{"resources": {}}'])
 async def test_a_list_that_cannot_be_read_is_none(answer: str) -> None:
-    """The others' are listed."""
+    """The metrics of the other members are listed."""
     worlds = {"m1": serving("v1beta2") | {f"{CUSTOM}/v1beta2": answer}, "m2": lists(["pods/b"])}
     async with members_source(worlds) as (source, _):
         catalogue = MetricDiscoveryCache(source)
@@ -210,7 +211,7 @@ async def test_a_list_that_cannot_be_read_is_none(answer: str) -> None:
 
 
 async def test_a_member_cannot_fill_the_memory() -> None:
-    """Only so many names, and none that is longer than names are."""
+    """The number and the length of names are limited."""
     many = [f"pods/{number:06}" for number in range(MAX_NAMES + 5)]
     async with members_source({"m1": lists(["pods/" + "x" * 600, *many])}) as (source, _):
         catalogue = MetricDiscoveryCache(source)

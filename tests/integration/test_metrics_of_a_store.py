@@ -1,4 +1,4 @@
-"""What a metrics store has comes out as values of the registered clusters, and nothing else does."""
+"""Series of a metrics store are served as values of the registered clusters only."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.support.values_world import serving, value
 
 
 def amounts(body: Any) -> dict[str, str]:
-    """Values of external metrics by cluster."""
+    """Returns the values of external metrics by cluster."""
     return {item["metricLabels"].get("cluster", ""): item["value"] for item in body["items"]}
 
 
 async def test_external_values_come_by_cluster() -> None:
-    """Each cluster's series is a value with the cluster and its own labels."""
+    """Each series is one value with its cluster and its own labels."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("3", cluster="member2", namespace="shop", queue="b"),
@@ -34,7 +34,7 @@ async def test_external_values_come_by_cluster() -> None:
 
 
 async def test_selectors_become_matchers_and_the_cluster_is_chosen_here() -> None:
-    """What is selected by is sent as matchers, but for the cluster, so that all ask the same."""
+    """Selectors are sent as matchers, except for the cluster, so that all clusters share one query."""
     async with store_world(max_age=60.0) as world:
         world.fake.answer = lambda _: vector(
             series("1", cluster="member1", namespace="shop"), series("2", cluster="member2", namespace="shop")
@@ -67,7 +67,7 @@ async def test_selectors_become_matchers_and_the_cluster_is_chosen_here() -> Non
 async def test_external_values_are_put_together_as_asked(
     params: dict[str, str], expected: dict[str, str]
 ) -> None:
-    """Without a word clusters stay apart; with one they are one value that has no cluster."""
+    """By default clusters stay separate. An aggregation combines them into one value without a cluster."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("4", cluster="member1", namespace="shop"), series("2", cluster="member2", namespace="shop")
@@ -78,7 +78,7 @@ async def test_external_values_are_put_together_as_asked(
 
 
 async def test_a_rule_says_how_clusters_are_put_together() -> None:
-    """A rule's aggregation holds until the caller says another."""
+    """A rule's aggregation holds unless the caller requests another one."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(series("4", cluster="member1"), series("2", cluster="member2"))
         ruled = (await world.get(f"{EXTERNAL}/shop/busiest"))[1]
@@ -90,7 +90,7 @@ async def test_a_rule_says_how_clusters_are_put_together() -> None:
 
 @pytest.mark.parametrize("amount", ["NaN", "+Inf", "-Inf", "-1", "5Mi", "", "1e300", "0x10", "1_0", None, 5])
 async def test_what_is_no_number_is_missing_and_never_zero(amount: Any) -> None:
-    """A cluster with such a value is named in a warning, and the others answer."""
+    """A warning names a cluster with such a value, and the other clusters are served."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series(amount, cluster="member1", namespace="shop")
@@ -99,7 +99,7 @@ async def test_what_is_no_number_is_missing_and_never_zero(amount: Any) -> None:
             series("2", cluster="member2", namespace="shop"),
         )
         status, body, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
-        if amount is None:  # not even JSON of the API
+        if amount is None:  # This is not even JSON of the API.
             assert status == 503
             return
 
@@ -111,10 +111,10 @@ async def test_what_is_no_number_is_missing_and_never_zero(amount: Any) -> None:
         assert world.dropped("no_number") == 1.0
 
 
-# By more than five minutes, of which the way to the store and back may take one.
+# More than five minutes off. The round trip to the store may take one of them.
 @pytest.mark.parametrize("shift", [-360.0, 360.0])
 async def test_a_value_of_another_time_is_missing(shift: float) -> None:
-    """A store whose samples are minutes off is not believed."""
+    """A sample whose time is minutes off is rejected."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("1", time.time() + shift, cluster="member1", namespace="shop"),
@@ -126,7 +126,7 @@ async def test_a_value_of_another_time_is_missing(shift: float) -> None:
 
 
 async def test_series_of_no_registered_cluster_are_left_out_and_said() -> None:
-    """No cluster, and a cluster that nobody registered, count for nobody."""
+    """Series without a cluster, or of an unregistered cluster, are not counted."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("1", cluster="member1", namespace="shop"),
@@ -145,7 +145,7 @@ async def test_series_of_no_registered_cluster_are_left_out_and_said() -> None:
 
 
 async def test_a_default_cluster_takes_what_names_none() -> None:
-    """A store beside one cluster needs no label."""
+    """A store of a single cluster needs no cluster label."""
     async with store_world(rules=f"defaultCluster: member2\n{RULES}") as world:
         world.fake.answer = lambda _: vector(series("7", namespace="shop"))
         _, body, warnings = await world.get(f"{EXTERNAL}/shop/queue_depth")
@@ -154,7 +154,7 @@ async def test_a_default_cluster_takes_what_names_none() -> None:
 
 
 async def test_a_cluster_whose_series_went_is_missing_not_zero() -> None:
-    """What was there a moment ago and is gone is named; so is what a rule expects from the first."""
+    """A cluster whose series were there a moment ago is named, and so is one that its rule expects."""
     async with store_world() as world:
         one, two = (series(n, cluster=f"member{n}", namespace="shop") for n in ("1", "2"))
         world.fake.answer = lambda _: vector(one)
@@ -174,7 +174,7 @@ async def test_a_cluster_whose_series_went_is_missing_not_zero() -> None:
 
 
 async def test_what_the_store_warns_of_reaches_the_caller() -> None:
-    """Thanos answers in part and says so; so does the adapter, in one harmless line and among its series."""
+    """Thanos may return a partial result with a warning. Clients and series get it in one safe line."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("1", cluster="member1", namespace="shop"), warnings=['store "x"\r\nX-Evil: 1 is down']
@@ -188,7 +188,7 @@ async def test_what_the_store_warns_of_reaches_the_caller() -> None:
 
 
 async def test_what_no_rule_names_comes_from_members() -> None:
-    """The store is not asked for it."""
+    """The store receives no query for it."""
     listed = {"kind": "ExternalMetricValueList", "items": [{"metricName": "lag", "value": "5"}]}
     path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/lag"
     member = serving("v1beta2", **{"namespaces/shop/pods/*/misses": custom_items(value("a", "1"))})
@@ -202,7 +202,10 @@ async def test_what_no_rule_names_comes_from_members() -> None:
 
 
 async def test_pods_stay_one_a_cluster_and_other_objects_become_one() -> None:
-    """Identity is (cluster, namespace, name); services of one name are added up, or as asked."""
+    """Identity is (cluster, namespace, name).
+
+    Services with one name are added up, or aggregated as requested.
+    """
     async with store_world() as world:
         found = [
             series("1", cluster="member1", namespace="shop", pod="a", service="web"),
@@ -233,7 +236,7 @@ async def test_pods_stay_one_a_cluster_and_other_objects_become_one() -> None:
 
 
 async def test_objects_are_selected_by_labels_of_series() -> None:
-    """Keys that no label name can be are mapped by the rule, or refused."""
+    """The rule maps keys that are not label names. Without a mapping they are refused."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(series("1", cluster="member1", namespace="shop", pod="a"))
         path = f"{CUSTOM}/shop/pods/*/hits"
@@ -249,7 +252,7 @@ async def test_objects_are_selected_by_labels_of_series() -> None:
 
 
 async def test_a_pod_without_a_number_is_left_out_alone() -> None:
-    """An idle pod's 0/0 is no reason to lose its cluster."""
+    """An idle pod's 0/0 does not make its cluster missing."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("NaN", cluster="member1", namespace="shop", pod="a"),
@@ -263,7 +266,7 @@ async def test_a_pod_without_a_number_is_left_out_alone() -> None:
 
 
 async def test_two_values_of_one_object_are_none() -> None:
-    """A query that does not aggregate is said to be wrong instead of picking one."""
+    """A query that does not aggregate is an error, instead of an arbitrary choice."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("1", cluster="member1", namespace="shop", pod="a", path="/"),
@@ -276,7 +279,7 @@ async def test_two_values_of_one_object_are_none() -> None:
 
 
 def usage(query: str) -> bytes:
-    """CPU and memory of one pod of two containers, whose second has no memory yet."""
+    """Returns CPU and memory of one pod with two containers. The second one has no memory yet."""
     where = {"cluster": "member1", "namespace": "shop", "pod": "web-0"}
     if "cpu" in query:
         return vector(
@@ -286,7 +289,7 @@ def usage(query: str) -> bytes:
 
 
 async def test_usage_of_pods_comes_from_the_store() -> None:
-    """A rule for pods serves metrics.k8s.io, and nodes come from members; what is unknown is not zero."""
+    """With a rule for pods alone, nodes come from members. An unknown resource is not zero."""
     nodes = {
         "items": [{"metadata": {"name": "n1"}, "timestamp": None, "window": "1s", "usage": {"cpu": "1"}}]
     }
@@ -317,7 +320,7 @@ async def test_usage_of_pods_comes_from_the_store() -> None:
 
 
 async def test_usage_follows_the_store() -> None:
-    """What was made of thousands of series holds while the store's answers do, and not longer."""
+    """A usage list of thousands of series is cached as long as the store's results stay the same."""
     names = [f"web-{number}" for number in range(1500)]
 
     def found(cpu: str) -> bytes:
@@ -346,7 +349,7 @@ async def test_usage_follows_the_store() -> None:
 
 
 async def test_usage_is_unavailable_while_one_of_its_queries_fails() -> None:
-    """Pods without CPU would be taken for idle."""
+    """Pods without CPU would look idle."""
     async with store_world() as world:
         world.fake.answer = lambda query: failing("422 No", b"") if "cpu" in query else usage(query)
         status, body, _ = await world.get(f"{USAGE}/namespaces/shop/pods")
@@ -356,7 +359,7 @@ async def test_usage_is_unavailable_while_one_of_its_queries_fails() -> None:
 
 
 async def test_an_empty_namespace_is_an_empty_list() -> None:
-    """Where nothing ever was, nothing is missing."""
+    """Nothing is missing if there never were any series."""
     async with store_world() as world:
         status, body, warnings = await world.get(f"{USAGE}/namespaces/shop/pods")
 
@@ -364,7 +367,7 @@ async def test_an_empty_namespace_is_an_empty_list() -> None:
 
 
 async def test_rules_are_discovered_from_memory() -> None:
-    """What rules name is listed, and the store is not asked."""
+    """Metrics with a rule are listed, without a query to the store."""
     async with store_world() as world:
         _, external, _ = await world.get("/apis/external.metrics.k8s.io/v1beta1")
         _, custom, _ = await world.get("/apis/custom.metrics.k8s.io/v1beta2")
@@ -375,7 +378,7 @@ async def test_rules_are_discovered_from_memory() -> None:
 
 
 async def test_all_who_ask_at_once_cost_one_query() -> None:
-    """A hundred autoscalers of one metric are one query."""
+    """A hundred autoscalers of one metric cause one query."""
     async with store_world(max_age=60.0) as world:
         world.fake.answer = lambda _: vector(series("1", cluster="member1", namespace="shop"))
         asked = await asyncio.gather(*(world.get(f"{EXTERNAL}/shop/queue_depth") for _ in range(100)))
@@ -385,7 +388,7 @@ async def test_all_who_ask_at_once_cost_one_query() -> None:
 
 
 async def test_objects_of_no_namespace_have_their_own_paths() -> None:
-    """A metric of a namespace itself, and one of nodes; each series must name its object."""
+    """This covers a metric of a namespace, and one of nodes. Each series must name its object."""
     query = "query: 'load{<<.LabelMatchers>>}'"
     rules = "custom:\n" + "".join(
         f"- {{metric: load, resource: {resource}, {query}}}\n" for resource in ("namespaces", "nodes")
@@ -410,7 +413,7 @@ async def test_objects_of_no_namespace_have_their_own_paths() -> None:
 
 
 async def test_below_a_namespace_no_other_one_is_read() -> None:
-    """Who may read metrics in one namespace may not have those of another by naming it as an object."""
+    """A tenant with access to one namespace cannot read another one's metrics by naming it as the object."""
     rules = "custom: [{metric: load, resource: namespaces, query: 'load{<<.LabelMatchers>>}'}]"
     async with store_world(rules=rules) as world:
         world.fake.answer = lambda _: vector(series("1", cluster="member1", namespace="bank"))
@@ -423,7 +426,7 @@ async def test_below_a_namespace_no_other_one_is_read() -> None:
 
 
 async def test_labels_without_a_name_are_none() -> None:
-    """A store that sends such does not break the usage of nodes."""
+    """An empty label name in a result does not break the usage of nodes."""
     rules = "resources: {nodes: {cpu: 'c{<<.LabelMatchers>>}', memory: 'm{<<.LabelMatchers>>}'}}"
     async with store_world(rules=rules) as world:
         world.fake.answer = lambda _: vector(series("1", **{"cluster": "member1", "node": "n1", "": "x"}))
@@ -435,7 +438,7 @@ async def test_labels_without_a_name_are_none() -> None:
 
 @pytest.mark.parametrize("path", [f"{EXTERNAL}/shop/queue_depth", f"{CUSTOM}/shop/services/*/hits"])
 async def test_values_of_one_metric_have_a_bound(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant who gives a metric labels without end does not keep the adapter busy with each request."""
+    """A tenant that adds labels without limit does not make each request slow."""
     monkeypatch.setattr("metrics_adapter.prometheus.source.MAX_VALUES", 3)
     async with store_world() as world:
         found = [
@@ -452,7 +455,7 @@ async def test_values_of_one_metric_have_a_bound(path: str, monkeypatch: pytest.
 
 
 async def test_strangers_beyond_number_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All series of clusters that nobody registered are counted, and a few clusters named; also aside."""
+    """All series of unregistered clusters are counted, and a few clusters are named, in a thread as well."""
     monkeypatch.setattr("metrics_adapter.prometheus.source.LARGE_RESULT", 10)
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
@@ -467,7 +470,7 @@ async def test_strangers_beyond_number_are_some(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_warnings_of_a_store_have_a_bound() -> None:
-    """A store behind which everything fails does not fill the headers of an answer."""
+    """A store with many failing backends does not fill the headers of a response."""
     async with store_world() as world:
         world.fake.answer = lambda _: vector(
             series("1", cluster="member1", namespace="shop"), warnings=["x" * 5000] * 500

@@ -1,4 +1,4 @@
-"""A member whose metric was there minutes ago and is gone is named; one that never had it is not."""
+"""A member whose metric disappeared minutes ago is named. A member that never had it is not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEPTH = f"{EXTERNAL}/namespaces/shop/depth"
 
 
 def world(*, here: bool = True) -> dict[str, Any]:
-    """A member that serves both APIs, and the metrics only if they are `here`."""
+    """Returns a member that serves both APIs, and the metrics only if they are `here`."""
     if not here:
         return serving("v1beta2")
     depth = {"metricName": "depth", "metricLabels": {}, "timestamp": "2026-03-11T12:00:00Z", "value": "4"}
@@ -45,7 +45,7 @@ def world(*, here: bool = True) -> dict[str, Any]:
 
 @pytest.fixture
 async def federation() -> AsyncIterator[tuple[Client, dict[str, StubMember]]]:
-    """Two members with the metrics, and one that never had any."""
+    """Starts two members with the metrics, and one that never had any."""
     async with adapter({"m1": world(), "m2": world(), "m3": world(here=False)}) as made:
         yield made
 
@@ -55,7 +55,7 @@ async def federation() -> AsyncIterator[tuple[Client, dict[str, StubMember]]]:
 async def test_a_metric_that_went_is_missed_by_name(
     federation: tuple[Client, dict[str, StubMember]], path: str, how: str
 ) -> None:
-    """Whether the metric is gone or the whole API; the others' values are given, the rest is warned of."""
+    """The metric or the whole API may be gone. The others' values are served with a warning."""
     client, members = federation
     before = await get(client, path)
     if how == "API":
@@ -78,7 +78,7 @@ async def test_a_metric_that_went_is_missed_by_name(
 async def test_a_metric_that_went_everywhere_is_not_one_that_never_was(
     federation: tuple[Client, dict[str, StubMember]],
 ) -> None:
-    """404 with those who had it named while some member never did; 503 where all had it."""
+    """404 with warnings if some member never had it, and 503 if all members had it."""
     client, members = federation
     await get(client, DEPTH)
     await get(client, f"{DEPTH}?cluster=m1")
@@ -94,7 +94,7 @@ async def test_a_metric_that_went_everywhere_is_not_one_that_never_was(
 
 
 async def test_nobody_misses_a_pod_that_went(federation: tuple[Client, dict[str, StubMember]]) -> None:
-    """Pods asked for by name come and go; only metrics of what stays are remembered."""
+    """Pods requested by name come and go, so only other metrics are remembered."""
     client, members = federation
     await get(client, POD)
     del members["m2"].responses[POD]
@@ -107,14 +107,14 @@ async def test_nobody_misses_a_pod_that_went(federation: tuple[Client, dict[str,
 async def test_an_api_that_went_for_good_is_no_alarm(
     federation: tuple[Client, dict[str, StubMember]], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it is absent, no longer missing, nothing is said of it any more."""
+    """After the five minutes the metric is absent, and no warning names the member."""
     client, members = federation
     await get(client, path)
     members["m2"].responses = {}
     members["m2"].no_api = True
     missing = await get(client, path)
     monkeypatch.setattr(remembered, "TTL_SECONDS", -1.0)
-    # A member's versions are known for a while, until when it is the metric that is absent.
+    # The versions of a member are cached. Until they expire, the metric is absent, not the API.
     monkeypatch.setattr(values_of_members, "VERSION_SECONDS", 0.0)
     absent = await get(client, path)
     series = await (await client.get("/metrics")).text()
@@ -128,8 +128,8 @@ async def test_an_api_that_went_for_good_is_no_alarm(
 async def test_the_log_is_not_filled_by_one_metric_of_many(
     federation: tuple[Client, dict[str, StubMember]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A member that lost one metric and serves others is told of once, not at each turn."""
-    # However long a turn takes on this machine.
+    """A member that lost one metric and serves others is logged once, not in each round."""
+    # This does not depend on the duration of a round on this machine.
     monkeypatch.setattr("metrics_adapter.members.source.RECOVERY_SECONDS", 3600.0)
     client, members = federation
     await get(client, DEPTH)
@@ -149,7 +149,7 @@ async def test_the_log_is_not_filled_by_one_metric_of_many(
 async def test_a_metric_that_comes_back_is_whole_again(
     federation: tuple[Client, dict[str, StubMember]],
 ) -> None:
-    """The warning goes with the next answer."""
+    """The next answer has no warning."""
     client, members = federation
     await get(client, DEPTH)
     lost = members["m2"].responses.pop(DEPTH)

@@ -1,4 +1,4 @@
-"""The adapter's application behind its listener, asked with raw bytes, over members that send raw bytes."""
+"""The adapter's application behind its listener, with raw bytes from clients and from members."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from metrics_adapter.server.application import build_application
 from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.telemetry import Telemetry
 
-# Nothing here takes a second; a machine that is busy with other things may.
+# A timeout in seconds that only a busy machine needs.
 HANG_SECONDS = 30.0
 MEMBERS = ("m1", "m2")
 LONG_TEXT = 4096
 
-# What a member sends: always the same bytes, or by the target that it is asked for.
+# The bytes that a member sends: always the same, or by the requested target.
 Sends = bytes | Callable[[str], bytes]
 
 
 class RawMember:
-    """Sends what it is given to send, and closes; what was asked is kept."""
+    """A member that sends the given bytes and closes the connection. It records the requests."""
 
     def __init__(self) -> None:
         self.answer: Sends = b""
@@ -58,7 +58,7 @@ class RawMember:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> str:
-        """Listen; the URL."""
+        """Starts the listener and returns its URL."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
@@ -80,14 +80,14 @@ class RawMember:
 
 
 def http(body: bytes, status: int = 200, headers: bytes = b"") -> bytes:
-    """A well-formed answer of a member."""
+    """Returns a well-formed HTTP response of a member."""
     head = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % (status, len(body))
     return head + b"Connection: close\r\n" + headers + b"\r\n" + body
 
 
 @dataclass
 class Answered:
-    """What the adapter answered."""
+    """A response of the adapter."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -104,22 +104,22 @@ class Answered:
 
 
 class _Hub(ApiClient):
-    """Allows everything, and knows no token."""
+    """A hub that allows everything and knows no token."""
 
     async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
-        msgspec.json.encode(body)  # as it would be sent
+        msgspec.json.encode(body)  # The header as it would be sent.
         return Response(201, CIMultiDictProxy(CIMultiDict()), b'{"status":{"allowed":true}}')
 
 
 class _Anybody(Authenticator):
-    """Everybody is a front proxy; who speaks for nobody, and has no token, is a user all the same."""
+    """Every client counts as a front proxy. A client that names no user and has no token is still a user."""
 
     async def user(self, request: web.Request) -> User | None:
         return RequestHeader(b"").user(request.headers) or await super().user(request) or User("fuzz")
 
 
 class _Noting(Authorizer):
-    """What was reviewed is kept."""
+    """A reviewer that records the reviews."""
 
     def __init__(self, hub: ApiClient) -> None:
         super().__init__(hub, allowed_seconds=0.0)
@@ -139,7 +139,7 @@ class Target:
         self._hub = hub
 
     def members_answer(self, *answers: Sends) -> None:
-        """What each member sends from now on; whatever was before is forgotten."""
+        """Sets the bytes that each member sends from now on, and forgets earlier ones."""
         for (stub, member), answer in zip(self._members.values(), answers, strict=True):
             stub.answer = answer
             stub.asked.clear()
@@ -148,11 +148,11 @@ class Target:
 
     @property
     def asked(self) -> list[str]:
-        """The targets of all requests to members."""
+        """Returns the targets of all requests to members."""
         return [target for stub, _ in self._members.values() for target in stub.asked]
 
     async def send(self, request: bytes) -> Answered:
-        """The answer to these bytes. TimeoutError if none comes."""
+        """Returns the response to these bytes. Raises TimeoutError if none comes."""
         self._hub.asked.clear()
         async with asyncio.timeout(HANG_SECONDS):
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**24)
@@ -165,7 +165,7 @@ class Target:
         return answer
 
     async def get(self, target: str, headers: bytes = b"") -> Answered:
-        """GET of a target as it is."""
+        """Sends a GET of a target without normalising it."""
         return await self.send(b"GET " + target.encode() + b" HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
 
 
@@ -183,10 +183,10 @@ async def _read_answer(reader: asyncio.StreamReader, is_head: bool) -> Answered:
 
 @asynccontextmanager
 async def target() -> AsyncIterator[Target]:
-    """The adapter over two members, served on a socket."""
+    """Starts the adapter over two members, served on a socket."""
 
     async def nothing() -> None:
-        """No Secret to read again."""
+        """There is no Secret to read again."""
 
     async with AsyncExitStack() as stack:
         stubs: dict[str, tuple[RawMember, Member]] = {}
@@ -220,7 +220,7 @@ async def target() -> AsyncIterator[Target]:
 
 @contextmanager
 def running_target() -> Iterator[tuple[asyncio.Runner, Target]]:
-    """The same, and the loop that it runs in, for tests that are no coroutines: hypothesis has no others."""
+    """Starts it with its own event loop, because hypothesis runs only plain functions."""
     with asyncio.Runner() as runner:
         context = target()
         made = runner.run(context.__aenter__())
@@ -232,7 +232,7 @@ def running_target() -> Iterator[tuple[asyncio.Runner, Target]]:
 
 @contextmanager
 def nothing_goes_wrong() -> Iterator[None]:
-    """No error is logged, by nobody, and nothing that holds a token of a member."""
+    """Checks that no error is logged and that no log line has a member's token."""
     records: list[logging.LogRecord] = []
 
     class Keep(logging.Handler):

@@ -1,4 +1,4 @@
-"""Whatever members answer, callers get something that they can read, and are told who did not answer."""
+"""Whatever members send, clients get a readable response and the names of the missing members."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def running() -> Iterator[tuple[asyncio.Runner, Target]]:
 
 
 def told(answer: Answered) -> list[str]:
-    """Who did not answer, by the warnings, all of which can be read."""
+    """Returns the members that did not answer, from the warnings, all of which must be readable."""
     for warning in answer.warnings:
         assert WARNING.fullmatch(warning)
         assert len(warning) <= LONGEST_WARNING
@@ -157,7 +157,7 @@ def told(answer: Answered) -> list[str]:
 def test_members_cannot_spoil_an_answer(
     running: tuple[asyncio.Runner, Target], asked: str, form: bytes, first: bytes, second: bytes
 ) -> None:
-    """200, 404 or 409 with what can be read, or 503 where nobody answered; no header is theirs."""
+    """A readable 200, 404 or 409, or 503 if no member answered. Members control no header."""
     runner, adapter = running
     adapter.members_answer(first, second)
     with nothing_goes_wrong():

@@ -1,4 +1,4 @@
-"""Whatever a member sends as metrics comes out as it went in, with the cluster added, and nothing else."""
+"""Items of members are served unchanged, with the cluster added."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PODS_SENT = st.lists(
 def test_items_pass_unchanged_but_for_the_cluster(
     sent: list[dict[str, Any]], separators: tuple[str, str], ascii: bool
 ) -> None:
-    """However the member writes its JSON."""
+    """This holds for every valid layout of the member's JSON."""
     body = json.dumps({"items": sent}, separators=separators, ensure_ascii=ascii).encode()
 
     answered = json.loads(encode_list(PODS, merge([decode_list(body, 'm"1')])))["items"]

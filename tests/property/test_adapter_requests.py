@@ -1,4 +1,4 @@
-"""Whatever a caller sends to the adapter is answered: never with an error of ours, never not at all."""
+"""Every request to the adapter is answered, and never with an internal error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.property.adapter_under_test import Answered, Target, http, nothing_goes_wrong, running_target
 from tests.support.nightly import examples
 
-# "", apis, GROUP: what a member serves of it.
+# The parts "", apis and GROUP of a path: a member serves these groups.
 OWN_DISCOVERY = 3
 
 WORDS = [
@@ -161,8 +161,9 @@ NAMED = re.compile(r"/apis/metrics\.k8s\.io/[^/]+(?:/namespaces/(?P<namespace>[^
 
 
 def served(target: str) -> bytes:
-    """A member's answer: a list without items, and the metrics of whatever it is asked for by name. A member
-    that answered for another name would be one that did not answer.
+    """Returns a member's answer: an empty list, or the metrics of the requested name.
+
+    A member that answered for another name would count as missing.
     """
     found = NAMED.fullmatch(target.partition("?")[0])
     of = {key: unquote(value) for key, value in (found.groupdict() if found else {}).items() if value}
@@ -177,13 +178,13 @@ def running() -> Iterator[tuple[asyncio.Runner, Target]]:
 
 
 def is_told(answer: Answered) -> bool:
-    """Whether a failure is told as Kubernetes' clients read it."""
+    """Returns True if a failure has the form that Kubernetes' clients read."""
     found = json.loads(answer.body)
     return found["kind"] == "Status" and found["code"] == answer.status and isinstance(found["message"], str)
 
 
 def written(method: str, asked: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
-    """A request, as it goes over the wire; blanks in a target are what nobody may send."""
+    """Returns a request as bytes on the wire. A target with blanks is invalid."""
     lines = [f"{method} {asked.replace(' ', '%20')} HTTP/1.1", "Host: adapter"]
     lines += [f"{name}: {value}" for name, value in headers]
     return "".join(line + "\r\n" for line in lines).encode("latin-1", "replace") + body
@@ -198,7 +199,7 @@ def test_every_request_is_answered(
     headers: list[tuple[str, str]],
     body: bytes,
 ) -> None:
-    """Below 500, no redirect, failures as a Status; no error is logged, and only GETs reach members."""
+    """No 5xx and no redirect. Failures are a Status, no error is logged, and members see only GETs."""
     runner, adapter = running
     adapter.members_answer(served, served)
     with nothing_goes_wrong():
@@ -217,7 +218,7 @@ def test_every_request_is_answered(
 def test_members_are_asked_for_what_was_reviewed(
     running: tuple[asyncio.Runner, Target], path: str, query: str
 ) -> None:
-    """Whoever may read a namespace has members asked for that namespace alone, in any spelling."""
+    """A user of one namespace causes member requests for that namespace alone, in any spelling."""
     runner, adapter = running
     adapter.members_answer(served, served)
     with nothing_goes_wrong():

@@ -1,4 +1,4 @@
-"""Whatever a metrics store sends is refused in words or read as numbers that can be meant."""
+"""Every body of a metrics store is either refused with a reason or decoded into usable numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANSWERS = (
 
 @given(ANSWERS.map(json.dumps).map(str.encode) | st.binary(max_size=40))
 def test_an_answer_is_read_or_refused(body: bytes) -> None:
-    """No error but our own, and only finite numbers of now, for clusters that are registered."""
+    """Only our own errors are raised, and only current finite numbers of registered clusters result."""
     try:
         answer = decode_result(body, NOW)
     except MetricsUnavailable:
@@ -60,7 +60,7 @@ def test_an_answer_is_read_or_refused(body: bytes) -> None:
 
 @given(st.floats(min_value=0, max_value=9e15))
 def test_a_number_is_read_as_it_was_written(number: float) -> None:
-    """To the ninth digit, rounded up as quantities are."""
+    """Numbers keep nine decimals, rounded up as quantities are."""
     answer: dict[str, Any] = {
         "resultType": "vector",
         "result": [{"metric": {}, "value": [NOW, repr(number)]}],

@@ -1,4 +1,4 @@
-"""Whatever a member sends as values is either refused or comes out as what every client can read."""
+"""Every body of a member is either refused or served in a form that every client can read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def body(items: Any) -> bytes:
 
 
 def readable(item: dict[str, Any]) -> bool:
-    """As Go's types have it."""
+    """Checks the types of Go's structs."""
     window = item.get("window", item.get("windowSeconds", 0))
     return (
         isinstance(item["value"], str)
@@ -75,7 +75,7 @@ def readable(item: dict[str, Any]) -> bool:
 
 @given(st.lists(VALUES, max_size=3) | ANY, st.sampled_from(["v1beta1", "v1beta2"]))
 def test_custom_values_come_out_readable(items: Any, version: str) -> None:
-    """Alone and merge_values with the same from another cluster, however they are aggregated."""
+    """This holds for one cluster, and for the values of two clusters in each aggregation."""
     try:
         values = decode_values(body(items))
     except (FedHPAError, ValueError):
@@ -89,7 +89,7 @@ def test_custom_values_come_out_readable(items: Any, version: str) -> None:
 
 @given(st.lists(SERIES, max_size=3) | ANY)
 def test_external_values_come_out_readable(items: Any) -> None:
-    """With strings for labels, and the cluster they came from."""
+    """Labels are strings, and each value has its cluster."""
     try:
         series = decode_external_values(body(items))
     except (FedHPAError, ValueError):

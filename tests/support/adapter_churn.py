@@ -1,4 +1,4 @@
-"""A fleet in which something happens all the time, and callers who come and go."""
+"""A fleet that changes all the time, and clients that come and go."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ LIES = (
 
 
 class Reach(Protocol):
-    """How the adapter is reached."""
+    """How to reach the adapter."""
 
     def session(self) -> aiohttp.ClientSession:
-        """A caller with connections of its own."""
+        """Opens a client's session with its own connections."""
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """One connection."""
+        """Opens one connection."""
 
 
 class ChurnMember(FakeApi):
-    """Serves metrics.k8s.io alone."""
+    """A member that serves only metrics.k8s.io."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path.startswith(("/apis/custom.", "/apis/external.")):
@@ -47,7 +47,7 @@ class ChurnMember(FakeApi):
 
 
 class Churn:
-    """Members by name, and what may happen to one of them."""
+    """Members by name, and the events that may happen to one of them."""
 
     def __init__(self, hub: Hub, reach: Reach, seed: int) -> None:
         self.answers: Counter[int] = Counter()
@@ -59,7 +59,7 @@ class Churn:
         self._turn = 0
 
     async def start(self, names: tuple[str, ...]) -> None:
-        """The members, registered."""
+        """Starts and registers the members."""
         for name in names:
             member = self._members[name] = ChurnMember()
             await member.start()
@@ -75,7 +75,7 @@ class Churn:
             await member.stop()
 
     async def round(self) -> None:
-        """Something happens to a member or the hub while callers ask."""
+        """Applies one event to a member or the hub while clients send requests."""
         self._turn += 1
         happening = self._random.choice(self._happenings())
         name = self._random.choice(sorted(self._members))
@@ -86,18 +86,18 @@ class Churn:
             group.create_task(self._half_a_caller())
             await happening(name, self._members[name])
         for api in (self._hub, *self._members.values()):
-            # What the fleet remembers is no part of what is watched.
+            # The memory of the fleet itself is not measured.
             api.seen.clear()
             del api._history[:-50]
         self._hub.reviews.clear()
 
     async def calm(self) -> None:
-        """All are well, and registered as they are."""
+        """Restores all members and their registrations."""
         for name, member in self._members.items():
             member.faults.clear()
             join(self._hub, name, member)
 
-    # -- what may happen ----------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------
     def _happenings(self) -> list[Callable[[str, FakeApi], Awaitable[None]]]:
         once = [self._token, self._ca, self._endpoint, self._hangs, self._lies, self._breaks, self._goes]
         return [*once, self._comes, self._hub_forgets, *2 * [self._pods, self._well]]
@@ -154,16 +154,16 @@ class Churn:
         self._hub.expire()
         self._hub.end_watches()
 
-    # -- who asks -----------------------------------------------------------------------------------
+    # -- clients -------------------------------------------------------------------------------------
     async def _caller(self) -> None:
-        """Somebody who asks some questions and leaves."""
+        """A client that sends some requests and leaves."""
         user = {"X-Remote-User": f"user-{self._random.randrange(1000)}"}
         async with self._reach.session() as session:
             for _ in range(4):
                 async with asyncio.timeout(CALL_SECONDS):
                     async with session.get(self._question(), headers={**user, **self._form()}) as response:
                         body = await response.read()
-                # A hub that could not be asked in time, on a busy machine, is not the adapter's fault.
+                # A hub that a busy machine makes late is not a fault of the adapter.
                 silent = response.status == 500 and HUB_IS_SILENT in body
                 self.answers[503 if silent else response.status] += 1
 
@@ -196,9 +196,9 @@ class Churn:
         }
 
     async def _half_a_caller(self) -> None:
-        """Somebody who asks and does not wait for the answer."""
+        """A client that sends a request and does not wait for the response."""
         async with asyncio.timeout(CALL_SECONDS):
-            # Cut only once it is made: what aiohttp does with a handshake that is cut is not of interest.
+            # Cut after the handshake, because aiohttp's handling of a cut handshake is not tested here.
             _, writer = await self._reach.connect()
             writer.write(f"GET {METRICS_API}/v1beta1/pods HTTP/1.1\r\nHost: x\r\n".encode())
             if self._random.random() < 0.5:

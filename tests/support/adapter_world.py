@@ -1,4 +1,4 @@
-"""A hub, members and the metrics adapter in this process, all over TLS, and callers to it."""
+"""A hub, members and the metrics adapter in this process, all over TLS, and clients of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERVING_NAME = "fedhpa-metrics-adapter.fedhpa-system.svc"
 JANE = {"X-Remote-User": "jane", "X-Remote-Group": "dev"}
 
 
-# What the adapter waits for the hub, where that is not what a test is about: no machine is so slow.
+# Deadlines of requests to the hub, raised for tests that are not about them on slow machines.
 WAITS = (
     "fedhpa.serving.authentication.REVIEW_DEADLINE",
     "fedhpa.serving.authorization.REVIEW_DEADLINE",
@@ -40,14 +40,14 @@ WAITS = (
 
 
 async def until(holds: Callable[[], Awaitable[bool]], within: float = PATIENCE) -> None:
-    """Wait until `holds` answers true; fail after `within` seconds."""
+    """Waits until `holds` returns true. Fails after `within` seconds."""
     async with asyncio.timeout(within):
         while not await holds():  # noqa: ASYNC110 - asks a server
             await asyncio.sleep(0.02)
 
 
 class Hub(FakeApi):
-    """A hub that also reviews tokens and access, and publishes whom aggregated servers believe."""
+    """A hub that also reviews tokens and access, and publishes the trusted front proxies."""
 
     def __init__(self, proxies: CertificateAuthority, clients: CertificateAuthority) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Hub(FakeApi):
         self.publish(proxies, clients)
 
     def publish(self, proxies: CertificateAuthority, clients: CertificateAuthority) -> None:
-        """Write the ConfigMap by which aggregated servers authenticate."""
+        """Writes the ConfigMap by which aggregated servers authenticate."""
         data = {
             "client-ca-file": clients.bundle_pem.decode(),
             "requestheader-client-ca-file": proxies.bundle_pem.decode(),
@@ -82,7 +82,7 @@ class Hub(FakeApi):
 
 
 class Caller:
-    """Somebody who calls the adapter, with a client certificate or without."""
+    """A client of the adapter, with or without a client certificate."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self._session = session
@@ -97,7 +97,7 @@ class Caller:
 
 
 class Answer:
-    """What came back."""
+    """A response of the adapter."""
 
     def __init__(self, status: int, headers: CIMultiDictProxy[str], body: bytes) -> None:
         self.status = status
@@ -114,7 +114,7 @@ class Answer:
 
     @property
     def names(self) -> list[str]:
-        """CLUSTER/NAMESPACE/NAME of the items."""
+        """Returns CLUSTER/NAMESPACE/NAME of the items."""
         return [
             "/".join(
                 (
@@ -128,7 +128,7 @@ class Answer:
 
 
 class World:
-    """The authorities, the hub and the files that an adapter needs."""
+    """The CAs, the hub and the files that an adapter needs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -147,7 +147,7 @@ class World:
             "--secure-port=0",
             f"--cert-dir={self.folder}",
             "--metrics-bind-address=127.0.0.1:0",
-            # A member that answers, and a user whom the hub let in, stay so on a machine that stands still.
+            # Long limits, so that available members and reviewed users stay so on a machine that stalls.
             f"--member-deadline={PATIENCE:g}s",
             "--authorization-webhook-cache-authorized-ttl=1h",
             "--authorization-webhook-cache-unauthorized-ttl=1h",
@@ -158,7 +158,7 @@ class World:
 
     @asynccontextmanager
     async def adapter(self, *more: str, ready: bool = True) -> AsyncIterator[Adapter]:
-        """A running adapter; with `ready`, one whose readiness was reached."""
+        """Starts an adapter, and with `ready` waits for its readiness."""
         values = parse_flags(FLAGS, self.flags(*more), {})
         signals = Signals()
         started: asyncio.Queue[Adapter] = asyncio.Queue()
@@ -186,7 +186,7 @@ class World:
         organizations: tuple[str, ...] = (),
         certificate: bool = True,
     ) -> AsyncIterator[Caller]:
-        """A client; by default the hub's front proxy."""
+        """Returns a client, by default the hub's front proxy."""
         context = ssl.create_default_context(cadata=self.serving.bundle_pem.decode())
         if certificate:
             folder = self.folder / f"client-{name}"
@@ -199,7 +199,7 @@ class World:
 
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[World]:
-    """A running hub without members."""
+    """Starts a hub without members."""
     made = World(folder)
     await made.hub.start()
     try:
@@ -218,7 +218,7 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet_of_one(folder: Path, pod: Object, *, token: str | None = None) -> AsyncIterator[Fleet]:
-    """A running hub with "member1", which has these metrics of a pod and wants that token."""
+    """Starts a hub with "member1", which has these PodMetrics and requires that token."""
     async with world(folder) as made, fake_api() as member:
         member.put(METRICS, pod)
         member.token = token
@@ -227,7 +227,7 @@ async def fleet_of_one(folder: Path, pod: Object, *, token: str | None = None) -
 
 
 def pod_metrics(name: str, namespace: str = "shop", cpu: str = "100m", **labels: str) -> Object:
-    """PodMetrics of one container."""
+    """Returns PodMetrics of one container."""
     return {
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "timestamp": "2026-03-11T13:00:00Z",

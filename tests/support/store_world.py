@@ -1,4 +1,4 @@
-"""A metrics store that says what a test wants, also what none should, and the adapter over it."""
+"""A fake metrics store that sends what a test sets, valid or not, and the adapter over it."""
 
 from __future__ import annotations
 
@@ -55,30 +55,29 @@ resources:
 
 
 def series(amount: Any, at: float | None = None, /, **labels: str) -> dict[str, Any]:
-    """One series of an instant vector."""
+    """Returns one series of an instant vector."""
     return {"metric": labels, "value": [time.time() if at is None else at, amount]}
 
 
 def vector(*found: Mapping[str, Any], **more: Any) -> bytes:
-    """A whole answer."""
+    """Returns a whole response body."""
     return json.dumps(
         {"status": "success", "data": {"resultType": "vector", "result": list(found)}, **more}
     ).encode()
 
 
-# No machine is so slow that what answers at once takes as long.
+# Longer than any machine takes for an immediate answer.
 DEADLINE = 60.0
 
 
 class Raw(bytes):
-    """Bytes that are sent as they are."""
+    """Bytes that are sent unchanged."""
 
 
 class FakeStore:
     """Answers each query with `answer(query)`: a body, or `Raw` bytes of HTTP.
 
-    What `answer` gives may also be a list: its parts are sent one by one, after each of which a number
-    waits so many seconds and None for ever.
+    `answer` may also return a list of parts. A number waits for so many seconds, and None waits for ever.
     """
 
     def __init__(self) -> None:
@@ -122,7 +121,7 @@ class FakeStore:
             for part in answer if isinstance(answer, list) else [answer]:
                 await self._send(writer, part)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # who asked went away
+            pass  # The client went away.
         finally:
             writer.close()
 
@@ -146,13 +145,14 @@ def _http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
 
 
 def failing(status: str, body: bytes = b"", **headers: str) -> Raw:
-    """An HTTP error or redirect."""
+    """Returns an HTTP error or redirect."""
     return Raw(_http(body, status, **headers))
 
 
 def crawling() -> Callable[[], float]:
-    """A clock of which a look takes a microsecond and nothing else takes any: what a slow machine keeps
-    waiting does not get old.
+    """Returns a clock that advances by a microsecond for each reading.
+
+    A slow machine does not age cached results.
     """
     looks = itertools.count()
     return lambda: next(looks) / 1e6
@@ -167,21 +167,21 @@ async def store_of(
     clock: Callable[[], float] | None = None,
     **access: str,
 ) -> AsyncIterator[MetricsStore]:
-    """A store's client; the age of what it remembers is by `clock`, by default one that crawls."""
+    """Starts a client of the store. `clock` decides the age of cached results, and crawls by default."""
     known = StoreAccess(fake.url, **access)
     async with MetricsStore(known, deadline=deadline, max_age=max_age, clock=clock or crawling()) as store:
         yield store
 
 
 class Rules:
-    """Rules that a test may exchange."""
+    """Rules that a test can replace."""
 
     def __init__(self, text: str) -> None:
         self.current = read_rules(text)
 
 
 class StoreWorld:
-    """What a test has in hand."""
+    """The adapter, the fake store and the members of a test."""
 
     def __init__(
         self, client: Client, fake: FakeStore, stubs: dict[str, StubMember], registry: CollectorRegistry
@@ -192,7 +192,7 @@ class StoreWorld:
         self.registry = registry
 
     async def get(self, path: str, **params: str) -> tuple[int, Any, list[str]]:
-        """Status, body and warnings."""
+        """Returns status, body and warnings."""
         response = await self.client.get(path, params=params)
         warnings = [text.split('"', 1)[1][:-1] for text in response.headers.getall("Warning", [])]
         return response.status, await response.json(), warnings
@@ -209,7 +209,7 @@ async def store_world(
     deadline: float = DEADLINE,
     max_age: float = 0.0,
 ) -> AsyncIterator[StoreWorld]:
-    """The adapter over a fake store and stub members, member1 and member2 unless others are given."""
+    """Starts the adapter over a fake store and stub members, by default member1 and member2."""
     registry = CollectorRegistry()
     telemetry = StoreTelemetry(registry)
     async with AsyncExitStack() as stack:
@@ -224,7 +224,7 @@ async def store_world(
 
 
 def secret(folder: Path, text: str) -> str:
-    """A file with a secret in it."""
+    """Returns a file with a secret in it."""
     file = folder / "secret"
     file.write_text(text + "\n", encoding="utf-8")
     return str(file)

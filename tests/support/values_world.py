@@ -28,14 +28,14 @@ from tests.support.fakeapi import FakeApi, Object
 CUSTOM = "/apis/custom.metrics.k8s.io"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 NOON = "2026-03-11T12:00:00Z"
-# No machine is so slow that a member which answers misses it.
+# A deadline that no slow machine misses.
 DEADLINE = 60.0
 
 Client = TestClient[web.Request, web.Application]
 
 
 class StubMember(FakeApi):
-    """Answers a path with a JSON body or a text, or with a status; 404 where nothing was said."""
+    """Answers a path with a JSON body, a text or a status, and 404 for unknown paths."""
 
     def __init__(self, responses: Mapping[str, Any], *, tls: bool = False) -> None:
         super().__init__(tls=tls)
@@ -55,7 +55,7 @@ class StubMember(FakeApi):
 
 
 def serving(*versions: str, **values: Any) -> dict[str, Any]:
-    """Responses of a member that serves custom metrics; `values` maps paths below the best version."""
+    """Returns the responses of a member with custom metrics. `values` maps paths below the best version."""
     served = [{"groupVersion": f"custom.metrics.k8s.io/{v}", "version": v} for v in versions]
     group = {"kind": "APIGroup", "apiVersion": "v1", "name": "custom.metrics.k8s.io", "versions": served}
     best = f"{CUSTOM}/{max(versions)}"
@@ -63,7 +63,7 @@ def serving(*versions: str, **values: Any) -> dict[str, Any]:
 
 
 def value(name: str, amount: Any, *, kind: str = "Pod", **fields: Any) -> Object:
-    """An item of a v1beta2 MetricValueList."""
+    """Returns an item of a v1beta2 MetricValueList."""
     labels = fields.pop("labels", None)
     return {
         "describedObject": {"kind": kind, "namespace": "shop", "name": name, "apiVersion": "v1"},
@@ -82,10 +82,10 @@ def items(*found: Object) -> Object:
 async def members_source(
     responses: Mapping[str, Mapping[str, Any] | None], *, max_age: float = 0.0
 ) -> AsyncIterator[tuple[MembersSource, dict[str, StubMember]]]:
-    """Stub members by name; None is one whose credentials are not known."""
+    """Returns a source over stub members by name. None is a member whose credentials are unknown."""
 
     async def nothing() -> None:
-        """No Secret to read again."""
+        """There is no Secret to read again."""
 
     async with AsyncExitStack() as stack:
         stubs, members = {}, {}
@@ -107,7 +107,7 @@ async def members_source(
 async def client_of(
     source: MembersSource, catalogue: MetricDiscoveryCache | None = None
 ) -> AsyncIterator[Client]:
-    """A caller of the adapter's application; who calls is not looked at."""
+    """Returns a client of the adapter's application, without authentication."""
     peers = PeerAuthenticator(Trust())
     hub = ApiClient(ApiConfig(server="http://hub.invalid"))
     guard = Guard(Authenticator(lambda: peers), Authorizer(hub), ["*"])
@@ -121,18 +121,18 @@ async def client_of(
 async def adapter(
     responses: Mapping[str, Mapping[str, Any] | None], *, max_age: float = 0.0
 ) -> AsyncIterator[tuple[Client, dict[str, StubMember]]]:
-    """The adapter's application over stub members."""
+    """Starts the adapter over stub members."""
     async with members_source(responses, max_age=max_age) as (source, stubs), client_of(source) as client:
         yield client, stubs
 
 
 async def get(client: Client, path: str, **headers: str) -> tuple[int, Any, list[str]]:
-    """Status, body and the clusters that the warnings name."""
+    """Returns status, body and the clusters that the warnings name."""
     response = await client.get(path, headers=headers)
     named = [text.split('"')[1].split(" ")[0] for text in response.headers.getall("Warning", [])]
     return response.status, await response.json(), named
 
 
 def shown(body: Any) -> list[str]:
-    """NAME VALUE of the items, in order."""
+    """Returns NAME VALUE of the items, in order."""
     return [f"{item['describedObject']['name']} {item['value']}" for item in body["items"]]

@@ -1,4 +1,4 @@
-"""The adapter's answers: forms, tables, warnings, and items as slices of what members sent."""
+"""The adapter's responses: forms, Tables, warnings, and items as slices of the members' bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pod(name: str, namespace: str = "a", **metadata: Any) -> dict[str, Any]:
 
 
 def test_an_item_is_passed_on_with_its_cluster() -> None:
-    """Nothing else of it changes."""
+    """Only the cluster annotation is added."""
     (item,) = decode_list(listing(pod("web", labels={"app": "web"}, custom=[1])), "m1").items
 
     assert json.loads(item.json) == pod(
@@ -52,7 +52,7 @@ def test_an_item_is_passed_on_with_its_cluster() -> None:
 
 @pytest.mark.parametrize("annotations", [None, {}, {"a": "b"}, {CLUSTER_ANNOTATION: "another"}])
 def test_the_annotation_is_put_into_the_present_ones(annotations: dict[str, str] | None) -> None:
-    """A member that says it is another cluster is not believed."""
+    """The adapter overwrites a cluster annotation that a member sets."""
     (item,) = decode_list(listing(pod("web", annotations=annotations)), "m1").items
 
     expected = {**(annotations or {}), CLUSTER_ANNOTATION: "m1"}
@@ -61,7 +61,7 @@ def test_the_annotation_is_put_into_the_present_ones(annotations: dict[str, str]
 
 
 def test_kind_and_api_version_of_items_are_left_out() -> None:
-    """The list says it; a single item gets them first."""
+    """The list names them. A single item gets them first."""
     (item,) = decode_one(
         json.dumps({"kind": "PodMetrics", "apiVersion": "x", **pod("web")}).encode(), "m1"
     ).items
@@ -75,19 +75,19 @@ def test_kind_and_api_version_of_items_are_left_out() -> None:
     "body", [b"", b"[]", b'{"items":{}}', b'{"items":[{}]}', b'{"items":[{"metadata":{"name":1}}]}', b"\xff"]
 )
 def test_rubbish_is_a_failure_not_an_empty_list(body: bytes) -> None:
-    """Whatever is not a list of named items."""
+    """A body that is not a list of named items is an error."""
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
         decode_list(body, "m1")
 
 
 @pytest.mark.parametrize("body", [b'{"items":null}', b'{"items":[]}', b"{}"])
 def test_an_empty_list_is_empty(body: bytes) -> None:
-    """Go servers send null."""
+    """Go servers send null for an empty list."""
     assert decode_list(body, "m1").items == []
 
 
 def test_items_of_members_are_merged_in_order() -> None:
-    """Namespace, name, cluster; equal names stay apart."""
+    """Items are sorted by namespace, name and cluster. Items with equal names stay separate."""
     first = decode_list(listing(pod("b", "z"), pod("a", "z"), pod("a", "b")), "m2")
     second = decode_list(listing(pod("a", "z")), "m1")
 
@@ -96,7 +96,7 @@ def test_items_of_members_are_merged_in_order() -> None:
 
 
 def test_labels_select() -> None:
-    """The selector is applied to what the items carry."""
+    """The selector is applied to the labels of the items."""
     answer = decode_list(
         listing(pod("a", labels={"app": "x"}), pod("b", labels={"app": "y"}), pod("c")), "m1"
     )
@@ -108,7 +108,7 @@ def test_labels_select() -> None:
 
 
 def test_a_body_is_made_once_for_the_same_answers() -> None:
-    """And made anew when one member answered again."""
+    """A new body is generated after one member answered again."""
     bodies, first, second = (
         ListBodyCache(),
         decode_list(listing(pod("a")), "m1"),
@@ -123,7 +123,7 @@ def test_a_body_is_made_once_for_the_same_answers() -> None:
 
 
 def test_a_table_sums_containers() -> None:
-    """Columns are the first item's resources; the object is its metadata."""
+    """The columns are the first item's resources, and the object is its metadata."""
     items = decode_list(listing(pod("a"), pod("b")), "m1").items
 
     printed = json.loads(table(items, "PodMetrics", "v", "", single=False))
@@ -141,7 +141,7 @@ def test_a_table_sums_containers() -> None:
     [("None", None), ("Object", "PodMetrics"), ("Metadata", "PartialObjectMetadata")],
 )
 def test_a_table_shows_as_much_of_the_object_as_is_wanted(include: str, kind: str | None) -> None:
-    """includeObject of the request."""
+    """The parameter includeObject decides what the Table shows."""
     items = decode_list(listing(pod("a")), "m1").items
 
     (row,) = json.loads(table(items, "PodMetrics", "v", include, single=True))["rows"]
@@ -165,7 +165,7 @@ def test_a_table_shows_as_much_of_the_object_as_is_wanted(include: str, kind: st
 )
 @pytest.mark.parametrize("alone", [True, False])
 def test_usage_that_cannot_be_is_not_passed_on(usage: Any, problem: str, alone: bool) -> None:
-    """One such value takes the member's answer away, or it would take everybody's; the message names it."""
+    """One invalid value makes the member's whole answer unusable, and the error names the value."""
     broken = {**pod("b"), "containers": [{"name": "x", "usage": usage}]}
     decode, body = decode_list, listing(pod("a"), broken, pod("c"))
     if alone:
@@ -177,7 +177,7 @@ def test_usage_that_cannot_be_is_not_passed_on(usage: Any, problem: str, alone: 
 
 
 def test_usage_cannot_hide_behind_an_escaped_name() -> None:
-    """JSON may write a name in many ways, and a bad value is found under each of them."""
+    """JSON can spell a key with escapes, and an invalid value is found under each spelling."""
     containers = [
         {"name": "x", "usage": {"cpu": "1m", "memory": "1Mi"}},
         {"name": "y", "usage": {"cpu": "NaN"}},
@@ -202,7 +202,7 @@ def test_usage_cannot_hide_behind_an_escaped_name() -> None:
     ],
 )
 def test_usage_in_any_form_is_passed_on(usage: Any) -> None:
-    """Not every metrics API writes what metrics-server does; nodes have theirs at another place."""
+    """Other metrics APIs write usage in other forms, and NodeMetrics have it in another field."""
     container = {**pod("b"), "containers": [{"name": "x", "usage": usage}]}
     node = {"metadata": {"name": "n"}, "usage": usage}
 
@@ -227,7 +227,7 @@ def test_usage_in_any_form_is_passed_on(usage: Any) -> None:
     ],
 )
 def test_the_first_form_that_can_be_given_is_given(accept: str, form: Form | None) -> None:
-    """kubectl's, client-go's and people's Accept headers."""
+    """These are the Accept headers of kubectl, client-go and people."""
     assert choose_form(accept) == form
 
 
@@ -251,13 +251,13 @@ def test_aggregated_discovery_is_given_to_who_asks(accept: str, version: str | N
 
 
 def test_a_warning_is_one_line_of_quoted_ascii() -> None:
-    """Whatever a member's error was made of."""
+    """The reason may contain any text of a member."""
     assert warning_values(['m "x" said\n\\o/ ü']) == ['299 - "m \\"x\\" said \\\\o/ ?"']
 
 
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_name_that_steps_up_is_refused(name: str) -> None:
-    """It would be another path at the member."""
+    """It would lead to another path at the member."""
     with pytest.raises(InvalidObject):
         PODS.path("a", name)
 
@@ -285,7 +285,7 @@ USED = {kind.kind + suffix for kind in KINDS for suffix in ("", "List")}
     ],
 )
 def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) -> None:
-    """Each $ref leads to a schema of the same document, each schema has its kind, each operation its id."""
+    """Each $ref leads to a schema of its document, each schema has a kind, and each operation an id."""
     schemas = document.get("definitions") or document["components"]["schemas"]
     kinds = {
         kind["kind"]
@@ -301,12 +301,12 @@ def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) 
 
 
 def test_an_answer_without_items_has_no_labels() -> None:
-    """An empty namespace is not asked about again."""
+    """An empty answer needs no second request with the selector."""
     assert not MemberItems("m1", ()).has_labels
 
 
 def test_the_flags_of_karmadas_manifest_are_accepted() -> None:
-    """Its Deployment starts our adapter unchanged."""
+    """The Deployment in Karmada's manifests starts this adapter unchanged."""
     argv = [
         "--kubeconfig=/etc/karmada/config/karmada.config",
         "--authentication-kubeconfig=/etc/karmada/config/karmada.config",

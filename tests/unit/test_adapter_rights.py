@@ -1,4 +1,4 @@
-"""The rights that the adapter is given are those that it needs: exactly these, word for word."""
+"""The adapter's RBAC rules are exactly those that it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rule = dict[str, Any]
 
 
 def rules(documents: list[dict[str, Any]]) -> dict[str, list[Rule]]:
-    """By kind, namespace and name."""
+    """Returns the rules by kind, namespace and name."""
     return {
         f"{found['kind']} {found['metadata'].get('namespace', '')}/{found['metadata']['name']}": found[
             "rules"
@@ -25,7 +25,7 @@ def rules(documents: list[dict[str, Any]]) -> dict[str, list[Rule]]:
 
 
 def test_on_the_hub_it_reads_clusters_and_named_secrets() -> None:
-    """Nothing is written; the reader of metrics is for people."""
+    """It may write nothing. The reader role of metrics is for people."""
     clusters = {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": READ}
     names = ["member1", "member2"]
     secrets = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": READ}
@@ -39,7 +39,7 @@ def test_on_the_hub_it_reads_clusters_and_named_secrets() -> None:
 
 
 def test_on_the_hub_it_delegates_who_calls_and_what_they_may() -> None:
-    """By Kubernetes' own roles, to the adapter's account alone."""
+    """Kubernetes' own roles are bound to the adapter's ServiceAccount alone."""
     bindings = [found for found in hub_rights(PLACEMENT) if "roleRef" in found]
     account = {"kind": "ServiceAccount", "name": "fedhpa-metrics-adapter", "namespace": "fedhpa-system"}
 
@@ -53,12 +53,12 @@ def test_on_the_hub_it_delegates_who_calls_and_what_they_may() -> None:
 
 
 def test_without_secrets_there_is_no_right_to_any() -> None:
-    """An empty list of names would stand for all of them."""
+    """An empty list of resourceNames would allow all Secrets."""
     assert "secrets" not in str(hub_rights(Registration()))
 
 
 def test_on_members_it_reads_metrics() -> None:
-    """Neither pods themselves nor anything else."""
+    """It may not read pods or anything else."""
     assert rules(member_rights()) == {
         "ClusterRole /fedhpa-metrics-adapter-member": [
             {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]},

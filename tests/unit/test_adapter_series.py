@@ -1,4 +1,4 @@
-"""What the adapter counts of its members: who can be asked, who was missing, and how old answers are."""
+"""The adapter's series about members: availability, missing answers, and the age of answers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ USAGE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.m
 
 def member(name: str) -> Member:
     async def nothing() -> None:
-        """No Secret to read again."""
+        """There is no Secret to read again."""
 
     return Member(Cluster(metadata=ObjectMeta(name=name)), reread=nothing)
 
 
 def shown(telemetry: Telemetry, name: str) -> list[str]:
-    """The samples of a series."""
+    """Returns the samples of a series."""
     lines = generate_latest(telemetry.registry).decode().splitlines()
     return [line.removeprefix(name) for line in lines if line.startswith(f"{name}{{")]
 
 
 def test_a_member_is_counted_by_api() -> None:
-    """Of an API that it was not asked for nothing is said; one that cannot be asked is down for all."""
+    """A member has no sample for an API before the first request. An unavailable member is down for all."""
     telemetry = Telemetry(lambda: {"m1": member("m1")})
     telemetry.outcome(CUSTOM, "m1", answered=False)
     telemetry.outcome(CUSTOM, "m1", answered=False)
@@ -37,7 +37,7 @@ def test_a_member_is_counted_by_api() -> None:
         f'{{api="{CUSTOM}",cluster="m1"}} 2.0',
         f'{{api="{EXTERNAL}",cluster="m1"}} 1.0',
     ]
-    # Its access is not known, so it cannot be asked whatever it answered.
+    # Its credentials are unknown, so it counts as unavailable whatever it answered before.
     assert shown(telemetry, "fedhpa_adapter_member_api_up") == [
         f'{{api="{CUSTOM}",cluster="m1"}} 0.0',
         f'{{api="{EXTERNAL}",cluster="m1"}} 0.0',
@@ -59,7 +59,7 @@ def test_a_member_that_left_leaves_no_series() -> None:
 
 
 def test_ages_of_answers_are_counted_by_api() -> None:
-    """With buckets on both sides of the maximum age."""
+    """There are buckets on both sides of the maximum age."""
     telemetry = Telemetry(dict)
     telemetry.answered(USAGE, 0.0)
     telemetry.answered(USAGE, 9.0)
@@ -72,7 +72,7 @@ def test_ages_of_answers_are_counted_by_api() -> None:
 
 
 def test_what_alarms_are_made_of_is_there_from_the_start() -> None:
-    """A counter that appears with its first event has not increased."""
+    """increase() does not see a counter that appears with its first event."""
     telemetry = Telemetry(dict)
 
     assert shown(telemetry, "fedhpa_adapter_partial_answers_total") == [

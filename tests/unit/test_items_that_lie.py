@@ -1,4 +1,4 @@
-"""An item that is not what it should be costs its member the answer, or itself its cells, and nobody else."""
+"""An invalid item costs its member the answer, or its own row the cells, and affects nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def item(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("spoiled", [{"window": []}, {"containers": 7, "extra": WELL["containers"]}])
 @pytest.mark.parametrize("include", ["", "None", "Object"])
 def test_a_table_shows_what_it_cannot_read_as_unknown(spoiled: dict[str, Any], include: str) -> None:
-    """In its row alone, never as a number."""
+    """Only the item's own row shows it, and never as a number."""
     body = json.dumps({"items": [WELL, item(**spoiled)]}, separators=(",", ":")).encode()
     items = decode_list(body, "m1").items
     rows = json.loads(table(items, "PodMetrics", "metrics.k8s.io/v1beta1", include, single=False))["rows"]
@@ -37,7 +37,7 @@ def test_a_table_shows_what_it_cannot_read_as_unknown(spoiled: dict[str, Any], i
 
 
 def test_labels_that_are_none_cost_the_member_the_answer() -> None:
-    """It is named with the reason, as for all that cannot be read."""
+    """The member is reported as missing, with the reason."""
     odd = item(metadata={"name": "odd", "namespace": "shop", "labels": {"a": 7}})
     found = decode_list(json.dumps({"items": [odd]}, separators=(",", ":")).encode(), "m1")
 
@@ -46,7 +46,7 @@ def test_labels_that_are_none_cost_the_member_the_answer() -> None:
 
 
 def test_bytes_that_are_no_text_cost_the_member_the_answer() -> None:
-    """Also where no decoder looks."""
+    """This includes bytes that no decoder reads."""
     odd = json.dumps(item(other="\ud800"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     with pytest.raises(MetricsUnavailable, match="cannot be read"):

@@ -1,4 +1,4 @@
-"""The rules of a metrics store: what is refused in which words, and how their file is followed."""
+"""The rules of a metrics store: which errors they cause, and how the file is reloaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RULES = f"external: [{{metric: depth, {QUERY}}}]"
 
 
 def one(more: str) -> str:
-    """A file of one external rule with these fields, too."""
+    """Returns a file of one external rule with these additional fields."""
     return f"external: [{{metric: a, {QUERY}, {more}}}]"
 
 
@@ -66,7 +66,7 @@ def one(more: str) -> str:
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_told_by_field(text: str, said: str) -> None:
-    """Each message names the field and what is expected there."""
+    """Each message names the field and the expected value."""
     with pytest.raises(InvalidObject) as refused:
         read_rules(text)
 
@@ -74,7 +74,7 @@ def test_a_wrong_file_is_told_by_field(text: str, said: str) -> None:
 
 
 def test_an_empty_file_of_rules_has_none() -> None:
-    """Nothing has to be ruled: then all comes from members."""
+    """Without rules, all metrics come from the members."""
     rules = read_rules("clusterLabel: k8s_cluster")
 
     assert (
@@ -85,7 +85,7 @@ def test_an_empty_file_of_rules_has_none() -> None:
 
 
 def test_a_rule_is_found_by_resource_and_metric() -> None:
-    """One metric may have rules for pods and for services; defaults describe the objects."""
+    """One metric may have a rule for pods and another for services. Defaults describe the objects."""
     text = "".join(
         f"- {{metric: hits, resource: {resource}, {QUERY}}}\n"
         for resource in ("pods", "nodes", "deployments.apps")
@@ -109,7 +109,7 @@ def test_a_rule_is_found_by_resource_and_metric() -> None:
 
 
 def test_the_documented_rules_can_be_used() -> None:
-    """The complete example of docs/how-to/metrics-store.md is one."""
+    """The complete example in docs/how-to/metrics-store.md is valid."""
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "metrics-store.md").read_text(encoding="utf-8")
     rules = read_rules(page.split("```yaml\n")[1].split("```")[0])
 
@@ -130,7 +130,7 @@ def current(registry: CollectorRegistry) -> float | None:
 
 
 def test_a_file_is_followed(file: Path) -> None:
-    """New rules hold as soon as they are there, also of the same length."""
+    """New rules are used at once, even if the file keeps its length."""
     rules = RulesFile(file, StoreTelemetry())
     file.write_text(RULES.replace("depth", "width"), encoding="utf-8")
     loaded = rules.reload()
@@ -144,7 +144,7 @@ def test_a_file_is_followed(file: Path) -> None:
     "bad", ["external: 5", "external: 2026-13-01", "\xff", None], ids=["wrong", "no date", "no text", "gone"]
 )
 def test_a_bad_file_leaves_the_old_rules(file: Path, bad: str | None) -> None:
-    """It is logged once, counted, and forgotten when the file is well again."""
+    """The error is logged once and counted, and it ends when the file is valid again."""
     registry = CollectorRegistry()
     rules = RulesFile(file, StoreTelemetry(registry))
     old = rules.current
@@ -175,7 +175,7 @@ def test_a_process_does_not_start_with_a_bad_file(file: Path) -> None:
 
 @pytest.mark.parametrize("more", ["#" * 1024 * 1024, "#" + "é" * 512 * 1024, "# " + "é" * 512 * 1024])
 def test_a_large_file_is_refused(file: Path, more: str) -> None:
-    """All of it is used or nothing, whatever its characters take: rules behind its end would be forgotten."""
+    """The limit counts bytes. A truncated file would silently drop the rules at its end."""
     file.write_text(f"{RULES}\n{more}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="it is too large: expected at most 1048576 bytes"):
         RulesFile(file, StoreTelemetry())
@@ -200,7 +200,7 @@ def test_a_large_file_is_refused(file: Path, more: str) -> None:
     ],
 )
 def test_how_the_store_is_reached_is_checked(access: dict[str, str], said: str) -> None:
-    """What could not work, or would send a secret in the clear, is refused, and no secret is shown."""
+    """Unusable settings, and secrets without TLS, are refused. No message shows a secret."""
     with pytest.raises(ConfigError) as refused:
         StoreAccess(**access)
 
@@ -210,7 +210,7 @@ def test_how_the_store_is_reached_is_checked(access: dict[str, str], said: str) 
 
 @pytest.mark.parametrize("field", ["token_file", "ca_file"])
 def test_files_that_are_not_there_are_named_at_the_start(field: str) -> None:
-    """A process does not start to fail at each query."""
+    """The process fails at the start, not at each query."""
     access = StoreAccess("https://x", **{field: "/nowhere/file"})
     flag = f"--metrics-store-{field.replace('_', '-')}"
     with pytest.raises(ConfigError, match=f"/nowhere/file of {flag}: No such file or directory"):
@@ -218,7 +218,7 @@ def test_files_that_are_not_there_are_named_at_the_start(field: str) -> None:
 
 
 def test_credentials_in_the_url_are_shown_nowhere() -> None:
-    """Flags are logged at the start, before anybody looks whether they can be used."""
+    """Flags are logged at the start, before they are checked."""
     values = parse_flags(FLAGS, ["--metrics-store-url=https://jane:hush@store/a?b"], {})
 
     assert "hush" not in values[URL]

@@ -1,4 +1,4 @@
-"""How usage that a metrics store knows is written: as metrics-server's, with the cluster added."""
+"""Usage from a metrics store is written like metrics-server's, with the cluster added."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ def of_one(values: Sequence[Sample]) -> Gathered[tuple[str, Sequence[Sample]]]:
 def written(
     kind: MetricsKind, names: tuple[str, str], cpu: Sequence[Sample], memory: Sequence[Sample]
 ) -> str:
-    """The list of what one cluster has."""
+    """Returns the list of one cluster's items."""
     gathered = member_items(of_one(cpu), of_one(memory), kind, RULE, names)
     return ListBody(kind, gathered.answers).whole().decode()
 
 
 def test_pods_are_written_as_members_write_them() -> None:
-    """By name, containers too; as old as the oldest value; what nobody measured is left out."""
+    """Items and containers are sorted by name.
+
+    They have their oldest sample's time, and unknown resources are left out.
+    """
     cpu = [
         measured("0.25", namespace="shop", pod="web", container="b"),
         measured("1", namespace="shop", pod="web", container='a"\\'),
@@ -58,7 +61,7 @@ def test_pods_are_written_as_members_write_them() -> None:
 
 
 def test_nodes_have_neither_namespace_nor_containers() -> None:
-    """Whatever labels their series have."""
+    """This holds whatever labels their series have."""
     cpu = [measured("2", node="n1", container="app", namespace="shop")]
     memory = [measured("2.5", node="n1")]
 
@@ -70,7 +73,7 @@ def test_nodes_have_neither_namespace_nor_containers() -> None:
 
 
 def test_two_values_of_one_container_are_none() -> None:
-    """Nobody knows which is right: the cluster is missing, and the way out is named."""
+    """The right value is unknown, so the cluster is missing, and the error names the remedy."""
     twice = [measured("1", namespace="shop", pod="web", replica=name) for name in "ab"]
     made = member_items(of_one(twice), of_one(()), PODS, RULE, ("namespace", "pod"))
 

@@ -9,9 +9,10 @@ from metrics_adapter.apis import VERSION
 from metrics_adapter.server.openapi.resource_metrics import ResourceApi
 from metrics_adapter.server.openapi.value_metrics import VALUE_APIS, ValueApi
 
+RESOURCE_API = ResourceApi()
 # The APIs by their path below the root and below /openapi/v3.
 APIS: Mapping[str, ResourceApi | ValueApi] = {
-    f"apis/{api.api_version}": api for api in (*VALUE_APIS, ResourceApi())
+    f"apis/{api.api_version}": api for api in (*VALUE_APIS, RESOURCE_API)
 }
 V3_PATHS = tuple(APIS)
 
@@ -23,7 +24,7 @@ def openapi_v2() -> dict[str, Any]:
     """Returns the OpenAPI v2 document of all APIs."""
     paths: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
-    for api in APIS.values():
+    for api in (RESOURCE_API, *VALUE_APIS):
         paths |= api.paths(_parameter_v2, _response_v2, V2_PREFIX)
         definitions |= api.schemas(V2_PREFIX)
     return {"swagger": "2.0", "info": INFO, "paths": paths, "definitions": definitions}

@@ -1,4 +1,4 @@
-"""What a member served minutes ago and no longer knows is missing; what it never served is absent."""
+"""A metric that a member served minutes ago and no longer knows is missing. One never served is absent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.members.metrics import NotServed
-from metrics_adapter.members import recently_served as remembered
+from metrics_adapter.members import recently_served as module
 from metrics_adapter.members.recently_served import RecentlyServed
 
 DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
@@ -16,7 +16,7 @@ NO_API = "it does not serve external.metrics.k8s.io/v1beta1"
 
 
 class Memory:
-    """A memory whose clock stands where it is set."""
+    """A RecentlyServed with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -25,7 +25,7 @@ class Memory:
     async def told(
         self, answer: Sequence[int] | NotServed | None, cluster: str = "m1", **params: str
     ) -> Sequence[int] | None:
-        """What becomes of an answer of the member."""
+        """Returns the outcome for an answer of the member."""
 
         async def give() -> Sequence[int] | None:
             if isinstance(answer, NotServed):
@@ -41,7 +41,7 @@ def memory() -> Memory:
 
 
 async def test_what_was_never_served_is_absent(memory: Memory) -> None:
-    """By this member, to this question: another member's, or other selectors', answer says nothing."""
+    """Answers of another member, or with other selectors, do not count."""
     await memory.told([1], cluster="m2")
     await memory.told([1], labelSelector="queue=orders")
 
@@ -58,7 +58,7 @@ async def test_what_was_never_served_is_absent(memory: Memory) -> None:
 async def test_what_was_served_minutes_ago_is_missing(
     memory: Memory, gone: NotServed | None, reason: str
 ) -> None:
-    """For five minutes after it was served last, however often it was asked for since."""
+    """It is missing for five minutes after the last answer with values, however often it is requested."""
     await memory.told([1])
     memory.now += 100
     await memory.told([1])
@@ -79,7 +79,7 @@ async def test_what_was_served_minutes_ago_is_missing(
 
 
 async def test_an_empty_list_is_a_word_that_counts(memory: Memory) -> None:
-    """A member that said that there is nothing is not reminded of what there was."""
+    """An empty answer is a valid one, and the query is then forgotten."""
     await memory.told([1])
     await memory.told([])
 
@@ -88,7 +88,7 @@ async def test_an_empty_list_is_a_word_that_counts(memory: Memory) -> None:
 
 
 async def test_a_failure_is_neither(memory: Memory) -> None:
-    """A member that does not answer says nothing about what it serves."""
+    """A member that does not answer proves nothing about the metrics that it serves."""
     await memory.told([1])
 
     async def fail() -> Sequence[int] | None:
@@ -101,8 +101,8 @@ async def test_a_failure_is_neither(memory: Memory) -> None:
 
 
 async def test_the_memory_is_bounded(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was served longest ago goes first, and questions take the same room however long they are."""
-    monkeypatch.setattr(remembered, "MAX_ENTRIES", 3)
+    """The oldest entry is dropped first, and the length of a query does not change its entry's size."""
+    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     await memory.told([1])
     for number in range(5):
         await memory.told([1], labelSelector=f"queue={number}" + "x" * 10_000)
