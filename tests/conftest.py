@@ -1,9 +1,8 @@
-"""What holds for the whole suite: how tests are spread over workers, which may be tried twice, and what none
-of them should pay for.
+"""Settings of the whole suite: which worker runs a test, which tests are retried, and shared fixtures.
 
-Tests are given to xdist's workers one by one, but those to one that share what is dear: the planes of
-tests/real, which take half a minute to start, and the wheel. xdist's own groups (`--dist loadgroup`) would
-do, but xdist 3.8 writes them where pytest 9.2 no longer reads.
+xdist's workers take tests one by one, except those that share an expensive fixture: the control planes of
+tests/real, which take half a minute to start, and the wheel. xdist has groups for that (`--dist loadgroup`),
+but xdist 3.8 writes them where pytest 9.2 no longer reads them.
 """
 
 import asyncio
@@ -24,30 +23,41 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.nightly import examples
 
-# Each is one worker's.
-TOGETHER = ("tests/real/", "tests/integration/test_wheel_runs_elsewhere.py")
+# Tests that share an expensive fixture run on one worker. tests/real runs on two, each with control planes of
+# its own: its tests mostly wait, and the files named here take about half of the time.
+SHARED_FIXTURES = (
+    tuple(
+        f"tests/real/test_{name}.py"
+        for name in ("scaling", "shards", "metrics_via_hub", "hub_autoscaler", "members")
+    ),
+    ("tests/real/",),
+    ("tests/integration/test_wheel_runs_elsewhere.py",),
+)
 
 
-class SomeTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Every test is a scope of its own, but for TOGETHER: a scope each, which, being larger, start first."""
+class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Assigns each group of SHARED_FIXTURES to one worker, and every other test by itself.
+
+    xdist assigns large scopes first, so the groups start before single tests.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((path for path in TOGETHER if nodeid.startswith(path)), nodeid)
+        return next((group[0] for group in SHARED_FIXTURES if nodeid.startswith(group)), nodeid)
 
 
-# These start first, so that no worker is left with one of them at the end.
+# These start first; otherwise one worker would still run them when the others have finished.
 LONG = ("integration/test_demo_embedded.py", "integration/test_adapter_killed_under_load.py", "virtual")
 HERE = Path(__file__).parent
-# These wait for other programs, on machines that now and then stand still (docs/decisions/0010).
-TWICE = ("integration/", "real/")
+# These wait for other programs and are retried once, because machines stall now and then (docs/decisions/0010).
+RETRIED = ("integration/", "real/")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes seconds before the rest, in the order of LONG; else they stay as they were shuffled."""
-    items.sort(key=_turn)
+    """Move the tests of LONG to the front, in its order; the others keep their shuffled order."""
+    items.sort(key=_position)
     for item in items:
-        if _file(item).startswith(TWICE):
+        if _file(item).startswith(RETRIED):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
@@ -55,19 +65,18 @@ def _file(item: pytest.Item) -> str:
     return item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
 
 
-def _turn(item: pytest.Item) -> int:
+def _position(item: pytest.Item) -> int:
     file = _file(item)
-    return next((turn for turn, path in enumerate(LONG) if file.startswith(path)), len(LONG))
+    return next((position for position, path in enumerate(LONG) if file.startswith(path)), len(LONG))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """xdist's hook, called in its controller."""
-    return SomeTogether(config, log)
+    return SharedFixtureScheduling(config, log)
 
 
-# What a property does not say of itself; here, because it holds for those that are defined after it, wherever
-# they are. No deadline, and no look at how long examples take to draw: a machine that stands still for
-# seconds proves nothing.
+# Defaults of every property test. They are set here because a profile applies only to tests defined after it.
+# There is no deadline and no check of slow examples: a machine that stalls for seconds would fail them.
 settings.register_profile(
     "here",
     max_examples=examples(50, 2_000),
@@ -76,8 +85,8 @@ settings.register_profile(
 )
 settings.load_profile("here")
 
-# An unexpected error is logged with its traceback, into which structlog's default draws all local variables:
-# minutes of work where whole clusters are among them.
+# structlog's default formatter prints all local variables of a traceback. With whole clusters among them that
+# takes minutes, so tests use plain tracebacks.
 structlog.configure(
     processors=[
         *structlog.get_config()["processors"][:-1],
@@ -88,7 +97,7 @@ structlog.configure(
 
 @contextmanager
 def logs_as_they_were() -> Iterator[None]:
-    """Undoes what happens within to the logs of the whole interpreter: processes and commands set them up."""
+    """Restores the logging configuration on exit. Processes and commands under test change it."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     config = structlog.get_config()
@@ -96,7 +105,7 @@ def logs_as_they_were() -> Iterator[None]:
     try:
         yield
     finally:
-        # The list stays the same one: that is how structlog's own tools replace what is in it.
+        # structlog's own test tools replace the content of this list, so it must stay the same object.
         config["processors"][:] = processors
         structlog.configure(**config)
         root.handlers[:] = handlers
@@ -105,20 +114,20 @@ def logs_as_they_were() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _logs_as_before() -> Iterator[None]:
-    """A command that hushes all but errors must not hush the next test, which looks at warnings."""
+    """Restores the logs after each test: a command that silences warnings must not affect the next test."""
     with logs_as_they_were():
         yield
 
 
 @pytest.fixture(autouse=True)
 def _sockets_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collects what the loop of a test over sockets left, without a word about sockets.
+    """Collects garbage after each socket test and ignores warnings about unclosed sockets.
 
-    Python's asyncio forgets a connection whose client goes in the midst of a TLS handshake (3.11, 3.12): the
-    collector closes it, and where that happens in the midst of another test, that one fails for the warning.
+    asyncio of Python 3.11 and 3.12 forgets a connection whose client leaves during the TLS handshake. The
+    garbage collector closes that connection later, and the ResourceWarning would fail an unrelated test.
     """
     yield
-    if _file(request.node).startswith(TWICE):
+    if _file(request.node).startswith(RETRIED):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
@@ -129,11 +138,11 @@ pytest.register_assert_rewrite("tests.conformance.plane")
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Say where the summary is read what failed at first, and that kubectl was not asked."""
+    """Lists the tests that passed only on retry, and the kubectl checks that did not run."""
     failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
     again = [report for report in terminalreporter.stats.get("rerun", []) if report.nodeid not in failed]
     if again:
-        terminalreporter.section(f"PASSED ONLY AT THE SECOND TRY: {len(again)}", sep="!")
+        terminalreporter.section(f"PASSED ONLY ON RETRY: {len(again)}", sep="!")
         for report in again:
             terminalreporter.line(f"{report.nodeid} ({report.when}):")
             terminalreporter.line(report.longreprtext)
@@ -147,21 +156,20 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Say that there is no event loop yet: else pytest-asyncio asks for the current one, which makes one that
-    nobody closes, whenever a plain test comes before the first async one.
+    """Sets no current event loop, and disables fsync.
+
+    Without the former, pytest-asyncio creates a loop that nobody closes when a synchronous test runs first.
     """
     asyncio.set_event_loop(None)
-    # No file of a test outlives it: of a thousand keys and certificates none need reach the disk.
-    os.fsync = _no_need
+    # No file outlives its test, so thousands of keys and certificates need not reach the disk.
+    os.fsync = _no_fsync
 
 
-def _no_need(fd: object) -> None:
+def _no_fsync(fd: object) -> None:
     del fd
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests and all modules stay until the end: not to be looked through again and
-    again for what can be freed.
-    """
+    """Excludes collected tests and imported modules from garbage collection; they live until the end."""
     gc.collect()
     gc.freeze()
