@@ -48,7 +48,7 @@ class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdi
 # These start first; otherwise one worker would still run them when the others have finished.
 LONG = ("integration/test_demo_embedded.py", "integration/test_adapter_killed_under_load.py", "virtual")
 HERE = Path(__file__).parent
-# These wait for other programs and are retried once, because machines stall now and then (docs/decisions/0010).
+# These wait for other programs and are , retried once because machines stall (docs/decisions/0010).
 RETRIED = ("integration/", "real/")
 
 
