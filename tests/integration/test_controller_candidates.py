@@ -1,4 +1,4 @@
-"""Which clusters count for an autoscaler."""
+"""The candidate clusters of an autoscaler."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def binding(label: str, *clusters: str, name: str = "web", namespace: str = NAME
 
 
 def counted(w: World) -> list[str]:
-    """The clusters in status."""
+    """The names in status.clusters."""
     return [entry["name"] for entry in w.status().get("clusters") or ()]
 
 
 @pytest.mark.parametrize("label", [LABEL, CLUSTER_LABEL])
 async def test_bound_clusters_count(label: str) -> None:
-    """On Karmada's hub the clusters of the workload's ResourceBinding count, and no others."""
+    """On Karmada's hub only the clusters of the workload's ResourceBinding count."""
     async with world(m1=2, m2=2, m3=2) as w:
         w.hub.served.add(BINDINGS[0])
         w.hub.deploy(4, **{label: "p1"})
@@ -51,11 +51,11 @@ async def test_bound_clusters_count(label: str) -> None:
             await eventually(lambda: w.status().get("currentReplicas") == 4)
 
         assert counted(w) == ["m1", "m3"]
-        assert w.members["m2"].asked("GET", SCALE_PATH) == 0
+        assert w.members["m2"].request_count("GET", SCALE_PATH) == 0
 
 
 async def test_without_bindings_all_clusters_count() -> None:
-    """A hub that does not serve ResourceBindings has nobody who chose."""
+    """On a hub that does not serve ResourceBindings all registered clusters count."""
     async with world(m1=2, m2=2) as w:
         w.hub.deploy(4)
         w.scale()
@@ -78,7 +78,7 @@ async def test_without_bindings_all_clusters_count() -> None:
     ids=["no label", "no binding", "other label", "other workload", "other namespace", "no cluster"],
 )
 async def test_no_binding_is_told(labels: dict[str, str], bindings: list[Object]) -> None:
-    """Where bindings are served and none tells where the workload runs, nothing is scaled."""
+    """If the hub serves bindings but has none of the workload, nothing is scaled."""
     async with world(m1=2) as w:
         w.hub.served.add(BINDINGS[0])
         w.hub.deploy(2, **labels)
@@ -87,18 +87,18 @@ async def test_no_binding_is_told(labels: dict[str, str], bindings: list[Object]
         w.load(400)
         w.scale()
         async with w.controller(propagation=KARMADA) as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
             await eventually(lambda: w.events("FailedGetBindings"))
 
         assert w.condition("AbleToScale")[:2] == ("False", "FailedGetBinding")
-        assert w.hub.asked("PUT", SCALE_PATH) == 0
+        assert w.hub.request_count("PUT", SCALE_PATH) == 0
 
 
 @pytest.mark.parametrize(
     ("bindings_served", "reason"), [(True, "FailedGetScaleTargetRef"), (False, "FailedGetScale")]
 )
 async def test_absent_template_is_told(bindings_served: bool, reason: str) -> None:
-    """A target that the hub does not have is named as Karmada does there, as Kubernetes elsewhere."""
+    """A missing target is reported as by Karmada if the hub serves bindings, else as by Kubernetes."""
     async with world(m1=2) as w:
         if bindings_served:
             w.hub.served.add(BINDINGS[0])
@@ -111,19 +111,19 @@ async def test_absent_template_is_told(bindings_served: bool, reason: str) -> No
 
 
 async def test_plain_hub_is_asked_for_the_scale_alone() -> None:
-    """Without bindings nothing but the scale of the template is read, so that no other right is needed."""
+    """Without bindings only the template's scale is read, so no other permission is needed."""
     async with world(m1=2) as w:
         w.hub.deploy(2)
         w.scale()
         async with w.controller(propagation=KARMADA) as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
-        assert w.hub.asked("GET", SCALE_PATH) > 0
-        assert w.hub.asked("GET", SCALE_PATH.removesuffix("/scale")) == 0
+        assert w.hub.request_count("GET", SCALE_PATH) > 0
+        assert w.hub.request_count("GET", SCALE_PATH.removesuffix("/scale")) == 0
 
 
 async def test_unknown_kind_is_told() -> None:
-    """A kind that the hub does not serve is no target."""
+    """A kind that the hub does not serve is reported."""
     async with world(m1=2) as w:
         w.scale(scaleTargetRef={"apiVersion": "apps/v1", "kind": "Wardrobe", "name": "web"})
         async with w.controller():
@@ -133,7 +133,7 @@ async def test_unknown_kind_is_told() -> None:
 
 
 async def test_bound_cluster_that_is_not_registered_is_missed() -> None:
-    """Karmada's word counts: a bound cluster without a Cluster is missing, and holds scale-down."""
+    """A bound cluster without a Cluster object is missing, and stops scale-down."""
     async with world(m1=2) as w:
         w.hub.served.add(BINDINGS[0])
         w.hub.deploy(4, **{LABEL: "p1"})
@@ -141,12 +141,12 @@ async def test_bound_cluster_that_is_not_registered_is_missed() -> None:
         w.members["m1"].use(10)
         w.scale()
         async with w.controller(propagation=KARMADA) as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.condition("MetricsComplete")[2].startswith(
             "ghost: no Cluster of this name is registered, since "
         )
-        assert w.hub.asked("PUT", SCALE_PATH) == 0
+        assert w.hub.request_count("PUT", SCALE_PATH) == 0
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def by_field(key: str, operator: str, *values: str) -> Object:
     ],
 )
 async def test_affinity_selects_by_field(requirements: list[Object], others: Object, expected: Any) -> None:
-    """By provider, region and zone; one of a cluster's zones is enough."""
+    """A field selector selects by provider, region and zone; one matching zone is enough."""
     async with world(m1=1, m2=1, m3=1) as w:
         places: dict[str, Object] = {
             "m1": {"provider": "aws", "region": "eu", "zone": "a"},
@@ -213,7 +213,7 @@ async def test_affinity_selects_by_field(requirements: list[Object], others: Obj
 
 
 async def test_bad_affinity_is_told() -> None:
-    """A selector that cannot be read is named, and nothing is scaled."""
+    """An invalid selector is reported, and nothing is scaled."""
     async with world(m1=1) as w:
         requirement = {"key": "zone", "operator": "Near", "values": ["east"]}
         w.scale(clusterAffinity={"labelSelector": {"matchExpressions": [requirement]}})
@@ -224,7 +224,7 @@ async def test_bad_affinity_is_told() -> None:
 
 
 async def test_cluster_without_the_workload_is_no_candidate() -> None:
-    """Where the workload was never sent, it is not missed, unless the object names the cluster."""
+    """A cluster without the workload is not missing unless the object names it."""
     async with world(m1=2, m2=2) as w:
         w.members["m2"].remove(DEPLOYMENTS, "web", NAMESPACE)
         w.members["m2"].resized = lambda: None
@@ -242,7 +242,7 @@ async def test_cluster_without_the_workload_is_no_candidate() -> None:
 
 
 async def test_cluster_without_the_kind_has_no_workload() -> None:
-    """A member that does not serve the target's kind has no object of it, and is not missed."""
+    """A member that does not serve the target's kind is not missing."""
     async with world(m1=2, m2=2) as w:
         for api in (w.hub, w.members["m1"]):
             api.served.add("argoproj.io/v1alpha1")
@@ -275,7 +275,7 @@ async def test_selector_that_cannot_be_parsed_is_named() -> None:
 
 
 async def test_unreachable_cluster_that_had_no_workload_is_not_missed() -> None:
-    """A cluster that said it has no such workload and then goes away holds nothing back."""
+    """A cluster without the workload that becomes unavailable delays nothing."""
     async with world(m1=4, m2=2) as w:
         w.members["m2"].remove(DEPLOYMENTS, "web", NAMESPACE)
         w.scale()
@@ -290,7 +290,7 @@ async def test_unreachable_cluster_that_had_no_workload_is_not_missed() -> None:
 
 
 async def test_autoscaler_without_any_cluster_says_so() -> None:
-    """A hub without members: nothing to scale, and the condition says that no scale was had."""
+    """Without members nothing is scaled, and the condition says that no scale could be read."""
     async with world() as w:
         w.scale()
         async with w.controller():
@@ -300,7 +300,7 @@ async def test_autoscaler_without_any_cluster_says_so() -> None:
 
 
 async def test_new_target_starts_without_the_old_ones_shares() -> None:
-    """A member that is away when the target changes is not believed to run the old target's replicas."""
+    """The replicas of an unavailable member do not count for a new target."""
     async with world(m1=2, m2=6) as w:
         w.members["m1"].deploy(3, name="api", app="api")
         w.scale()

@@ -1,4 +1,4 @@
-"""Objects that nobody can act on: the others go on, and where there is a field to name, it is named."""
+"""Objects that cannot be read or acted on: other objects are unaffected, and the field is named."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MALFORMED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("malformed", MALFORMED, ids=lambda part: str(part)[-60:])
 async def test_malformed_object_does_not_stop_the_others(malformed: dict[str, Any]) -> None:
-    """Whatever is in one object, the next one is scaled, again and again."""
+    """No content of one object stops the reconciles of another."""
     async with world(m1=2) as w:
         w.load(200)
         odd = {**federated_hpa("odd", target="odd"), **malformed}
@@ -43,7 +43,7 @@ async def test_malformed_object_does_not_stop_the_others(malformed: dict[str, An
         w.scale()
         async with w.controller() as controller:
             await eventually(lambda: w.replicas == {"m1": 4})
-            await w.looks(controller, 6)
+            await w.reconciles(controller, 6)
             assert not controller.task.done()
             w.load(100)
             await eventually(lambda: w.replicas == {"m1": 2})
@@ -52,12 +52,12 @@ async def test_malformed_object_does_not_stop_the_others(malformed: dict[str, An
 
 
 async def test_object_that_cannot_be_read_gets_an_event() -> None:
-    """Somebody who looks at the object is told once which field cannot be read."""
+    """One event names the field that cannot be read."""
     async with world(m1=2) as w:
         w.hub.put(HPAS, {**federated_hpa(), "spec": {"maxReplicas": "many"}})
         async with w.controller() as controller:
             await eventually(lambda: w.events("InvalidObject"))
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         (message,) = w.events("InvalidObject")
         assert "$.spec.maxReplicas" in message
@@ -66,14 +66,14 @@ async def test_object_that_cannot_be_read_gets_an_event() -> None:
 
 @pytest.mark.parametrize("seconds", [-5, 0, 0.001, 10**9, True])
 async def test_period_stays_within_its_bounds(seconds: Any) -> None:
-    """A period that no schema admits is neither a storm nor an eternity."""
+    """A sync period outside the schema's bounds is clamped."""
     async with world(m1=2) as w:
         w.scale(syncPeriodSeconds=seconds)
         async with w.controller(sync_period=1.0) as controller:
-            await w.looks(controller, 1)
-            looks = reconciliations(controller)
+            await w.reconciles(controller, 1)
+            count = reconciliations(controller)
 
-        assert looks <= 2
+        assert count <= 2
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_period_stays_within_its_bounds(seconds: Any) -> None:
     ],
 )
 async def test_spoiled_memory_is_forgotten(status: dict[str, Any]) -> None:
-    """What cannot be read of the own status is forgotten; the object is scaled, its status made anew."""
+    """An unreadable status is replaced, and the object is scaled."""
     async with world(m1=2) as w:
         w.load(200)
         w.hub.put(HPAS, {**federated_hpa(), "status": status})
@@ -118,7 +118,7 @@ async def test_what_is_not_built_is_named_and_not_done(
         w.scale(**spec)
         async with w.controller(propagation=propagation) as controller:
             await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "NotBuilt"))
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert named in w.condition("ScalingActive")[2]
         assert w.replicas == {"m1": 2}
@@ -136,14 +136,14 @@ async def test_what_is_not_built_is_named_and_not_done(
     ],
 )
 async def test_placing_what_karmada_places_is_named_and_not_done(spec: dict[str, Any], named: str) -> None:
-    """Where a template is scaled, its PropagationPolicy says where the replicas go."""
+    """With --propagation=karmada the PropagationPolicy assigns replicas, so these fields are unsupported."""
     async with world(m1=2) as w:
         w.hub.deploy(2)
         w.load(400)
         w.scale(**spec)
         async with w.controller(propagation=KARMADA) as controller:
             await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "NotBuilt"))
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert named in w.condition("ScalingActive")[2]
         assert w.hub.replicas() == 2
@@ -151,7 +151,7 @@ async def test_placing_what_karmada_places_is_named_and_not_done(spec: dict[str,
 
 @pytest.mark.parametrize("target", ["web", "twin"])
 async def test_two_autoscalers_of_the_same_pods_scale_nothing(target: str) -> None:
-    """Both are told of each other from the first look on, be it one Deployment or two of equal labels."""
+    """Both objects report the ambiguity from the first reconcile on, for one Deployment or equal labels."""
     async with world(m1=2, m2=2) as w:
         for member in w.members.values():
             member.use(100)
@@ -162,13 +162,13 @@ async def test_two_autoscalers_of_the_same_pods_scale_nothing(target: str) -> No
         async with w.controller() as controller:
             for name in ("web", "rival"):
                 await eventually(lambda name=name: w.condition("ScalingActive", name)[1])  # type: ignore[misc]
-            await w.looks(controller, 4)
+            await w.reconciles(controller, 4)
 
         for name in ("web", "rival"):
             status, reason, message = w.condition("ScalingActive", name)
             assert (status, reason) == ("False", "AmbiguousSelector")
             assert "[shop/rival shop/web]" in message
-        assert [member.asked("PUT", "/scale") for member in w.members.values()] == [0, 0]
+        assert [member.request_count("PUT", "/scale") for member in w.members.values()] == [0, 0]
 
 
 async def test_ambiguity_ends_with_the_rival() -> None:
@@ -184,7 +184,7 @@ async def test_ambiguity_ends_with_the_rival() -> None:
 
 
 async def test_rival_of_another_namespace_is_none() -> None:
-    """The same labels in another namespace are other pods."""
+    """Equal labels in another namespace are not ambiguous."""
     async with world(m1=2) as w:
         w.load(200)
         w.scale()

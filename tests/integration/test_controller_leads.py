@@ -1,4 +1,4 @@
-"""Restarts and changes of leader: nothing is forgotten that matters, and only one writes."""
+"""After restarts and changes of leader the state is kept, and only one process writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _time_to_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def process(w: World, folder: Path, name: str, *flags: str) -> AsyncIterator[Signals]:
-    """A whole controller process but for its signals; the hub knows it by its token; ended as by SIGTERM."""
+    """A controller process without signal handlers. Its token identifies it; it ends as by SIGTERM."""
     authority, user = w.hub.ca_pem.encode(), {"token": name}
     kubeconfig = write_kubeconfig(folder / f"{name}.yaml", w.hub.url, authority, user)
     arguments = [
@@ -66,7 +66,7 @@ async def process(w: World, folder: Path, name: str, *flags: str) -> AsyncIterat
 
 
 def writers(w: World, since: int = 0) -> set[str | None]:
-    """Who wrote to the hub, but for Leases."""
+    """The identities that wrote to the hub, except to Leases."""
     return {
         seen.authorization
         for seen in w.hub.seen[since:]
@@ -80,7 +80,7 @@ def holder(w: World) -> str:
 
 
 async def test_only_the_leader_writes(tmp_path: Path) -> None:
-    """The second of two processes only waits; a later one goes on with what there is."""
+    """The second of two processes only waits, and a later one continues with the stored state."""
     async with world_on_sockets(m1=2, m2=2) as w:
         w.load(400)
         w.scale()
@@ -105,14 +105,14 @@ async def test_only_the_leader_writes(tmp_path: Path) -> None:
 
 
 async def test_follower_takes_over_at_once_after_a_clean_end(tmp_path: Path) -> None:
-    """The Lease is given back, so the follower that waits need not wait for its end."""
+    """A leader that ends releases its Lease, so the next one leads before it expires."""
     async with world_on_sockets(m1=2) as w:
         w.scale()
         async with process(w, tmp_path, "first") as first:
             await eventually(lambda: w.status())
             leading = holder(w)
             async with process(w, tmp_path, "second"):
-                await eventually(lambda: w.hub.asked("GET", LEASE) >= 3)
+                await eventually(lambda: w.hub.request_count("GET", LEASE) >= 3)
                 first.stop.set()
                 await eventually(lambda: holder(w) not in ("", leading))
                 since = len(w.hub.seen)
@@ -124,7 +124,7 @@ async def test_follower_takes_over_at_once_after_a_clean_end(tmp_path: Path) -> 
 
 
 async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
-    """A process whose Lease the hub no longer takes does no more work."""
+    """A process that can no longer renew its Lease stops working."""
     async with world_on_sockets(m1=2) as w:
         w.scale()
         async with process(w, tmp_path, "first", *SHORT_LEASE):
@@ -133,7 +133,7 @@ async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
             await eventually(lambda: w.members["m1"].watching == 0)
             since = len(w.hub.seen)
             w.load(400)
-            await eventually(lambda: w.hub.asked("GET", LEASE) > 10)
+            await eventually(lambda: w.hub.request_count("GET", LEASE) > 10)
             idle = writers(w, since), w.replicas
             w.hub.refused.clear()
             await eventually(lambda: w.replicas == {"m1": 6})
@@ -142,12 +142,14 @@ async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
 
 
 async def test_pause_takes_no_lease(tmp_path: Path) -> None:
-    """With --pause not even the Lease is written, at the hub or at any member; one event tells of it."""
+    """With --pause nothing is written, not even the Lease, except for one event."""
     async with world_on_sockets(m1=2) as w:
         w.load(400)
         w.scale()
         async with process(w, tmp_path, "first", "--pause"):
-            await eventually(lambda: w.members["m1"].asked("GET", "/v1beta1/namespaces/shop/pods") >= 2)
+            await eventually(
+                lambda: w.members["m1"].request_count("GET", "/v1beta1/namespaces/shop/pods") >= 2
+            )
             await eventually(lambda: w.hub.writes)
 
         assert w.hub.writes == ["POST /api/v1/namespaces/kube-system/events"]
@@ -158,7 +160,7 @@ async def test_pause_takes_no_lease(tmp_path: Path) -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_window_survives_a_restart() -> None:
-    """What was recommended before the restart still holds scale-down back after it."""
+    """A recommendation from before the restart still delays scale-down after it."""
     async with world(m1=4, m2=4) as w:
         w.scale(behavior=WINDOW)
         async with w.controller():
@@ -166,7 +168,7 @@ async def test_window_survives_a_restart() -> None:
         w.load(200)
         async with w.controller() as controller:
             await eventually(lambda: w.condition("AbleToScale")[1] == "ScaleDownStabilized")
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         recommended = [entry["replicas"] for entry in w.status()["decision"]["history"]["recommendations"]]
         assert recommended[0] == 8
@@ -175,7 +177,7 @@ async def test_window_survives_a_restart() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_recommendation_of_the_former_leader_counts() -> None:
-    """The window holds what was recommended before the restart, not what somebody made of it since."""
+    """The window contains recommendations from before the restart, not the size that others set since."""
     async with world(m1=2, m2=2) as w:
         w.scale(behavior=WINDOW)
         async with w.controller():
@@ -186,14 +188,14 @@ async def test_recommendation_of_the_former_leader_counts() -> None:
             member.use(10)
         async with w.controller() as controller:
             await eventually(lambda: w.condition("AbleToScale")[1] == "SucceededRescale")
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == {"m1": 2, "m2": 2}
 
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_rate_survives_a_restart() -> None:
-    """The pods added before the restart count towards the limit of the period after it."""
+    """Pods added before a restart count towards the rate limit after it."""
     rate = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}}
     async with world(m1=2, m2=2) as w:
         w.load(800)
@@ -201,7 +203,7 @@ async def test_rate_survives_a_restart() -> None:
         async with w.controller():
             await eventually(lambda: w.status().get("currentReplicas") == 6)
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.condition("ScalingLimited")[:2] == ("True", "ScaleUpLimit")
         assert w.replicas == {"m1": 3, "m2": 3}
@@ -209,19 +211,19 @@ async def test_rate_survives_a_restart() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_new_leader_writes_no_status_that_says_nothing_new() -> None:
-    """Within the minute, a restart in a quiet world costs the hub no write."""
+    """A restart within the minute causes no status write if nothing changed."""
     async with world(m1=2, m2=2) as w:
         w.scale()
         async with w.controller():
             await eventually(lambda: w.status())
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.status_writes == 1
 
 
 async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
-    """The process outlives its hub, scales nothing meanwhile, and goes on when the hub is back."""
+    """A process survives the loss of its hub, scales nothing in between, and continues afterwards."""
     async with world_on_sockets(m1=2) as w:
         w.scale()
         async with process(w, tmp_path, "first", *SHORT_LEASE):
@@ -238,7 +240,7 @@ async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_absence_survives_a_restart() -> None:
-    """A member that was lost before the restart is lost after it, with no second event."""
+    """A member that was lost before a restart is lost after it, without a second event."""
     async with world(m1=4, m2=4) as w:
         w.scale(partialMetrics={"lostAfterSeconds": 1})
         async with w.controller():
@@ -247,7 +249,7 @@ async def test_absence_survives_a_restart() -> None:
             await eventually(lambda: w.state("m2") == "Lost")
             await eventually(lambda: w.events("ClusterLost"))
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.state("m2") == "Lost"
         assert w.condition("MetricsComplete")[0] == "True"
@@ -256,7 +258,7 @@ async def test_absence_survives_a_restart() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_share_of_an_absent_member_survives_a_restart() -> None:
-    """What was written to a member right before it was lost is its share after a restart, too."""
+    """The share written right before a member became unavailable is known after a restart."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.scale(maxReplicas=8)
@@ -266,6 +268,6 @@ async def test_share_of_an_absent_member_survives_a_restart() -> None:
         async with w.controller() as controller:
             await eventually(lambda: w.state("m2") == "Missing")
             await eventually(lambda: w.status()["currentReplicas"] == 8)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == {"m1": 4, "m2": 4}

@@ -31,7 +31,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 
 # -- what members serve --------------------------------------------------------------------------------
 def serve_custom(member: Plane, *versions: str) -> None:
-    """Let discovery know the group, as its aggregator does."""
+    """Add the group to discovery, as the aggregator does."""
     served = [{"groupVersion": f"custom.metrics.k8s.io/{v}", "version": v} for v in versions]
     group = {"kind": "APIGroup", "versions": served, "preferredVersion": served[-1]}
     member.answers[CUSTOM] = lambda: group
@@ -47,7 +47,7 @@ def pods_path(metric: str = "qps", version: str = "v1beta2") -> str:
 
 
 def serve_pods(member: Plane, total: int | Callable[[], int], version: str = "v1beta2") -> None:
-    """Serve requests per second, in milli-units, spread over the pods of all members."""
+    """Serve requests per second, in milli-units, spread evenly over all pods of all members."""
     serve_custom(member, version)
 
     def answer() -> Object:
@@ -79,7 +79,7 @@ def serve_object(member: Plane, where: str, *values: Any) -> None:
 
 
 def serve_external(member: Plane, *values: Any, metric: str = "depth") -> None:
-    """Serve series without labels, as adapters do that add up."""
+    """Serve series without labels, as adapters do that aggregate."""
     items = [
         {"metricName": metric, "metricLabels": None, "timestamp": LONG_AGO, "value": milli}
         for milli in values
@@ -128,7 +128,7 @@ def current(w: World) -> list[Object]:
 # -- each type -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 async def test_pods_metric_is_averaged_over_the_pods_of_all_members(version: str) -> None:
-    """Same-named pods of two members are two pods, whatever version of the API each serves."""
+    """Same-named pods of two members are two pods, in every version of the API."""
     async with world(m1=2, m2=2) as w:
         for member, milli in zip(w.members.values(), (30_000, 10_000), strict=True):
             # What there is to do is shared by all pods.
@@ -136,7 +136,7 @@ async def test_pods_metric_is_averaged_over_the_pods_of_all_members(version: str
         w.scale(metrics=[by_pods()])
         async with w.controller() as controller:
             await eventually(lambda: w.status().get("currentReplicas") == 8)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == {"m1": 4, "m2": 4}
         assert current(w)[0]["pods"]["current"] == {"averageValue": "10"}
@@ -154,7 +154,7 @@ async def test_pods_metric_is_averaged_over_the_pods_of_all_members(version: str
     ],
 )
 async def test_object_metric_is_aggregated_over_members(metric: Object, expected: int) -> None:
-    """30 in one member and 10 in the other: their sum, maximum, minimum or average decides."""
+    """The sum, maximum, minimum or average over the members decides."""
     async with world(m1=1, m2=1) as w:
         for member, milli in zip(w.members.values(), (30_000, 10_000), strict=True):
             serve_object(member, "services/web", milli)
@@ -176,7 +176,7 @@ async def test_object_metric_is_aggregated_over_members(metric: Object, expected
     ],
 )
 async def test_object_is_asked_for_where_kubernetes_asks(described: Object, where: str) -> None:
-    """Kinds of a group carry it, and a Namespace is the autoscaler's own."""
+    """The path has the kind's group, and a Namespace is always the autoscaler's own."""
     async with world(m1=1) as w:
         serve_object(w.members["m1"], where, 30_000)
         w.scale(metrics=[by_object(described, averageValue="10")])
@@ -193,7 +193,7 @@ async def test_object_is_asked_for_where_kubernetes_asks(described: Object, wher
     ],
 )
 async def test_external_metric_is_aggregated_over_members(metric: Object, expected: int) -> None:
-    """A member's series are added up; the members' sums are aggregated as the metric says."""
+    """The series of a member are summed; the sums are aggregated as the metric says."""
     async with world(m1=1, m2=1) as w:
         serve_external(w.members["m1"], "20", "10")
         serve_external(w.members["m2"], "10")
@@ -207,7 +207,7 @@ async def test_external_metric_is_aggregated_over_members(metric: Object, expect
 
 
 async def test_external_metric_wakes_a_workload_that_it_put_to_sleep() -> None:
-    """An empty queue scales to zero, a full one from zero."""
+    """An empty queue scales to zero, and a full one from zero."""
     async with world(m1=1, m2=1) as w:
         for member in w.members.values():
             serve_external(member, "0")
@@ -224,7 +224,7 @@ async def test_external_metric_wakes_a_workload_that_it_put_to_sleep() -> None:
 
 
 async def test_series_without_the_selectors_labels_count() -> None:
-    """The member selects: two questions about one metric that differ in the selector are two questions."""
+    """Two metrics of one name with different selectors are two queries."""
     async with world(m1=1) as w:
         member = w.members["m1"]
         serve_external(member, "30")
@@ -237,14 +237,14 @@ async def test_series_without_the_selectors_labels_count() -> None:
 
 
 async def test_selectors_are_passed_on() -> None:
-    """The workload's selector and the metric's go to the member, each under its own name."""
+    """The workload's selector and the metric's selector are sent as separate parameters."""
     async with world(m1=2) as w:
         member = w.members["m1"]
         serve_pods(member, 10_000)
         verbs = {"matchExpressions": [{"key": "verb", "operator": "In", "values": ["PUT", "GET"]}]}
         w.scale(metrics=[by_pods(selector=verbs)])
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         expected = {"labelSelector": "app=web", "metricLabelSelector": "verb in (GET,PUT)"}
         assert member.queries("/pods/*/qps")[0] == expected
@@ -253,7 +253,7 @@ async def test_selectors_are_passed_on() -> None:
 
 # -- several -------------------------------------------------------------------------------------------
 async def test_highest_of_several_metrics_wins() -> None:
-    """CPU is content with two, the queue wants five."""
+    """The highest proposal wins: CPU needs two, the queue needs five."""
     async with world(m1=1, m2=1) as w:
         for member in w.members.values():
             serve_external(member, "25")
@@ -263,12 +263,12 @@ async def test_highest_of_several_metrics_wins() -> None:
 
 
 async def test_failed_metric_blocks_scale_down_only() -> None:
-    """Where the queue is not known, CPU may scale up and not down."""
+    """While the queue is unknown, CPU may scale up but not down."""
     async with world(m1=2, m2=2) as w:
         w.load(50)
         w.scale(metrics=[CPU, by_external(averageValue="10")])
         async with w.controller() as controller:
-            await w.looks(controller, 4)
+            await w.reconciles(controller, 4)
 
             assert w.replicas == {"m1": 2, "m2": 2}
             w.load(300)
@@ -277,7 +277,7 @@ async def test_failed_metric_blocks_scale_down_only() -> None:
 
 
 async def test_one_metric_may_fail_alone() -> None:
-    """An External metric that a member does not know fails nothing of another that it knows."""
+    """An External metric that a member lacks does not affect another that it has."""
     async with world(m1=1) as w:
         serve_external(w.members["m1"], "30")
         w.scale(metrics=[by_external(metric="unknown", averageValue="1"), by_external(averageValue="10")])
@@ -291,13 +291,13 @@ async def test_one_metric_may_fail_alone() -> None:
 
 # -- members that cannot tell --------------------------------------------------------------------------
 async def test_member_without_the_api_is_missing_not_empty() -> None:
-    """What its pods do is unknown: that holds scale-down, and the condition says why."""
+    """A member without the metric stops scale-down, and the condition gives the reason."""
     async with world(m1=2, m2=2) as w:
         serve_pods(w.members["m1"], 1_000)
         w.scale(metrics=[by_pods()])
         async with w.controller() as controller:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
-            await w.looks(controller, 4)
+            await w.reconciles(controller, 4)
 
             assert w.condition("MetricsComplete")[2].startswith(
                 "m2: no custom metrics API (custom.metrics.k8s.io) registered, since "
@@ -310,18 +310,18 @@ async def test_member_without_the_api_is_missing_not_empty() -> None:
 
 
 async def test_member_without_pods_needs_no_pods_metric() -> None:
-    """A cluster that runs nothing of the workload has nothing to tell, and is not missed."""
+    """A cluster without pods of the workload needs no metric and is not missing."""
     async with world(m1=2, m2=0) as w:
         serve_pods(w.members["m1"], 10_000)
         w.scale(metrics=[by_pods()])
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.condition("MetricsComplete")[0] == "True"
 
 
 async def test_member_that_has_no_series_is_not_missed() -> None:
-    """An empty list is an answer: an External metric that one member serves has its value."""
+    """An empty list is an answer, so the value of another member counts."""
     async with world(m1=1, m2=1) as w:
         serve_external(w.members["m1"], "30")
         serve_external(w.members["m2"])
@@ -337,7 +337,7 @@ NONSENSE: list[Any] = ["NaN", "-5", "", None, [], "1x"]
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
 async def test_nonsense_is_not_a_number(nonsense: Any) -> None:
-    """One value that nobody can mean spoils its member's answer: nothing is scaled down on it."""
+    """An impossible value invalidates its member's answer, so nothing is scaled down on it."""
     async with world(m1=2, m2=2) as w:
         for member in w.members.values():
             serve_external(member, "1")
@@ -345,7 +345,7 @@ async def test_nonsense_is_not_a_number(nonsense: Any) -> None:
         w.scale(metrics=[by_external(averageValue="10")])
         async with w.controller() as controller:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.condition("MetricsComplete")[2].startswith("m2: ")
         assert w.replicas == {"m1": 2, "m2": 2}
@@ -353,7 +353,7 @@ async def test_nonsense_is_not_a_number(nonsense: Any) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"kind": "Status", "code": 404}, {"items": [{"metricName": "depth"}]}])
 async def test_answer_without_values_is_not_an_empty_one(body: Object) -> None:
-    """What is no list of values is an error."""
+    """An answer that is no list of values is an error."""
     async with world(m1=2) as w:
         w.members["m1"].answers[f"{EXTERNAL}/namespaces/{NAMESPACE}/depth"] = lambda: body
         w.scale(metrics=[by_external(averageValue="10")])
@@ -365,7 +365,7 @@ async def test_answer_without_values_is_not_an_empty_one(body: Object) -> None:
 
 
 async def test_text_of_a_member_does_not_fill_the_status() -> None:
-    """What a member puts where a time should be is quoted in part."""
+    """An invalid time of a member is quoted only in part."""
     async with world(m1=2) as w:
         member = w.members["m1"]
         serve_pods(member, 0)
@@ -380,7 +380,7 @@ async def test_text_of_a_member_does_not_fill_the_status() -> None:
 
 
 async def test_values_of_others_pods_are_ignored() -> None:
-    """A member that ignores the selector, or answers for another namespace, adds nothing."""
+    """Values of other pods or namespaces are ignored."""
     async with world(m1=2) as w:
         member = w.members["m1"]
         serve_pods(member, 0)
@@ -391,14 +391,14 @@ async def test_values_of_others_pods_are_ignored() -> None:
         w.scale(metrics=[by_pods()])
         async with w.controller() as controller:
             await eventually(lambda: current(w))
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == {"m1": 2}
         assert current(w)[0]["pods"]["current"] == {"averageValue": "10"}
 
 
 async def test_pod_with_two_values_is_an_error() -> None:
-    """Which of two different values is true nobody knows."""
+    """Two different values of one pod are an error."""
     async with world(m1=2) as w:
         member = w.members["m1"]
         serve_pods(member, 0)
@@ -413,7 +413,7 @@ async def test_pod_with_two_values_is_an_error() -> None:
 
 
 async def test_object_with_two_values_is_an_error() -> None:
-    """An object has one value, as with Kubernetes."""
+    """Several values for one object are an error, as with Kubernetes."""
     async with world(m1=2) as w:
         serve_object(w.members["m1"], "services/web", 1_000, 2_000)
         w.scale(metrics=[by_object(SERVICE, averageValue="10")])
@@ -424,7 +424,7 @@ async def test_object_with_two_values_is_an_error() -> None:
 
 
 async def test_bad_metric_selector_is_the_metrics_fault() -> None:
-    """No member is asked, and none is missing for it."""
+    """An invalid selector sends no request, and no member is missing for it."""
     async with world(m1=2) as w:
         member = w.members["m1"]
         serve_external(member, "30")
@@ -435,11 +435,11 @@ async def test_bad_metric_selector_is_the_metrics_fault() -> None:
 
         assert '"Cheddar" is not a valid label selector operator' in w.condition("ScalingActive")[2]
         assert w.condition("MetricsComplete")[0] == "True"
-        assert member.asked("GET", "/depth") == 0
+        assert member.request_count("GET", "/depth") == 0
 
 
 async def test_names_stay_inside_their_path_segment() -> None:
-    """A metric or an object that is named like a path is looked for under that name, nowhere else."""
+    """Names that look like paths are escaped."""
     async with world(m1=2) as w:
         member = w.members["m1"]
         serve_custom(member, "v1beta2")
@@ -457,7 +457,7 @@ async def test_names_stay_inside_their_path_segment() -> None:
 
 
 async def test_object_of_a_kind_that_nobody_knows_is_an_error() -> None:
-    """The condition names the kind."""
+    """The condition names a kind that the member does not serve."""
     async with world(m1=2) as w:
         serve_custom(w.members["m1"], "v1beta2")
         w.scale(metrics=[by_object({**SERVICE, "kind": "Wonder"}, averageValue="10")])
@@ -468,7 +468,7 @@ async def test_object_of_a_kind_that_nobody_knows_is_an_error() -> None:
 
 
 async def test_hung_adapter_costs_its_deadline_once() -> None:
-    """CPU goes on at its period while an adapter hangs behind an API server that is well."""
+    """CPU is evaluated in each period while a metrics adapter hangs behind a healthy API server."""
     async with world(m1=2, m2=2) as w:
         for member in w.members.values():
             serve_external(member, "1")
@@ -479,30 +479,30 @@ async def test_hung_adapter_costs_its_deadline_once() -> None:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
             await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
             before = w.clock.monotonic()
-            await w.looks(controller, 5)
+            await w.reconciles(controller, 5)
 
         assert w.clock.monotonic() - before < 5 * DEADLINE
-        assert w.members["m2"].asked("GET", "/depth") == 1
+        assert w.members["m2"].request_count("GET", "/depth") == 1
         message = w.condition("MetricsComplete")[2]
         assert message.startswith(f"m2: no answer within {DEADLINE:g} s, since ")
 
 
 async def test_apis_that_hang_cost_one_deadline_together() -> None:
-    """Usage and other metrics are asked for at the same time."""
+    """Usage and other metrics are queried concurrently."""
     async with world(m1=2) as w:
         w.members["m1"].faults.hang |= {METRICS_PATH, "/apis/external.metrics.k8s.io"}
         w.scale(metrics=[CPU, by_external(averageValue="10")])
         async with w.controller() as controller:
-            await eventually(lambda: w.members["m1"].asked("GET", "/deployments"))
+            await eventually(lambda: w.members["m1"].request_count("GET", "/deployments"))
             began = w.clock.monotonic()
-            await w.looks(controller, 1)
+            await w.reconciles(controller, 1)
 
         assert w.clock.monotonic() - began < 1.5 * DEADLINE
 
 
 # -- what it costs -------------------------------------------------------------------------------------
 async def test_autoscalers_share_one_request() -> None:
-    """Two that ask the same of a member ask once a period; discovery is asked once for all periods."""
+    """Two objects with equal queries share one request a period, and discovery is read once."""
     async with world(m1=1) as w:
         member = w.members["m1"]
         member.deploy(1, name="twin", app="twin")
@@ -512,32 +512,32 @@ async def test_autoscalers_share_one_request() -> None:
         w.scale(metrics=metrics, syncPeriodSeconds=15)
         w.scale("twin", target="twin", metrics=metrics, syncPeriodSeconds=15)
         async with w.controller() as controller:
-            await w.looks(controller, 2)
+            await w.reconciles(controller, 2)
             await eventually(lambda: current(w))
 
-            assert (member.asked("GET", "/depth"), member.asked("GET", "/hits")) == (1, 1)
+            assert (member.request_count("GET", "/depth"), member.request_count("GET", "/hits")) == (1, 1)
             for _ in range(2):
                 await eventually_more(lambda: reconciliations(controller), 2, within=40.0)
 
-        assert member.asked("GET", "/depth") in (3, 4)  # the two are not looked at in the same moment
-        assert member.asked("GET", CUSTOM) == 1
+        assert member.request_count("GET", "/depth") in (3, 4)  # the two are not looked at in the same moment
+        assert member.request_count("GET", CUSTOM) == 1
 
 
 async def test_only_what_the_spec_names_is_asked_for() -> None:
-    """Without a metric of resources nobody asks for usage, and without another nobody asks for it."""
+    """Only the metrics APIs that the object needs are queried."""
     async with world(m1=1, m2=1) as w:
         serve_external(w.members["m1"], "10")
         serve_external(w.members["m2"], "10")
         w.scale(metrics=[by_external(averageValue="10")])
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
             paths = {seen.path for seen in w.members["m1"].seen}
             assert not any("/metrics.k8s.io" in path or "/custom.metrics" in path for path in paths)
             w.scale(metrics=[CPU])
-            await w.looks(controller, 1)
+            await w.reconciles(controller, 1)
             w.members["m1"].seen.clear()
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         paths = {seen.path for seen in w.members["m1"].seen}
         assert not any("external.metrics" in path for path in paths)

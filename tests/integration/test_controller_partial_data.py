@@ -1,4 +1,4 @@
-"""What the controller does while a member does not answer, and once it does again."""
+"""The controller's reaction to unavailable members, and to their return."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Break = Callable[[Plane], Awaitable[None]]
 
 
 async def refuse(member: Plane) -> None:
-    """Stop listening."""
+    """Stop the server."""
     await member.stop()
 
 
 async def hang(member: Plane) -> None:
-    """Take requests and never answer."""
+    """Accept requests and never answer."""
     member.faults.hang.add("/")
 
 
@@ -32,25 +32,25 @@ async def err(member: Plane) -> None:
 
 
 async def cut_off(member: Plane) -> None:
-    """Break off in the middle of every answer about scales."""
+    """Break off every answer about scales in the middle."""
     member.faults.truncate.add("/apis/apps")
     member.end_watches()
 
 
 async def spoil(member: Plane) -> None:
-    """Answer with JSON that ends too early."""
+    """Answer with truncated JSON."""
     member.faults.body["/apis/apps"] = b'{"kind":"Scale","spec":{"replicas":'
     member.end_watches()
 
 
 async def lose_pods(member: Plane) -> None:
-    """Answer everything but lists and watches of pods."""
+    """Answer everything except lists and watches of pods."""
     member.faults.status[PODS_PATH] = 500
     member.end_watches()
 
 
 async def heal(member: Plane) -> None:
-    """Be well again."""
+    """Undo the fault."""
     member.faults.clear()
     await member.stop()
     await member.start()
@@ -76,7 +76,7 @@ def complete(w: World) -> bool:
     ],
 )
 async def test_nothing_is_scaled_down_while_a_member_is_away(breaks: Break, reason: str) -> None:
-    """An absent member is named with its reason and holds scale-down; back, it counts again."""
+    """An unavailable member is named with its reason and stops scale-down until it returns."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         async with w.controller() as controller:
@@ -85,7 +85,7 @@ async def test_nothing_is_scaled_down_while_a_member_is_away(breaks: Break, reas
             await eventually(lambda: incomplete(w), 15)
             for member in w.members.values():
                 member.use(10)
-            await w.looks(controller)
+            await w.reconciles(controller)
             status, why, message = w.condition("MetricsComplete")
             held = w.replicas
 
@@ -101,7 +101,7 @@ async def test_nothing_is_scaled_down_while_a_member_is_away(breaks: Break, reas
 
 @pytest.mark.parametrize("breaks", [refuse, hang])
 async def test_scale_up_goes_on_without_an_absent_member(breaks: Break) -> None:
-    """The answering member speaks for both; it takes all that is new, the absent one's share is held."""
+    """The answering member represents both and gets all new replicas; the other's share stays."""
     async with world(m1=4, m2=4) as w:
         w.scale(maxReplicas=12)
         async with w.controller():
@@ -115,14 +115,14 @@ async def test_scale_up_goes_on_without_an_absent_member(breaks: Break) -> None:
 
 
 async def test_failed_metrics_are_named_and_hold_scale_down() -> None:
-    """A member whose metrics API fails still answers; its pods are not taken for idle."""
+    """The pods of a member without metrics do not count as idle."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         w.members["m2"].faults.status[METRICS_PATH] = 500
         w.members["m1"].use(10)
         async with w.controller() as controller:
             await eventually(lambda: incomplete(w))
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.condition("MetricsComplete")[2].startswith("m2: an error on the server")
         assert w.state("m2") == "MetricsMissing"
@@ -130,7 +130,7 @@ async def test_failed_metrics_are_named_and_hold_scale_down() -> None:
 
 
 async def test_failed_metrics_do_not_stop_scale_up() -> None:
-    """Enough usage in the other member scales up even if these pods use nothing."""
+    """High usage in the other member scales up even if these pods use nothing."""
     async with world(m1=4, m2=4) as w:
         w.scale(maxReplicas=12)
         w.members["m2"].faults.status[METRICS_PATH] = 500
@@ -140,13 +140,13 @@ async def test_failed_metrics_do_not_stop_scale_up() -> None:
 
 
 async def test_no_metrics_at_all_scale_nothing() -> None:
-    """All members answer without metrics: no size is computed, and the condition says why."""
+    """If no member has metrics, no size is computed, and the condition gives the reason."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         for member in w.members.values():
             member.faults.status[METRICS_PATH] = 503
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.condition("ScalingActive")[:2] == ("False", "FailedGetResourceMetric")
         assert w.replicas == {"m1": 4, "m2": 4}
@@ -176,13 +176,13 @@ async def test_policy_decides_while_a_member_is_away(
             await eventually(lambda: incomplete(w))
             w.members["m1"].use(use)
             await eventually(lambda: w.replicas == expected)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == expected
 
 
 async def test_lost_member_no_longer_holds_scale_down() -> None:
-    """After lostAfterSeconds an event tells so once, and the rest is sized by itself."""
+    """After lostAfterSeconds the loss has one event, and the others are sized alone."""
     async with world(m1=4, m2=4) as w:
         w.scale(minReplicas=2, partialMetrics={"lostAfterSeconds": 1})
         async with w.controller() as controller:
@@ -193,7 +193,7 @@ async def test_lost_member_no_longer_holds_scale_down() -> None:
             held = w.replicas
             await eventually(lambda: w.state("m2") == "Lost")
             await eventually(lambda: w.replicas["m1"] == 2)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert held == {"m1": 4, "m2": 4}
         assert complete(w)
@@ -203,7 +203,7 @@ async def test_lost_member_no_longer_holds_scale_down() -> None:
 
 
 async def test_lost_member_is_taken_back() -> None:
-    """A lost member that answers again is counted with what it runs."""
+    """The replicas of a lost member count again when it returns."""
     async with world(m1=4, m2=4) as w:
         w.scale(partialMetrics={"lostAfterSeconds": 1})
         async with w.controller():
@@ -218,7 +218,7 @@ async def test_lost_member_is_taken_back() -> None:
 
 
 async def test_deregistered_member_is_not_missed() -> None:
-    """A deleted Cluster is no longer a candidate, its workload is left as it is; joined again it counts."""
+    """A deleted Cluster is no candidate, and its workload stays as it is until the Cluster is back."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         async with w.controller():
@@ -234,7 +234,7 @@ async def test_deregistered_member_is_not_missed() -> None:
 
 
 async def test_nobody_answers() -> None:
-    """With all members away nothing is written to anybody, and the condition says that no scale was had."""
+    """With all members unavailable nothing is scaled, and the condition says that no scale could be read."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         async with w.controller() as controller:
@@ -242,14 +242,14 @@ async def test_nobody_answers() -> None:
             for member in w.members.values():
                 await member.stop()
             await eventually(lambda: w.condition("AbleToScale")[:2] == ("False", "FailedGetScale"))
-            await w.looks(controller, 2)
+            await w.reconciles(controller, 2)
 
         assert w.status()["currentReplicas"] == 8
         assert w.replicas == {"m1": 4, "m2": 4}
 
 
 async def test_loss_is_counted_from_when_it_happened() -> None:
-    """The time of the last answer in status is that of the loss, however long ago status was last written."""
+    """lastSeen is the time of the last answer, even if the status was last written long before."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         async with w.controller():

@@ -1,4 +1,4 @@
-"""With direct propagation the controller places replicas by policy, and elsewhere what finds no node."""
+"""With --propagation=direct the controller places replicas by policy, and moves pods that stay pending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def full_at(w: World, member: str, room: int, since: str = LONG_AGO) -> None:
-    """From now on nodes of the member take so many pods, and no more."""
+    """From now on the member's nodes take at most this many pods."""
     plane = w.members[member]
     spread = plane.resized
 
@@ -27,7 +27,7 @@ def full_at(w: World, member: str, room: int, since: str = LONG_AGO) -> None:
 
 
 def refuse(plane: Plane, room: int, since: str) -> None:
-    """All pods beyond the room wait for a node."""
+    """Make all pods beyond the capacity unschedulable."""
     waiting = {
         "type": "PodScheduled",
         "status": "False",
@@ -41,7 +41,7 @@ def refuse(plane: Plane, room: int, since: str) -> None:
 
 
 def has_room(w: World, member: str, milli: int) -> None:
-    """The hub knows how much CPU the member's nodes have left."""
+    """Set the member's resource summary on the hub."""
     cluster = cluster_object(w, member)
     summary = {
         "allocatable": {"cpu": f"{milli + 500}m", "pods": "110"},
@@ -64,24 +64,24 @@ def assignment(kind: str, **priorities: int) -> dict[str, Any]:
 
 
 async def test_pods_without_a_node_are_placed_elsewhere() -> None:
-    """Two of four pods find no node in m1: m2 gets them, once, with an event, and the size stays."""
+    """Two of four pods stay pending in m1: they move to m2 once, with an event, and the size stays."""
     async with world(m1=4, m2=2) as w:
         full_at(w, "m1", 2)
         w.scale()
         async with w.controller() as controller:
             await eventually(lambda: w.replicas == {"m1": 2, "m2": 4})
-            await w.looks(controller, 5)
+            await w.reconciles(controller, 5)
 
         assert w.events("ReplicasMoved") == ["2 pods stay pending: m1 4 -> 2, m2 2 -> 4"]
         assert w.events("SuccessfulRescale") == []
-        assert [plane.asked("PUT", "/scale") for plane in w.members.values()] == [1, 1]
+        assert [plane.request_count("PUT", "/scale") for plane in w.members.values()] == [1, 1]
         assert w.replicas == {"m1": 2, "m2": 4}
         assert "lastScaleTime" not in w.status()
         assert {entry["name"]: entry["currentReplicas"] for entry in w.status()["clusters"]} == w.replicas
 
 
 async def test_pods_may_wait_for_the_delay() -> None:
-    """With autoscaleMultiClusterDelay a cluster has that long to find a node."""
+    """With autoscaleMultiClusterDelay pending pods move only after that time."""
     async with world(m1=4, m2=2) as w:
         full_at(w, "m1", 2, since=format_time(w.clock.wall()))
         began = w.clock.wall()
@@ -93,21 +93,21 @@ async def test_pods_may_wait_for_the_delay() -> None:
 
 
 async def test_pods_with_nowhere_to_go_stay() -> None:
-    """Where the hub knows that no other cluster has room, nothing is moved to and fro."""
+    """If no other cluster has capacity, pending pods are not moved."""
     async with world(m1=4, m2=2) as w:
         has_room(w, "m1", 0)
         has_room(w, "m2", 50)
         full_at(w, "m1", 2)
         w.scale()
         async with w.controller() as controller:
-            await w.looks(controller, 8)
+            await w.reconciles(controller, 8)
 
-        assert [plane.asked("PUT", "/scale") for plane in w.members.values()] == [0, 0]
+        assert [plane.request_count("PUT", "/scale") for plane in w.members.values()] == [0, 0]
         assert w.events("ReplicasMoved") == []
 
 
 async def test_the_highest_priority_is_filled_first() -> None:
-    """Six pods at twice their target: m1 has room for two more, the rest goes to the next priority."""
+    """A cluster gets only as many replicas as fit; the rest goes to the next priority."""
     async with world(m1=2, m2=2, m3=2) as w:
         for member, milli in (("m1", 250), ("m2", 10_000), ("m3", 10_000)):
             has_room(w, member, milli)
@@ -138,7 +138,7 @@ async def test_clusters_are_preferred_by_their_labels() -> None:
 
 
 async def test_duplicated_gives_each_cluster_the_whole_number() -> None:
-    """Clusters that differ come to the same number, and scale together from there."""
+    """Clusters of different sizes become equal, and then scale together."""
     async with world(m1=2, m2=1) as w:
         w.scale(federatedHPAAssignment={"federatedHPAAssignmentType": "Duplicated"})
         async with w.controller():

@@ -1,4 +1,4 @@
-"""The controller sizes a workload by its usage in all members, and says what it did."""
+"""The controller sizes a workload by its usage in all members and reports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def duplicate(w: World) -> None:
-    """Let every member have as many replicas as the template says, as Karmada's Duplicated does."""
+    """Set every member to the template's replicas, as Karmada's Duplicated does."""
 
     def spread() -> None:
         for member in w.members.values():
@@ -23,20 +23,20 @@ def duplicate(w: World) -> None:
 
 
 async def test_usage_above_target_scales_up_to_equal_parts() -> None:
-    """Twice the target doubles the sum; the member that has less gets more, and that is the end of it."""
+    """Usage of twice the target doubles the sum once, and the smaller member gets more."""
     async with world(m1=3, m2=1) as w:
         w.load(400)
         w.scale()
         async with w.controller() as controller:
             await eventually(lambda: w.status().get("currentReplicas") == 8)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == {"m1": 4, "m2": 4}
-        assert [member.asked("PUT", "/scale") for member in w.members.values()] == [1, 1]
+        assert [member.request_count("PUT", "/scale") for member in w.members.values()] == [1, 1]
 
 
 async def test_usage_below_target_scales_down() -> None:
-    """With no window going down, half the target halves the sum at once."""
+    """Without a window for scale-down, half the target halves the sum at once."""
     async with world(m1=4, m2=4) as w:
         w.load(200)
         w.scale()
@@ -48,7 +48,7 @@ async def test_usage_below_target_scales_down() -> None:
 
 
 async def test_status_tells_what_was_done_and_why() -> None:
-    """After a scale-up, status has the sizes, the conditions, each cluster and the decision."""
+    """After a scale-up the status has the sizes, the conditions, each cluster and the decision."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.scale()
@@ -81,7 +81,7 @@ async def test_status_tells_what_was_done_and_why() -> None:
 
 
 async def test_template_is_scaled_for_all_members_at_once() -> None:
-    """With propagation karmada the template is scaled and no member is written; copies count once."""
+    """With --propagation=karmada only the template is scaled, and Duplicated replicas count once."""
     async with world(m1=3, m2=3) as w:
         w.hub.deploy(3)
         duplicate(w)
@@ -90,19 +90,19 @@ async def test_template_is_scaled_for_all_members_at_once() -> None:
         async with w.controller(propagation=KARMADA) as controller:
             await eventually(lambda: w.hub.replicas() == 6)
             await eventually(lambda: w.status().get("currentReplicas") == 6)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.hub.replicas() == 6
-        assert w.hub.asked("PUT", SCALE_PATH) == 1
+        assert w.hub.request_count("PUT", SCALE_PATH) == 1
         assert [member.writes for member in w.members.values()] == [[], []]
 
 
 async def test_quiet_world_writes_status_once() -> None:
-    """As long as nothing changes, many looks write one status and no event."""
+    """Many reconciles without a change write one status and no event."""
     async with world(m1=2, m2=2) as w:
         w.scale()
         async with w.controller() as controller:
-            await w.looks(controller, 6)
+            await w.reconciles(controller, 6)
 
         assert w.status_writes == 1
         assert w.events() == []
@@ -110,7 +110,7 @@ async def test_quiet_world_writes_status_once() -> None:
 
 
 async def test_changed_spec_is_looked_at_at_once() -> None:
-    """A new maximum is applied without waiting for the period."""
+    """A changed maximum applies at once, not after the period."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         async with w.controller(sync_period=60.0):
@@ -120,21 +120,21 @@ async def test_changed_spec_is_looked_at_at_once() -> None:
 
 
 async def test_own_period_goes_before_the_controllers() -> None:
-    """An object's syncPeriodSeconds replaces the controller's period."""
+    """spec.syncPeriodSeconds replaces the controller's period."""
     async with world(m1=1) as w:
         w.scale(syncPeriodSeconds=1)
         async with w.controller(sync_period=60.0) as controller:
-            await w.looks(controller, 2)
+            await w.reconciles(controller, 2)
 
 
 async def test_dry_run_shows_and_does_not_write() -> None:
-    """spec.dryRun: the wanted size is in the status, the workload stays as it is."""
+    """With spec.dryRun the desired size is in the status, and the workload stays as it is."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.scale(dryRun=True)
         async with w.controller() as controller:
             await eventually(lambda: w.status().get("desiredReplicas") == 8)
-            await w.looks(controller)
+            await w.reconciles(controller)
             shown = controller.value("fedhpa_controller_dry_run")
             told = w.events("DryRun")
 
@@ -148,12 +148,12 @@ async def test_dry_run_shows_and_does_not_write() -> None:
 
 
 async def test_pause_writes_nothing_anywhere() -> None:
-    """Paused, nobody is sent a write; the decision is in the series."""
+    """With --pause nothing is written, and the decision is in the series."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.scale()
         async with w.controller(paused=True) as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
             desired = controller.value("horizontal_pod_autoscaler_controller_desired_replicas")
 
         assert desired == 8.0
@@ -161,11 +161,11 @@ async def test_pause_writes_nothing_anywhere() -> None:
 
 
 async def test_deleted_object_is_left_alone() -> None:
-    """A deleted autoscaler's workload is scaled no more, and its series are gone."""
+    """The workload of a deleted autoscaler is not scaled, and its series are removed."""
     async with world(m1=2) as w:
         w.scale()
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
             w.hub.remove(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), "web", "shop")
             series = "horizontal_pod_autoscaler_controller_desired_replicas"
             await eventually(lambda: controller.value(series) is None)

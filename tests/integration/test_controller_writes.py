@@ -1,4 +1,4 @@
-"""What the controller does when its writes meet other writers, refusals and its own end."""
+"""Writes that meet other writers, refusals, or the end of the process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SCALE_WRITE = ("PUT", "/scale")
 
 
 def touch(plane: Plane) -> None:
-    """Change something of the Deployment that is not its size."""
+    """Change the Deployment, but not its replicas."""
     stored = plane.find(DEPLOYMENTS, "web", NAMESPACE)
     assert stored is not None
     plane.put(DEPLOYMENTS, stored)
 
 
 def at_first_write(plane: Plane, action: object) -> None:
-    """Do something right before the first write of a scale is served."""
+    """Call a function right before the first write of a scale is served."""
     assert callable(action)
 
     def before(method: str, path: str) -> None:
@@ -33,7 +33,7 @@ def at_first_write(plane: Plane, action: object) -> None:
 
 
 async def test_write_is_repeated_when_only_the_version_is_newer() -> None:
-    """A conflict with somebody who did not scale is no obstacle."""
+    """A conflict with a write that did not scale is resolved."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         at_first_write(w.members["m1"], lambda: touch(w.members["m1"]))
@@ -42,12 +42,12 @@ async def test_write_is_repeated_when_only_the_version_is_newer() -> None:
             await eventually(lambda: w.status().get("desiredReplicas") == 8)
 
         assert w.replicas == {"m1": 4, "m2": 4}
-        assert w.members["m1"].asked(*SCALE_WRITE) == 2
+        assert w.members["m1"].request_count(*SCALE_WRITE) == 2
         assert w.condition("AbleToScale")[:2] == ("True", "SucceededRescale")
 
 
 async def test_template_write_is_repeated_when_only_the_version_is_newer() -> None:
-    """The same for the template on the hub."""
+    """A conflict on the hub's template is resolved too."""
     async with world(m1=4) as w:
         w.hub.deploy(4)
         w.hub.resized = lambda: w.members["m1"].deploy(w.hub.replicas())
@@ -57,11 +57,11 @@ async def test_template_write_is_repeated_when_only_the_version_is_newer() -> No
         async with w.controller(propagation=KARMADA):
             await eventually(lambda: w.hub.replicas() == 8)
 
-        assert w.hub.asked("PUT", SCALE_PATH) == 2
+        assert w.hub.request_count("PUT", SCALE_PATH) == 2
 
 
 async def test_somebody_elses_size_is_not_overwritten() -> None:
-    """Who is scaled by somebody else in between is looked at again, and decided on anew."""
+    """If another client scaled the workload in between, a new decision is made."""
     async with world(m1=4) as w:
         w.load(400)
         at_first_write(w.members["m1"], lambda: w.members["m1"].deploy(7))
@@ -76,7 +76,7 @@ async def test_somebody_elses_size_is_not_overwritten() -> None:
 
 
 async def test_refused_write_is_told_and_not_remembered() -> None:
-    """Without the right to scale: condition and event say so, and history has no scale event."""
+    """Without permission to scale, condition and event say so, and the history has no scale event."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         for member in w.members.values():
@@ -85,7 +85,7 @@ async def test_refused_write_is_told_and_not_remembered() -> None:
         async with w.controller() as controller:
             await eventually(lambda: w.condition("AbleToScale")[:2] == ("False", "FailedUpdateScale"))
             await eventually(lambda: w.events("FailedRescale"))
-            await w.looks(controller)
+            await w.reconciles(controller)
             status = w.status()
             for member in w.members.values():
                 member.refused.clear()
@@ -101,7 +101,7 @@ async def test_refused_write_is_told_and_not_remembered() -> None:
 
 
 async def test_one_refusing_member_leaves_the_rest_to_the_other() -> None:
-    """What one member does not take is decided on again until the other has it."""
+    """Replicas that one member refuses go to the other by a later decision."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.members["m2"].refused[SCALE_WRITE] = 403
@@ -114,27 +114,27 @@ async def test_one_refusing_member_leaves_the_rest_to_the_other() -> None:
 
 
 async def test_nothing_is_scaled_twice_after_an_end_before_the_write() -> None:
-    """Cancelled while the write is under way, the controller leaves the decision to the next one."""
+    """A controller that is cancelled during a write leaves the decision to the next one."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         for member in w.members.values():
             member.held.add(SCALE_WRITE)
         w.scale()
         async with w.controller():
-            await eventually(lambda: w.members["m1"].asked(*SCALE_WRITE) == 1)
+            await eventually(lambda: w.members["m1"].request_count(*SCALE_WRITE) == 1)
         assert w.replicas == {"m1": 2, "m2": 2}
 
         for member in w.members.values():
             member.held.clear()
         async with w.controller() as controller:
             await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == {"m1": 4, "m2": 4}
 
 
 async def test_nothing_is_scaled_twice_after_an_end_before_the_status() -> None:
-    """Ended between write and status, the controller is followed by one that sees the new size."""
+    """If a controller ends between scale and status, the next one sees the new size."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.hub.held.add(("PUT", "/web/status"))
@@ -147,13 +147,13 @@ async def test_nothing_is_scaled_twice_after_an_end_before_the_status() -> None:
         w.hub.held.clear()
         async with w.controller() as controller:
             await eventually(lambda: w.status().get("currentReplicas") == 8)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
         assert w.replicas == {"m1": 4, "m2": 4}
 
 
 async def test_status_that_is_refused_does_not_stop_the_scaling() -> None:
-    """A hub that takes no status is written to at every look; the workload is scaled all the same."""
+    """If the hub refuses statuses, the workload is scaled all the same, and each reconcile tries again."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.hub.refused[("PUT", "/web/status")] = 403

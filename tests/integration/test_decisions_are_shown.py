@@ -1,4 +1,4 @@
-"""/decisions shows the last decisions to who may see the objects, and to nobody else."""
+"""/decisions shows the last decisions only to callers that may see the objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _patient_reviews(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Reviewing(FakeApi):
-    """A hub that knows two tokens: jane may see one namespace, root all. `broken` has failing reviews."""
+    """A hub with two tokens: jane may see one namespace, root all. With `broken` access reviews fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,22 +57,22 @@ def decision() -> Decision:
 
 
 def filled(*names: str) -> DecisionLog:
-    ring = DecisionLog()
+    decisions = DecisionLog()
     for name in names:
         namespace, _, rest = name.partition("/")
-        ring.add(namespace, rest, decision(), written=False)
-    return ring
+        decisions.add(namespace, rest, decision(), written=False)
+    return decisions
 
 
 @asynccontextmanager
-async def shown(ring: DecisionLog) -> AsyncIterator[tuple[TestClient[Any, Any], Reviewing]]:
-    """The route, served, and the hub that it asks."""
+async def shown(decisions: DecisionLog) -> AsyncIterator[tuple[TestClient[Any, Any], Reviewing]]:
+    """A server with the route, and its hub."""
     hub = Reviewing()
     await hub.start()
     try:
         async with ApiClient(hub.config()) as client:
             application = web.Application()
-            application.add_routes([decisions_route(ring, client)])
+            application.add_routes([decisions_route(decisions, client)])
             async with TestClient(TestServer(application)) as caller:
                 yield caller, hub
     finally:
@@ -84,9 +84,9 @@ def bearer(name: str) -> dict[str, str]:
 
 
 async def test_who_may_see_the_object_sees_its_decisions() -> None:
-    """The newest first, with metrics, clusters and steps; the hub was asked about exactly that object."""
-    ring = filled("shop/web", "shop/api", "bank/web", "shop/web")
-    async with shown(ring) as (caller, hub):
+    """Decisions come newest first, with metrics, clusters and steps; the hub reviewed that access."""
+    decisions = filled("shop/web", "shop/api", "bank/web", "shop/web")
+    async with shown(decisions) as (caller, hub):
         answer = await caller.get(PATH, params={"namespace": "shop", "name": "web"}, headers=bearer("jane"))
         items = (await answer.json())["items"]
 
@@ -123,7 +123,7 @@ async def test_who_may_see_the_object_sees_its_decisions() -> None:
     ],
 )
 async def test_nobody_else_does(query: dict[str, str], headers: dict[str, str], status: int) -> None:
-    """Without a token of the hub, or without the right, there is no decision in the answer."""
+    """Without a token of the hub, or without permission, the answer has no decision."""
     async with shown(filled("shop/web", "bank/web")) as (caller, _):
         answer = await caller.get(PATH, params=query, headers=headers)
         text = await answer.text()
@@ -134,7 +134,7 @@ async def test_nobody_else_does(query: dict[str, str], headers: dict[str, str], 
 
 @pytest.mark.parametrize(("what", "status"), [("tokenreviews", 401), ("subjectaccessreviews", 503)])
 async def test_a_hub_that_cannot_be_asked_lets_nobody_in(what: str, status: int) -> None:
-    """Denied by default."""
+    """If the hub cannot review the access, it is denied."""
     async with shown(filled("shop/web")) as (caller, hub):
         hub.broken[what] = 500
         answer = await caller.get(PATH, headers=bearer("root"))
@@ -145,7 +145,7 @@ async def test_a_hub_that_cannot_be_asked_lets_nobody_in(what: str, status: int)
 
 
 async def test_a_limit_gives_the_newest() -> None:
-    """So many, and the latest of them first."""
+    """`limit` bounds the number of decisions, newest first."""
     async with shown(filled("shop/a", "shop/b", "shop/c")) as (caller, _):
         answer = await caller.get(PATH, params={"limit": "2"}, headers=bearer("root"))
         items = (await answer.json())["items"]
@@ -154,39 +154,39 @@ async def test_a_limit_gives_the_newest() -> None:
 
 
 def test_the_ring_is_bounded_in_number() -> None:
-    """The oldest go first."""
-    ring = DecisionLog(max_count=3)
+    """The log drops the oldest decisions first."""
+    decisions = DecisionLog(max_count=3)
     for name in "abcde":
-        ring.add("shop", name, decision(), written=False)
+        decisions.add("shop", name, decision(), written=False)
 
-    assert [json.loads(body)["name"] for body in ring.newest()] == ["e", "d", "c"]
+    assert [json.loads(body)["name"] for body in decisions.newest()] == ["e", "d", "c"]
 
 
 def test_the_ring_is_bounded_in_bytes() -> None:
-    """However large decisions are."""
+    """The log's size in bytes is bounded for decisions of any size."""
     one = DecisionLog()
     one.add("shop", "web", decision(), written=False)
-    ring = DecisionLog(max_bytes=3 * one.size + 1)
+    decisions = DecisionLog(max_bytes=3 * one.size + 1)
     for _ in range(10):
-        ring.add("shop", "web", decision(), written=False)
+        decisions.add("shop", "web", decision(), written=False)
 
-    assert len(ring) == 3
-    assert ring.size == 3 * one.size
+    assert len(decisions) == 3
+    assert decisions.size == 3 * one.size
 
 
 def test_a_huge_decision_is_kept_short() -> None:
-    """One over a thousand clusters must not push all others out."""
+    """A decision over a thousand clusters does not displace all others."""
     clusters = [cluster(f"cluster-{index:04}", [80]) for index in range(1000)]
-    ring = DecisionLog()
-    ring.add("shop", "web", decided(scenario(clusters)), written=False)
+    decisions = DecisionLog()
+    decisions.add("shop", "web", decided(scenario(clusters)), written=False)
 
-    (body,) = ring.newest()
+    (body,) = decisions.newest()
     assert len(body) < MAX_DECISION_BYTES
     assert msgspec.json.decode(body)["decision"]["currentReplicas"] == 1000
 
 
 def test_what_is_counted_is_kept() -> None:
-    """Whoever counts a reconciliation keeps its decision, and whether it was written."""
+    """The metrics keep the decision of each counted reconciliation."""
     metrics = ControllerMetrics(CollectorRegistry())
     metrics.record_decision("shop", "web", decision(), written=True, seconds=0.1)
 

@@ -30,7 +30,7 @@ SCALE = "/apis/apps/v1"
 
 @dataclass(frozen=True)
 class Row:
-    """A fault, where it is, and what is to be said of it."""
+    """A fault, its place, and the expected reports."""
 
     fault: Fault
     where: str
@@ -86,7 +86,7 @@ LOOKS = 8
 
 
 async def break_(f: Federation, row: Row) -> None:
-    """Switch the fault on; open watches of what it is about end, as they do some time."""
+    """Switch the fault on, and end the open watches that it concerns."""
     member = f.members["m2"]
     await member.faults.set(row.fault, [row.where])
     if row.fault == Fault.DISAPPEAR:
@@ -107,25 +107,25 @@ async def mend(f: Federation, row: Row) -> None:
 
 @pytest.fixture(name="logs")
 def kept_logs() -> Iterator[list[Any]]:
-    """The log's entries, as they come."""
+    """The log's entries, in order."""
     with capture_logs() as entries:
         yield entries
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_nothing_is_scaled_on_missing_data(row: Row, tmp_path: Path, logs: list[Any]) -> None:
-    """Low load of what is left scales nothing; status, event and log name the fault; then all is well."""
+    """Low load on the other member scales nothing, and status, event and log name the fault until it ends."""
     async with federation(tmp_path, tls=True, m1=4, m2=4) as f, f.controller(calm=True) as controller:
         f.demand(400)
         f.scale(behavior=NO_WINDOW, clusterAffinity={"clusterNames": ["m1", "m2"]})
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
-        await controller.more_looks(1)
+        await controller.more_reconciles(1)
         logs.clear()
 
         await break_(f, row)
         f.demand(80)
         await until(lambda: f.condition("MetricsComplete")[0] == "False")
-        await controller.more_looks(LOOKS)
+        await controller.more_reconciles(LOOKS)
         held, _, message = f.condition("MetricsComplete")
         state, rescales, events = f.state("m2"), list(f.rescales), f.events("ClusterMissing")
         (entry,) = (entry for entry in f.status()["clusters"] if entry["name"] == "m2")
@@ -164,12 +164,12 @@ HUB_ROWS = [
 async def test_nothing_is_scaled_without_the_hub(
     fault: Fault, reason: str, tmp_path: Path, logs: list[Any]
 ) -> None:
-    """A leader that its hub does not answer stops, says why, writes to no member, and leads again."""
+    """A leader without its hub stops with a reason, writes to no member, and leads again later."""
     async with federation(tmp_path, tls=True, m1=4, m2=4) as f, f.controller() as controller:
         f.demand(400)
         f.scale(behavior=NO_WINDOW)
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
-        await controller.more_looks(1)
+        await controller.more_reconciles(1)
         logs.clear()
 
         await f.hub.faults.set(fault)

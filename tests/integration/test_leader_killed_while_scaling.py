@@ -1,4 +1,4 @@
-"""A leader that is killed while it scales: the next one decides anew and takes no step twice."""
+"""If a leader is killed while it scales, the next one decides again and repeats no step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def writes_status(seen: Seen) -> bool:
 
 
 class Killer:
-    """Ends a controller in the very moment of a request, so that nobody hears of it or of its answer."""
+    """Kills a controller at the moment of a request, before the request or its answer arrives."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -42,7 +42,7 @@ class Killer:
         await until(lambda: self._kill is not None and self._kill.done())
 
     def at_scale(self, f: Federation, *, served: bool) -> None:
-        """Strike before the members are scaled, or after they were and before they could say so."""
+        """Kill before the members are scaled, or after that and before they answer."""
 
         async def hook(seen: Seen) -> None:
             if scales(seen) and (not self.done or not served):
@@ -55,7 +55,7 @@ class Killer:
                 member.before = hook
 
     def at_status(self, f: Federation) -> None:
-        """Strike when the status of a rescale is to be written."""
+        """Kill when the status of a rescale is about to be written."""
 
         async def hook(seen: Seen) -> None:
             if writes_status(seen) and f.rescales:
@@ -85,7 +85,7 @@ def recommended(f: Federation) -> list[int]:
 
 
 async def test_killed_between_decision_and_write(tmp_path: Path) -> None:
-    """Nothing was written; the next leader takes the one step that is due, and has the history."""
+    """If nothing was written, the next leader takes the one step that is due."""
     async with federation(tmp_path, m1=2, m2=2) as f:
         async with f.controller() as first:
             await settled(f)
@@ -98,7 +98,7 @@ async def test_killed_between_decision_and_write(tmp_path: Path) -> None:
         await disarm(f)
         async with f.controller() as second:
             await until(lambda: f.total != 4)
-            await second.more_looks(4)
+            await second.more_reconciles(4)
 
         assert untouched == 4
         assert before["desiredReplicas"] == 4
@@ -110,7 +110,7 @@ async def test_killed_between_decision_and_write(tmp_path: Path) -> None:
 
 
 async def test_killed_between_the_writes_to_two_members(tmp_path: Path) -> None:
-    """One member was scaled, the other not: the rest of the step is taken, and no more than that."""
+    """If only one member was scaled, the next leader takes exactly the rest of the step."""
     async with federation(tmp_path, m1=2, m2=2) as f:
         async with f.controller() as first:
             await settled(f)
@@ -123,7 +123,7 @@ async def test_killed_between_the_writes_to_two_members(tmp_path: Path) -> None:
             half = f.replicas
         await disarm(f)
         async with f.controller() as second:
-            await second.more_looks(4)
+            await second.more_reconciles(4)
 
         assert half == {"m1": 3, "m2": 2}
         assert f.total == 6
@@ -131,7 +131,7 @@ async def test_killed_between_the_writes_to_two_members(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["answer", "status"])
 async def test_killed_after_the_write(tmp_path: Path, moment: str) -> None:
-    """The members are scaled, and no status says so: the step counts all the same."""
+    """If the members were scaled and no status was written, the step still counts."""
     async with federation(tmp_path, m1=2, m2=2) as f:
         async with f.controller() as first:
             await settled(f)
@@ -146,7 +146,7 @@ async def test_killed_after_the_write(tmp_path: Path, moment: str) -> None:
             scaled = f.total
         await disarm(f)
         async with f.controller() as second:
-            await second.more_looks(4)
+            await second.more_reconciles(4)
             soon = f.total
             await asyncio.sleep(PERIOD)
 
@@ -156,7 +156,7 @@ async def test_killed_after_the_write(tmp_path: Path, moment: str) -> None:
 
 
 async def test_leaders_that_are_killed_again_and_again(tmp_path: Path) -> None:
-    """Leaders that never live to see their status written: the load is followed no faster than allowed."""
+    """Leaders that are all killed before their status exceed no rate limit."""
     async with federation(tmp_path, m1=2, m2=2) as f:
         async with f.controller() as first:
             await settled(f)

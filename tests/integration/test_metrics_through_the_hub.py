@@ -21,7 +21,7 @@ BOTH: dict[str, Any] = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
 
 
 def serve_usage(w: World, millis: int, *clusters: str, annotated: bool = True) -> None:
-    """The hub's adapter: each pod of the clusters uses so much."""
+    """Serve usage on the hub as its adapter does: this much for each pod of the clusters."""
 
     def answer() -> Object:
         items = []
@@ -47,7 +47,7 @@ def complete(w: World) -> bool:
 
 
 async def test_usage_is_each_clusters_by_its_annotation() -> None:
-    """Same-named pods of two clusters are two pods; the members' own metrics are never asked for."""
+    """Same-named pods of two clusters are two pods, and the members' metrics APIs get no request."""
     async with world(m1=2, m2=2) as w:
         serve_usage(w, 100, "m1", "m2")
         w.scale(**BOTH)
@@ -60,7 +60,7 @@ async def test_usage_is_each_clusters_by_its_annotation() -> None:
 
 
 async def test_unannotated_usage_counts_where_names_are_unique() -> None:
-    """A name that one cluster alone has is its pod's, whoever forgot to say so."""
+    """Without an annotation, a pod name that only one cluster has identifies the pod."""
     async with world(m1=2) as w:
         serve_usage(w, 100, "m1", annotated=False)
         w.scale()
@@ -71,13 +71,13 @@ async def test_unannotated_usage_counts_where_names_are_unique() -> None:
 
 
 async def test_unannotated_usage_of_same_named_pods_is_not_guessed() -> None:
-    """Both clusters are without metrics, and the reason names the annotation; nothing is scaled."""
+    """For same-named pods without the annotation both clusters lack metrics, and nothing is scaled."""
     async with world(m1=2, m2=2) as w:
         serve_usage(w, 100, "m1", "m2", annotated=False)
         w.scale(**BOTH)
         async with w.controller(metrics_via=HUB) as controller:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
-            await w.looks(controller)
+            await w.reconciles(controller)
             _, _, message = w.condition("MetricsComplete")
 
         assert ANNOTATION in message
@@ -86,13 +86,13 @@ async def test_unannotated_usage_of_same_named_pods_is_not_guessed() -> None:
 
 
 async def test_a_cluster_that_the_hub_is_silent_about_is_missing() -> None:
-    """Of a cluster without any usage in the hub's answer nothing is taken for idle: no scale-down."""
+    """A cluster without usage in the hub's answer does not count as idle."""
     async with world(m1=4, m2=4) as w:
         serve_usage(w, 1, "m1")
         w.scale(**BOTH)
         async with w.controller(metrics_via=HUB) as controller:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
-            await w.looks(controller)
+            await w.reconciles(controller)
             _, _, message = w.condition("MetricsComplete")
 
         assert message.startswith("m2: the hub's metrics API has usage of none of its pods, since ")
@@ -100,13 +100,13 @@ async def test_a_cluster_that_the_hub_is_silent_about_is_missing() -> None:
 
 
 async def test_the_hubs_failure_is_everybodys_reason() -> None:
-    """A hub without a metrics API scales nothing and says why, once a deadline for all."""
+    """Without a metrics API on the hub nothing is scaled, and all clusters wait for one deadline only."""
     async with world(m1=2, m2=2) as w:
         w.hub.faults.status[USAGE_PATH] = 503
         w.scale(**BOTH)
         async with w.controller(metrics_via=HUB) as controller:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
-            await w.looks(controller)
+            await w.reconciles(controller)
             _, _, message = w.condition("MetricsComplete")
 
         assert message.count("the server is currently unable to handle the request") == 2
@@ -114,7 +114,7 @@ async def test_the_hubs_failure_is_everybodys_reason() -> None:
 
 
 async def test_external_metrics_come_from_the_hub() -> None:
-    """One value for all clusters, asked for once a look."""
+    """A value for all clusters is queried once a reconcile."""
     metric = {"name": "depth", "selector": {"matchLabels": {"queue": "q"}}}
     target = {"type": "AverageValue", "averageValue": "10"}
     async with world(m1=2, m2=2) as w:
@@ -131,7 +131,7 @@ async def test_external_metrics_come_from_the_hub() -> None:
 
 @pytest.mark.parametrize(("clusters", "scaled"), [(("m1",), True), (("m1", "m2"), False)])
 async def test_pods_metrics_count_where_names_are_unique(clusters: tuple[str, ...], scaled: bool) -> None:
-    """Values of custom metrics name no cluster: of same-named pods none is believed."""
+    """Custom metrics name no cluster, so values of same-named pods are not used."""
     target = {"type": "AverageValue", "averageValue": "10"}
     spec: dict[str, Any] = {
         "metrics": [{"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": target}}]
@@ -150,7 +150,7 @@ async def test_pods_metrics_count_where_names_are_unique(clusters: tuple[str, ..
         serve(w, f"{CUSTOM}/v1beta2/namespaces/shop/pods/*/qps", lambda: {"items": items})
         w.scale(**spec)
         async with w.controller(metrics_via=HUB) as controller:
-            await w.looks(controller, 4)
+            await w.reconciles(controller, 4)
             message = w.condition("MetricsComplete")[2]
 
         assert (sum(w.replicas.values()) == 4 * len(clusters)) == scaled

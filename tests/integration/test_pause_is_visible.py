@@ -1,4 +1,4 @@
-"""A paused controller says so wherever somebody may look for the reason that nothing moves."""
+"""A paused controller shows that it is paused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fakeapi import eventually
 
 
 async def test_paused_is_seen_from_outside(tmp_path: Path) -> None:
-    """/readyz?verbose names it, the series is 1, and /decisions wants a token as ever."""
+    """/readyz?verbose and the series show the pause, and /decisions still requires a token."""
     metrics, health = free_port(), free_port()
     async with world_on_sockets(m1=2) as w, aiohttp.ClientSession() as session:
         w.load(400)
@@ -27,7 +27,9 @@ async def test_paused_is_seen_from_outside(tmp_path: Path) -> None:
             "--leader-elect-renew-deadline=120s",
         )
         async with process(w, tmp_path, "first", "--pause", *flags):
-            await eventually(lambda: w.members["m1"].asked("GET", "/v1beta1/namespaces/shop/pods") >= 2)
+            await eventually(
+                lambda: w.members["m1"].request_count("GET", "/v1beta1/namespaces/shop/pods") >= 2
+            )
             async with session.get(f"http://127.0.0.1:{health}/readyz?verbose") as answer:
                 ready = await answer.text()
             async with session.get(f"http://127.0.0.1:{metrics}/metrics") as answer:

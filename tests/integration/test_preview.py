@@ -105,7 +105,7 @@ async def test_the_controller_tells_of_another_autoscaler(on_hub: bool) -> None:
         w.scale()
         async with w.controller(propagation=KARMADA) as controller:
             await eventually(lambda: w.condition("SoleOwner")[0] == "False")
-            await w.looks(controller)
+            await w.reconciles(controller)
             message = w.condition("SoleOwner")[2]
             told = w.events("AnotherAutoscaler")
             place.remove(AUTOSCALERS, "web", NAMESPACE)

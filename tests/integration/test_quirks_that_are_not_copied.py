@@ -1,4 +1,4 @@
-"""What Karmada's FederatedHPA controller gets wrong and this one does not, each seen from outside."""
+"""Faults of Karmada's FederatedHPA controller that this one does not have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "web"}
 
 
 async def test_a_failing_object_is_looked_at_every_period() -> None:
-    """No back-off: after a hundred failures it is looked at as often as in the beginning."""
+    """There is no back-off: after a hundred failures the period is the same."""
     async with world(m1=2) as w:
         w.hub.refused["GET", SCALE_PATH] = 500
         w.scale()
@@ -48,7 +48,7 @@ async def test_a_failing_object_is_looked_at_every_period() -> None:
 
 
 async def test_a_binding_of_another_namespace_is_not_ours() -> None:
-    """One policy may bind workloads of one name in two namespaces: each has its own clusters."""
+    """Workloads of one name in two namespaces have their own clusters, also under one policy."""
     async with world(m1=2, m2=2) as w:
         w.hub.served.add(BINDINGS[0])
         w.hub.deploy(2, **{LABEL: "p1"})
@@ -62,7 +62,7 @@ async def test_a_binding_of_another_namespace_is_not_ours() -> None:
 
 
 async def test_a_member_without_a_selector_does_not_skew_the_calibration() -> None:
-    """Its replicas count as little as its pods: it is missing, not half there."""
+    """A missing cluster adds neither replicas nor pods."""
     async with world(m1=4, m2=4) as w:
         w.hub.deploy(8)
         stored = w.members["m2"].find(DEPLOYMENTS, "web", NAMESPACE)
@@ -81,20 +81,20 @@ async def test_a_member_without_a_selector_does_not_skew_the_calibration() -> No
 
 
 async def test_a_workload_at_zero_everywhere_is_disabled_and_no_failure() -> None:
-    """Zero replicas in all members are a size, not an error."""
+    """Zero replicas in all members are a valid size."""
     async with world(m1=0, m2=0) as w:
         w.hub.deploy(0)
         w.scale()
         async with w.controller(propagation=KARMADA) as controller:
             await eventually(lambda: w.condition("ScalingActive")[1] == "ScalingDisabled")
-            await w.looks(controller)
+            await w.reconciles(controller)
 
     assert w.condition("AbleToScale")[0] == "True"
-    assert w.hub.asked("PUT", SCALE_PATH) == 0
+    assert w.hub.request_count("PUT", SCALE_PATH) == 0
 
 
 async def test_a_template_leaves_zero_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scale at zero is served without the field, and the replicas are written all the same."""
+    """The replicas of a scale at zero, which is served without the field, are written."""
     whole = fakeapi._scale
 
     def without_zero(obj: Object) -> Object:
@@ -110,15 +110,15 @@ async def test_a_template_leaves_zero_and_says_so_once(monkeypatch: pytest.Monke
         w.hub.put(HPAS, {**obj, "status": {"conditions": [by_us]}})
         async with w.controller(propagation=KARMADA) as controller:
             await eventually(lambda: w.hub.replicas() == 4)
-            await w.looks(controller)
+            await w.reconciles(controller)
 
     (event,) = w.events("SuccessfulRescale")
     assert event.startswith("New size: 4;")
-    assert w.hub.asked("PUT", SCALE_PATH) == 1
+    assert w.hub.request_count("PUT", SCALE_PATH) == 1
 
 
 async def test_pods_of_one_name_in_two_members_are_two_pods() -> None:
-    """A busy one and an idle one of one name: their mean decides, not whichever came last."""
+    """The mean of same-named pods decides, not the last one."""
     async with world(m1=2, m2=2) as w:
         w.members["m1"].use(100)
         w.members["m2"].use(20)
@@ -132,7 +132,7 @@ async def test_pods_of_one_name_in_two_members_are_two_pods() -> None:
 
 
 async def test_an_object_metric_is_calibrated_once_under_copies() -> None:
-    """Two copies of three pods: 120 at 10 a pod are twelve, so six a copy."""
+    """Duplicated replicas are counted once: 120 at 10 a pod are twelve, six in each of two clusters."""
     async with world(m1=3, m2=3) as w:
         w.hub.deploy(3)
         for member in w.members.values():
@@ -145,11 +145,11 @@ async def test_an_object_metric_is_calibrated_once_under_copies() -> None:
 
 
 async def test_the_series_of_kubernetes_are_there() -> None:
-    """Reconciliations, their duration and the computations of metrics are counted where they can be read."""
+    """The series of reconciliations, their duration and metric computations are registered."""
     async with world(m1=2) as w:
         w.scale()
         async with w.controller() as controller:
-            await w.looks(controller)
+            await w.reconciles(controller)
             names = {metric.name for metric in controller.series.collect()}
             computed = controller.series.get_sample_value(
                 "horizontal_pod_autoscaler_controller_metric_computation_total",
@@ -162,7 +162,7 @@ async def test_the_series_of_kubernetes_are_there() -> None:
 
 
 async def test_two_owners_of_the_same_pods_are_told_of_each_other() -> None:
-    """Both objects carry the condition and the event, both names are in each, and neither scales."""
+    """Both objects have the condition and the event with both names, and neither scales."""
     async with world(m1=3) as w:
         w.load(900)
         w.scale("first")
@@ -172,7 +172,7 @@ async def test_two_owners_of_the_same_pods_are_told_of_each_other() -> None:
                 await eventually(
                     lambda name=name: w.condition("ScalingActive", name)[1] == "AmbiguousSelector"  # type: ignore[misc]  # bound
                 )
-            await w.looks(controller)
+            await w.reconciles(controller)
 
     for name in ("first", "second"):
         message = w.condition("ScalingActive", name)[2]

@@ -1,4 +1,4 @@
-"""What `fedhpa record` gathers decides as the controller did."""
+"""A scenario of `fedhpa record` gives the decision of the controller."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.integration.test_controller_metric_types import (
     serve_external,
     serve_pods,
 )
-from tests.integration.test_hub_of_somebody_else import written_by_karmada
+from tests.integration.test_hub_checks import written_by_karmada
 from tests.integration.test_metrics_through_the_hub import serve_usage
 from tests.support.controller_world import HPAS, NAMESPACE, World, world
 from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-# What a later look of an unchanged world finds again.
+# The parts of a decision that a later reconcile without changes repeats.
 SAME = ("currentReplicas", "desiredReplicas", "rescale", "reason", "error", "metrics")
 
 
@@ -42,7 +42,7 @@ async def recorded(w: World, name: str = "web", metrics_via: str = "") -> Object
 
 
 def replayed(scenario: Object) -> Object:
-    """The decision that replay makes of it."""
+    """The decision of `fedhpa replay` for the scenario."""
     line, readable = answer(json.dumps(scenario).encode())
     assert readable, line
     found: Object = json.loads(line)
@@ -50,7 +50,7 @@ def replayed(scenario: Object) -> Object:
 
 
 def told(w: World, name: str = "web") -> Object:
-    """The last decision, as its status tells it."""
+    """The last decision in the status."""
     found: Object = w.status(name)["decision"]
     return found
 
@@ -60,23 +60,23 @@ def same(decision: Object, stored: Object) -> None:
 
 
 def filled(value: Any) -> Any:
-    """Without what is empty: the compact form leaves it out."""
+    """The value without empty parts, which the compact form omits."""
     if isinstance(value, list):
         return [{key: item for key, item in entry.items() if item not in (None, {})} for entry in value]
     return value
 
 
 async def settled(w: World, **settings: Any) -> None:
-    """Let a controller decide until nothing moves, then stop it."""
+    """Run a controller until nothing changes, then stop it."""
     async with w.controller(**settings) as controller:
         await eventually(lambda: w.status().get("decision"))
-        await w.looks(controller, 3)
+        await w.reconciles(controller, 3)
         await asyncio.sleep(61)  # what stays is written once a minute
 
 
 @pytest.mark.parametrize("propagation", [DIRECT, KARMADA])
 async def test_a_recording_decides_as_the_controller_did(propagation: str) -> None:
-    """Size, metrics with their shares, and reasons; the propagation is known from the status."""
+    """The size, the metrics with their shares, and the reasons agree; the status has the propagation."""
     async with world(m1=3, m2=2) as w:
         w.hub.deploy(5)
         w.load(300)
@@ -90,7 +90,7 @@ async def test_a_recording_decides_as_the_controller_did(propagation: str) -> No
 
 
 async def test_answers_to_single_questions_are_recorded() -> None:
-    """A metric that one cluster alone lacks fails there alone, also when it is replayed."""
+    """A metric that only one cluster lacks fails only there, also in the replay."""
     async with world(m1=2, m2=2) as w:
         serve_pods(w.members["m1"], 10_000)
         serve_pods(w.members["m2"], 10_000)
@@ -107,7 +107,7 @@ async def test_answers_to_single_questions_are_recorded() -> None:
 
 
 async def test_usage_that_the_hub_serves_is_recorded() -> None:
-    """With the controller's --metrics-via the recording asks the hub, too."""
+    """With --metrics-via=hub the recording reads the hub's metrics too."""
     async with world(m1=2, m2=2) as w:
         serve_usage(w, 60, "m1", "m2")
         w.scale(dryRun=True, clusterAffinity={"clusterNames": ["m1", "m2"]})
@@ -119,14 +119,14 @@ async def test_usage_that_the_hub_serves_is_recorded() -> None:
 
 
 async def test_a_missing_cluster_is_recorded_as_missing() -> None:
-    """With its reason, its last share, and how long it has been away."""
+    """A missing cluster is recorded with its reason, its last share and the start of its absence."""
     async with world(m1=3, m2=3) as w:
         w.scale()
         async with w.controller() as controller:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "True")
             await w.members["m2"].stop()
             await eventually(lambda: w.state("m2") == "Missing")
-            await w.looks(controller)
+            await w.reconciles(controller)
         scenario = await recorded(w)
 
     decision = replayed(scenario)
@@ -136,7 +136,7 @@ async def test_a_missing_cluster_is_recorded_as_missing() -> None:
 
 
 async def test_two_owners_are_recorded_as_two_owners() -> None:
-    """The others of the namespace are looked at, or the replay would scale what nobody scales."""
+    """Other autoscalers of the same pods are found, so that the replay does not scale either."""
     async with world(m1=3) as w:
         w.load(900)
         w.scale()
@@ -150,7 +150,7 @@ async def test_two_owners_are_recorded_as_two_owners() -> None:
 
 
 async def test_settings_of_the_controller_are_recorded() -> None:
-    """A flag that decides is told by the status, and so by the recording."""
+    """A flag that affects decisions is in the status, and so in the recording."""
     from fedhpa.decision import ControllerSettings
 
     async with world(m1=4) as w:
@@ -165,7 +165,7 @@ async def test_settings_of_the_controller_are_recorded() -> None:
 
 @pytest.mark.parametrize("path", ["/clusters", "/secrets"])
 async def test_a_right_that_lacks_is_named(path: str) -> None:
-    """A cluster that may not be asked must not be recorded as one that is away."""
+    """A cluster that must not be read is an error, not a missing cluster."""
     async with world(m1=2) as w:
         w.scale()
         w.hub.refused["GET", path] = 403
@@ -174,7 +174,7 @@ async def test_a_right_that_lacks_is_named(path: str) -> None:
 
 
 async def test_nothing_is_written() -> None:
-    """Recording looks, and leaves no trace on hub or members."""
+    """Recording writes nothing to the hub or the members."""
     async with world(m1=2) as w:
         w.load(900)
         w.scale()
@@ -185,7 +185,7 @@ async def test_nothing_is_written() -> None:
 
 
 async def test_a_recording_says_that_another_controller_acts() -> None:
-    """What holds the controller back holds the replayed decision back, for the same reason."""
+    """The replayed decision is blocked for the same reason as the controller's."""
     async with world(m1=2) as w:
         w.load(400)
         w.scale()

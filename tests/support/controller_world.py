@@ -24,7 +24,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.registry import MemberRegistry
 from tests.support.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
-from tests.support.federation import completed_looks
+from tests.support.federation import completed_reconciles
 from tests.support.membership import DEADLINE, PROBE_PERIOD, REAL_DEADLINE
 from tests.support.memory_network import MemoryNetwork
 
@@ -55,11 +55,14 @@ DISCOVERY = {
 
 
 class Plane(FakeApi):
-    """An API server with Deployments; `pods_follow` stands for the controllers that make their pods.
+    """An API server with Deployments; with `pods_follow` their pods are created and removed.
 
-    `usage` is what each pod uses, in milli-cores. `refused` maps (method, path ending) to an HTTP status, a
-    request in `held` waits until it is given up, `before` is called with each request before it is served and
-    `resized` after each change of a Deployment. `answers` makes the bodies of other paths.
+    - `usage`: the usage of each pod, in milli-cores.
+    - `refused`: the HTTP status to answer, by (method, end of path).
+    - `held`: requests, by (method, end of path), that are never answered.
+    - `before`: called with each request before it is served.
+    - `resized`: called after each change of a Deployment.
+    - `answers`: functions that make the bodies of other paths.
     """
 
     def __init__(self, *, pods_follow: bool = True, network: MemoryNetwork | None = None) -> None:
@@ -78,24 +81,24 @@ class Plane(FakeApi):
         """Every request that could change something, in order."""
         return [f"{seen.method} {seen.path}" for seen in self.seen if seen.method != "GET"]
 
-    def asked(self, method: str, ending: str) -> int:
-        """How many requests of a method had such a path."""
+    def request_count(self, method: str, ending: str) -> int:
+        """The number of requests with this method and end of path."""
         return sum(seen.method == method and seen.path.endswith(ending) for seen in self.seen)
 
     def replicas(self, name: str = "web") -> int:
-        """What the Deployment is scaled to."""
+        """The Deployment's spec.replicas."""
         found = self.find(DEPLOYMENTS, name, NAMESPACE)
         assert found is not None
         return int(found["spec"]["replicas"])
 
     def deploy(self, replicas: int, name: str = "web", app: str = "web", **labels: str) -> None:
-        """Create a Deployment, or scale it as somebody else would; its pods follow."""
+        """Create a Deployment, or scale it as another client would; its pods follow."""
         metadata = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "labels": labels}
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": app}}}
         self.put(DEPLOYMENTS, {"metadata": metadata, "spec": spec})
 
     def use(self, milli: int) -> None:
-        """From now on every pod uses so much."""
+        """From now on every pod uses this much."""
         self.usage = milli
         for pod in self.all(PODS):
             self._measure(pod["metadata"])
@@ -153,7 +156,7 @@ class Plane(FakeApi):
 
 
 def running_pod(metadata: Object) -> Object:
-    """A pod that has been ready for long."""
+    """A pod that has been ready for a long time."""
     container = {"name": "app", "resources": {"requests": {"cpu": f"{REQUEST_MILLI}m"}}}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}
     status = {"phase": "Running", "startTime": LONG_AGO, "conditions": [ready]}
@@ -161,7 +164,7 @@ def running_pod(metadata: Object) -> Object:
 
 
 def federated_hpa(name: str = "web", target: str = "web", **spec: Any) -> Object:
-    """An autoscaler of a Deployment: 1 to 20 replicas at 50 % of the requested CPU, no window going down."""
+    """An autoscaler: 1 to 20 replicas at 50 % of the requested CPU, without a window for scale-down."""
     resource = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
     defaults = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
@@ -193,7 +196,7 @@ def controller_settings(**changes: Any) -> Settings:
 
 
 class Controller:
-    """A controller's work as its leader does it, running."""
+    """A running controller that leads."""
 
     def __init__(
         self, task: asyncio.Task[None], registry: CollectorRegistry, members: MemberRegistry
@@ -222,7 +225,7 @@ class World:
             member.resized = self._spread
 
     def load(self, milli: int) -> None:
-        """From now on all pods of all members together use so much, in equal parts."""
+        """From now on all pods of all members together use this much, in equal parts."""
         self._load = milli
         self._spread()
 
@@ -234,7 +237,7 @@ class World:
 
     @property
     def replicas(self) -> dict[str, int]:
-        """What the workload is scaled to in each member."""
+        """The workload's spec.replicas in each member."""
         return {name: member.replicas() for name, member in self.members.items()}
 
     def scale(self, name: str = "web", **spec: Any) -> None:
@@ -258,7 +261,7 @@ class World:
         return "", "", ""
 
     def state(self, cluster: str, name: str = "web") -> str:
-        """What status.clusters says of a cluster."""
+        """The state of a cluster in status.clusters."""
         clusters = self.status(name).get("clusters") or ()
         return next((entry["state"] for entry in clusters if entry["name"] == cluster), "")
 
@@ -272,15 +275,15 @@ class World:
     @property
     def status_writes(self) -> int:
         """How many times the status of an autoscaler was written."""
-        return self.hub.asked("PUT", "/web/status")
+        return self.hub.request_count("PUT", "/web/status")
 
-    async def looks(self, controller: Controller, count: int = 3) -> None:
-        """Wait until so many more looks at autoscalers were completed."""
+    async def reconciles(self, controller: Controller, count: int = 3) -> None:
+        """Wait until `count` more reconciles were completed."""
         await eventually_more(lambda: reconciliations(controller), count)
 
     @asynccontextmanager
     async def controller(self, **settings: Any) -> AsyncIterator[Controller]:
-        """A running controller that has no memory of earlier ones."""
+        """A running controller without any memory of earlier ones."""
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(self.hub.config()))
             members = MemberRegistry(
@@ -300,7 +303,7 @@ class World:
 
 @asynccontextmanager
 async def background(work: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """Run something that must not end by itself."""
+    """Run work that must not end by itself."""
     task: asyncio.Task[None] = asyncio.create_task(work)
     try:
         yield task
@@ -312,8 +315,8 @@ async def background(work: Any) -> AsyncIterator[asyncio.Task[None]]:
 
 
 def reconciliations(controller: Controller) -> int:
-    """How many looks were completed."""
-    return completed_looks(controller.series)
+    """The number of completed reconciles."""
+    return completed_reconciles(controller.series)
 
 
 async def eventually_more(count: Callable[[], float], more: int, within: float = 10.0) -> None:
@@ -330,13 +333,13 @@ def cluster_object(world: World, name: str) -> Object:
 
 
 def virtual_clock() -> Clock:
-    """The clock of the running loop, of a certain day."""
+    """The clock of the running loop, starting at EPOCH."""
     monotonic = asyncio.get_running_loop().time
     return Clock(monotonic, lambda: EPOCH + monotonic())
 
 
 def world(**replicas: int) -> AbstractAsyncContextManager[World]:
-    """A hub and one member for each keyword, with so many replicas of the workload; in memory."""
+    """A hub in memory, and one member for each keyword with this many replicas of the workload."""
     return _world(MemoryNetwork(), virtual_clock(), replicas)
 
 

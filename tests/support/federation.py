@@ -1,7 +1,7 @@
 """The embedded hub and members, and the product's controller and adapter, in memory and virtual time.
 
-Every process is the real one from its HTTP client up; the servers are the embedded plane's. Only sockets,
-files and the clock are simulated: for tests marked `looptime`, in which hours pass in seconds.
+Every process runs the product's code from its HTTP client up; the servers are the testbed's. Only sockets,
+files and the clock are replaced, for tests marked `looptime`, in which hours pass in seconds.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ VIRTUAL = {"noop_cycles": 0}
 
 
 def clock_of_loop() -> Clock:
-    """The running loop's clock, of a certain day."""
+    """The running loop's clock, starting at EPOCH."""
     monotonic = asyncio.get_running_loop().time
     return Clock(monotonic, lambda: EPOCH + monotonic())
 
@@ -157,11 +157,11 @@ class Member(Plane):
 
     @property
     def replicas(self) -> int:
-        """What the workload is scaled to."""
+        """The workload's spec.replicas."""
         return int(self.server.store.get(DEPLOYMENTS, NAMESPACE, NAME)["spec"]["replicas"])
 
     def resize(self, replicas: int) -> None:
-        """Scale it, as somebody else would."""
+        """Scale it as another client would."""
         found = self.server.store.get(DEPLOYMENTS, NAMESPACE, NAME)
         found["spec"]["replicas"] = replicas
         self.server.store.update(DEPLOYMENTS, found)
@@ -177,10 +177,9 @@ class Rescale:
 
 
 class Federation:
-    """A hub and its members, running. `rescales` are all changes of replicas, by whomever.
+    """A running hub and its members. `rescales` are all changes of replicas by any client.
 
-    With `tls` every connection is a TLS one, which faults of certificates need, and which costs half as much
-    again.
+    With `tls` every connection uses TLS. Faults of certificates need that; it costs half as much again.
     """
 
     def __init__(self, folder: Path, *, tls: bool = False) -> None:
@@ -205,12 +204,12 @@ class Federation:
     # -- what there is --------------------------------------------------------------------------------
     @property
     def replicas(self) -> dict[str, int]:
-        """What the workload is scaled to, by member."""
+        """The workload's spec.replicas, by member."""
         return {name: member.replicas for name, member in self.members.items()}
 
     @property
     def ready_pods(self) -> int:
-        """Of all members."""
+        """The number of ready pods of all members."""
         return sum(is_ready(pod) for member in self.members.values() for pod in member.all(PODS))
 
     @property
@@ -218,7 +217,7 @@ class Federation:
         return sum(self.replicas.values())
 
     def demand(self, millis: int) -> None:
-        """From now on the world wants so much CPU of the workload, in milli-cores."""
+        """From now on the workload's load is this much CPU, in milli-cores."""
         self.load.demand(NAMESPACE, NAME, millis)
 
     def scale(self, name: str = NAME, **spec: Any) -> None:
@@ -246,7 +245,7 @@ class Federation:
         return "", "", ""
 
     def state(self, cluster: str) -> str:
-        """What status.clusters says of a cluster."""
+        """The state of a cluster in status.clusters."""
         clusters = self.status().get("clusters") or ()
         return next((entry["state"] for entry in clusters if entry["name"] == cluster), "")
 
@@ -257,7 +256,7 @@ class Federation:
 
     @property
     def holder(self) -> str:
-        """Who has the Lease; "" for nobody."""
+        """The holder of the Lease; "" without one."""
         lease = self.hub.server.store.find(LEASES, "kube-system", LEASE)
         return str(lease["spec"].get("holderIdentity") or "") if lease else ""
 
@@ -289,7 +288,7 @@ class Federation:
         return record
 
     def add(self, name: str, replicas: int, *, cpu: str = "64") -> Member:
-        """Make a member of one node with the workload, and join it; before `running` is entered."""
+        """Create a member with one node and the workload, and join it. Call this before `running`."""
         member: Member = self._plane(name, Member)
         self.members[name] = member
         store = member.server.store
@@ -337,7 +336,7 @@ class Federation:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve; the members' pods live."""
+        """Run all servers, and the controllers of the members' pods."""
         async with AsyncExitStack() as stack:
             for plane in (self.hub, *self.members.values()):
                 await stack.enter_async_context(plane.listener)
@@ -347,7 +346,7 @@ class Federation:
             yield
 
     async def _beat(self, plane: Plane) -> None:
-        """Write what somebody always writes, so that versions move and watches get their bookmarks."""
+        """Write a Lease regularly, as kubelets do, so that resourceVersions change and bookmarks are sent."""
         metadata = {"namespace": "kube-node-lease", "name": "node"}
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
         plane.server.store.create(LEASES, {**lease, "spec": {}})
@@ -364,10 +363,10 @@ class Federation:
         shards: int = 1,
         **changes: Any,
     ) -> AsyncIterator[Controller]:
-        """A controller of its own identity that campaigns, and works while it leads; killed in the end.
+        """A controller with its own identity that takes part in leader election; killed at the end.
 
-        `changes` are to the settings that its flags would make. `calm` ones renew their Lease and probe their
-        members every few minutes, for days that are about neither.
+        `changes` replace settings. With `calm` it renews its Lease and probes its members only every few
+        minutes, for tests over days that are about neither.
         """
         identity = f"controller-{next(self._runs)}"
         self.hub.authenticator.tokens[identity] = User(identity, ("system:masters",))
@@ -383,9 +382,9 @@ class Federation:
 
 
 class Controller:
-    """One process's work: what `controller.process` does but for flags, files, signals and side doors.
+    """The work of one process: `controller.process` without flags, files, signals and HTTP listeners.
 
-    All its connections go through `cable`.
+    All its connections use `cable`.
     """
 
     def __init__(
@@ -445,18 +444,18 @@ class Controller:
 
     @property
     def held(self) -> list[int]:
-        """The shards whose Lease it has."""
+        """The shards that it holds."""
         return self.election.held
 
     @property
-    def looks(self) -> int:
-        """How many looks at autoscalers were completed."""
-        return self._counted.looks
+    def reconciles(self) -> int:
+        """The number of completed reconciles."""
+        return self._counted.reconciles
 
-    async def more_looks(self, count: int, within: float = 600.0) -> None:
-        """Let time pass until so many more looks were completed."""
-        begin = self.looks
-        await until(lambda: self.looks >= begin + count, within)
+    async def more_reconciles(self, count: int, within: float = 600.0) -> None:
+        """Let time pass until `count` more reconciles were completed."""
+        begin = self.reconciles
+        await until(lambda: self.reconciles >= begin + count, within)
 
     async def stop(self) -> None:
         """End as SIGTERM ends it: the Lease is given back."""
@@ -476,28 +475,28 @@ class Controller:
 
 
 class CountedMetrics(ControllerMetrics):
-    """The series, and in a plain number what is asked for every tenth of a second."""
+    """The metrics, and the number of reconciles as an integer that is cheap to poll."""
 
-    looks = 0
+    reconciles = 0
 
     def record_decision(self, *args: Any, **kwargs: Any) -> None:
         super().record_decision(*args, **kwargs)
-        self.looks += 1
+        self.reconciles += 1
 
     def record_failure(self, seconds: float) -> None:
         super().record_failure(seconds)
-        self.looks += 1
+        self.reconciles += 1
 
 
-def completed_looks(series: CollectorRegistry) -> int:
-    """How many looks at autoscalers a controller's series count; of the others, none is computed."""
+def completed_reconciles(series: CollectorRegistry) -> int:
+    """The number of reconciles in a controller's series, without computing its other series."""
     name = "horizontal_pod_autoscaler_controller_reconciliations_total"
     metrics = series.restricted_registry([name]).collect()
     return int(sum(sample.value for metric in metrics for sample in metric.samples if sample.name == name))
 
 
 def settings_of(changes: dict[str, Any]) -> Settings:
-    """The defaults of the flags but for `changes`; durations in seconds."""
+    """The defaults of the flags with `changes`; durations in seconds."""
     values: dict[str, Any] = {
         "propagation": DIRECT,
         "concurrent_syncs": 5,
@@ -527,7 +526,7 @@ def deployment(replicas: int) -> Object:
 
 @asynccontextmanager
 async def background(work: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """Run something that must not end by itself."""
+    """Run work that must not end by itself."""
     task: asyncio.Task[None] = asyncio.create_task(work)
     try:
         yield task
@@ -540,7 +539,7 @@ async def background(work: Any) -> AsyncIterator[asyncio.Task[None]]:
 
 @asynccontextmanager
 async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> AsyncIterator[Federation]:
-    """A hub and one member for each keyword, with so many replicas of the workload."""
+    """A hub, and one member for each keyword with this many replicas of the workload."""
     made = Federation(folder, tls=tls)
     for definition in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
         made.hub.server.store.create(CRDS, custom_resource_definition(definition))
@@ -552,7 +551,7 @@ async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> Asy
 
 @dataclass(frozen=True)
 class Answer:
-    """What the adapter answered, and after how many seconds."""
+    """An answer of the adapter, and the seconds that it took."""
 
     status: int
     body: Object
@@ -561,13 +560,13 @@ class Answer:
 
     @property
     def clusters(self) -> dict[str, int]:
-        """How many items of each cluster there are."""
+        """The number of items of each cluster."""
         clusters = [item["metadata"]["annotations"][CLUSTER_ANNOTATION] for item in self.body["items"]]
         return {name: clusters.count(name) for name in sorted(set(clusters))}
 
 
 class Adapter:
-    """The adapter's application with everybody let in: who may ask is tested elsewhere."""
+    """The adapter's application without access control, which other tests cover."""
 
     def __init__(self, federation: Federation, session: aiohttp.ClientSession, server: str) -> None:
         self._federation = federation
@@ -588,7 +587,7 @@ class Adapter:
 
 @asynccontextmanager
 async def adapter(federation: Federation, *, max_age: float = 0.0) -> AsyncIterator[Adapter]:
-    """The adapter over a federation, once each member answered or had its time; and a client of it."""
+    """A client of the adapter over a federation, once each member answered or its deadline passed."""
     clock, cable = federation.clock, Cable(federation.network)
     federation.hub.authenticator.tokens["adapter"] = ADMIN
     config = federation.hub.config(StaticCredentials("Bearer adapter"), cable)

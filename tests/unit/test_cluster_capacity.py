@@ -1,4 +1,4 @@
-"""How many more replicas a cluster could run is read off its resource summary, or not known."""
+"""The resource summary tells how many more replicas fit; without one that is unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedhpa.scaling.records import PodRecord, pod_record
 
 
 def pod(*requests: dict[str, str], **spec: Any) -> PodRecord:
-    """A pod whose containers ask for that."""
+    """A pod with containers of these requests."""
     containers = [
         {"name": f"c{index}", "resources": {"requests": request}} for index, request in enumerate(requests)
     ]
@@ -44,19 +44,19 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "pods": "20"}
     ],
 )
 def test_what_fits(summary: dict[str, Any], expected: int | None) -> None:
-    """Allocatable less what is taken, by the scarcest resource; a summary without one says nothing."""
+    """The scarcest resource limits the replicas; a summary without one of the resources says nothing."""
     one_more = requests_of_replica([pod({"cpu": "300m", "memory": "64Mi"}, {"cpu": "200m"})])
 
     assert fits_by_summary(cluster(**summary), one_more) == expected
 
 
 def test_without_a_summary_nothing_is_known() -> None:
-    """A plain hub has none."""
+    """Without a resource summary the capacity is unknown, as on a plain hub."""
     assert fits_by_summary(Cluster(), requests_of_replica([pod({"cpu": "1"})])) is None
 
 
-def test_one_more_replica_asks_for_the_most_that_a_pod_asks_for() -> None:
-    """While a new template rolls out, pods differ."""
+def test_the_highest_requests_of_all_pods_count() -> None:
+    """The highest request of any pod counts, because pods differ during a rollout."""
     found = requests_of_replica(
         [pod({"cpu": "100m"}), pod({"cpu": "50m", "memory": "1Ki"}), pod({"cpu": "100m"})]
     )
@@ -65,7 +65,7 @@ def test_one_more_replica_asks_for_the_most_that_a_pod_asks_for() -> None:
 
 
 def test_a_cluster_is_known_by_what_affinities_look_at() -> None:
-    """`zone` is the older form of `zones`."""
+    """The fields for affinities are read; `zone` is the older form of `zones`."""
     raw = {"metadata": {"name": "m1", "labels": {"a": "b"}}, "spec": {"region": "eu", "zone": "eu-1"}}
 
     found = known_cluster(msgspec.convert(raw, Cluster))

@@ -1,4 +1,4 @@
-"""What nodes have left is read node by node, from those that take pods."""
+"""Free capacity is counted node by node, on the nodes that take pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONE = {"cpu": 500, "pods": 1000}
 
 
 def node(name: str, cpu: str, *, ready: str = "True", cordoned: bool = False, pods: str = "110") -> Node:
-    """A node that offers so much."""
+    """A node with this much allocatable."""
     raw = {
         "metadata": {"name": name},
         "spec": {"unschedulable": cordoned},
@@ -27,7 +27,7 @@ def node(name: str, cpu: str, *, ready: str = "True", cordoned: bool = False, po
 
 
 def pod(on: str, cpu: str, phase: str = "Running", **spec: Any) -> PlacedPod:
-    """A pod that asks for so much, on a node."""
+    """A pod with this CPU request on a node."""
     containers = [{"name": "app", "resources": {"requests": {"cpu": cpu}}}]
     return msgspec.convert(
         {"spec": {"nodeName": on, "containers": containers, **spec}, "status": {"phase": phase}}, PlacedPod
@@ -52,19 +52,19 @@ def pod(on: str, cpu: str, phase: str = "Running", **spec: Any) -> PlacedPod:
     ids=[
         "one node",
         "two nodes",
-        "no replica on two halves",
+        "no replica over two nodes",
         "taken",
-        "ended pods take nothing",
-        "bound pods take, others do not",
+        "completed pods take nothing",
+        "only bound pods take capacity",
         "not ready",
-        "out of reach",
+        "unreachable",
         "cordoned",
-        "places for pods",
-        "overcommitted takes nothing from others",
+        "limit of pods",
+        "an overcommitted node takes nothing from others",
     ],
 )
 def test_what_fits(nodes: list[Node], pods: list[PlacedPod], expected: int) -> None:
-    """500m CPU each, on whole nodes."""
+    """Replicas of 500m CPU fit only as a whole on one node."""
     found = free_capacity(nodes, pods)
 
     assert found is not None
@@ -72,7 +72,7 @@ def test_what_fits(nodes: list[Node], pods: list[PlacedPod], expected: int) -> N
 
 
 def test_another_size_is_another_answer() -> None:
-    """The answers kept are by what is asked for; a resource that no node offers fits nowhere."""
+    """Cached results depend on the requests. A resource that no node offers fits nowhere."""
     found = free_capacity([node("a", "2")], [])
 
     assert found is not None
@@ -80,11 +80,11 @@ def test_another_size_is_another_answer() -> None:
 
 
 def test_without_nodes_nothing_is_known() -> None:
-    """A list without any is no word on room, for pods run somewhere."""
+    """An empty list of nodes says nothing about capacity, because pods run somewhere."""
     assert free_capacity([], [pod("a", "1")]) is None
 
 
 def test_what_is_no_quantity_is_an_error() -> None:
-    """It is not taken for nothing."""
+    """An invalid quantity does not count as zero."""
     with pytest.raises(InvalidObject, match="cpu"):
         free_capacity([node("a", "many")], [])

@@ -28,7 +28,7 @@ def usage(name: str, labels: Mapping[str, str] | None = WEB, namespace: str = "s
 
 
 class Watch:
-    """A store and the selection that follows it."""
+    """A store of pods and the index that follows it."""
 
     def __init__(self, *pods: PodRecord) -> None:
         self.now = 0.0

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Api(MemoryApi):
-    """One workload; `meddle` is called before each write of its scale."""
+    """A server with one workload; `meddle` is called before each write of its scale."""
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Api(MemoryApi):
         return sum(method == "PUT" for method, _ in self.calls)
 
     def scale_to(self, replicas: int) -> None:
-        """Write as somebody else."""
+        """Write the scale as another client."""
         self._store(SCALE, {"metadata": {"name": "web"}, "spec": {"replicas": replicas}})
 
     async def request(self, method: str, path: str, **more: object) -> Response:
@@ -50,7 +50,7 @@ class Api(MemoryApi):
 
 
 async def test_scale_is_written() -> None:
-    """Undisturbed, one write is enough."""
+    """Without other writers, one write is enough."""
     api = Api(3)
     await write_scale(api, PATH, await api.read(), 5, 1.0)
 
@@ -58,7 +58,7 @@ async def test_scale_is_written() -> None:
 
 
 async def test_other_change_is_followed_by_another_try() -> None:
-    """A newer version with the same size is written over."""
+    """A newer resourceVersion with the same replicas is overwritten."""
     api = Api(3)
     scale = await api.read()
     api.scale_to(3)
@@ -68,7 +68,7 @@ async def test_other_change_is_followed_by_another_try() -> None:
 
 
 async def test_other_size_supersedes() -> None:
-    """A size that somebody else chose stays, and both sizes are told."""
+    """Replicas that another client wrote stay, and the error names both values."""
     api = Api(3)
     scale = await api.read()
     api.scale_to(4)
@@ -80,7 +80,7 @@ async def test_other_size_supersedes() -> None:
 
 
 async def test_wanted_size_by_somebody_else_is_enough() -> None:
-    """Who finds the wanted size there has nothing to write."""
+    """If another client already wrote the wanted replicas, nothing is written."""
     api = Api(3)
     scale = await api.read()
     api.scale_to(5)
@@ -90,7 +90,7 @@ async def test_wanted_size_by_somebody_else_is_enough() -> None:
 
 
 async def test_endless_conflicts_end() -> None:
-    """Somebody who writes all the time is given in to after some tries."""
+    """After some attempts against a client that writes all the time, the write fails."""
     api = Api(3)
     scale = await api.read()
     api.meddle = lambda: api.scale_to(3)
@@ -102,7 +102,7 @@ async def test_endless_conflicts_end() -> None:
 
 
 async def test_refusal_is_not_repeated() -> None:
-    """What the server refuses is refused."""
+    """An error of the server is raised."""
     api = Api(3)
     scale = await api.read()
     api.fail = 403
@@ -119,7 +119,7 @@ async def write_to(apis: dict[str, Api], **shares: int) -> None:
 
 
 async def test_only_what_changes_is_written() -> None:
-    """A share that runs already is left alone, and one of a cluster that is away is held."""
+    """A cluster that has its share, or does not answer, gets no write."""
     apis = {"m1": Api(3), "m2": Api(3)}
     await write_to(apis, m1=3, m2=5, m3=4)
 
@@ -127,7 +127,7 @@ async def test_only_what_changes_is_written() -> None:
 
 
 async def test_one_failure_stops_no_other_write() -> None:
-    """All are tried; the error names the cluster that did not take its share."""
+    """All clusters are tried, and the error names the cluster whose write failed."""
     apis = {"m1": Api(3), "m2": Api(3)}
     targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
     apis["m1"].fail = 403
@@ -139,7 +139,7 @@ async def test_one_failure_stops_no_other_write() -> None:
 
 
 async def test_failure_goes_before_superseded() -> None:
-    """Who must mend something is told, though somebody else scaled another cluster at the same time."""
+    """A failed write is reported even if another cluster was scaled by another client at the same time."""
     apis = {"m1": Api(3), "m2": Api(3)}
     targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
     apis["m1"].scale_to(9)

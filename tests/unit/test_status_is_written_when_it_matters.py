@@ -1,4 +1,4 @@
-"""A quiet world writes next to nothing; a change that a person would care about is written at once."""
+"""A status is written at once if a person would act on the change, and rarely otherwise."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def test_first_status_is_written() -> None:
 
 
 def test_equal_status_is_never_written() -> None:
-    """The same status is not written again, however long ago it was."""
+    """An equal status is never written again."""
     assert not worth_writing(status(), status(), written_at=0.0, now=1e6)
 
 
@@ -54,12 +54,12 @@ def test_equal_status_is_never_written() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_what_matters_is_written_at_once(change: dict[str, Any]) -> None:
-    """Replicas, bounds, conditions and a cluster's state do not wait."""
+    """Changes of replicas, bounds, conditions or a cluster's state are written at once."""
     assert worth_writing(status(), status(**change), written_at=100.0, now=100.1)
 
 
 def test_an_error_worded_anew_waits_for_the_quiet_period() -> None:
-    """Which cluster is missing is told at once; that its reason reads otherwise can wait."""
+    """A cluster that becomes missing is written at once; a reworded reason waits."""
     held = "held by ScaleUpOnly while missing m2"
     before = status(decision={"reason": f"{held}: no answer within 3 s"})
     after = status(decision={"reason": f"{held}: connection refused"})
@@ -68,7 +68,7 @@ def test_an_error_worded_anew_waits_for_the_quiet_period() -> None:
 
 
 def test_usage_waits_for_the_quiet_period() -> None:
-    """Usage that moves at every look is written at most once a minute."""
+    """Usage changes at every reconcile and is written at most once a minute."""
     moved = status(
         currentMetrics=[{"type": "Resource", "resource": {"current": {"averageUtilization": 51}}}],
         clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:01"}],
@@ -79,7 +79,7 @@ def test_usage_waits_for_the_quiet_period() -> None:
 
 
 def test_times_alone_wait_for_ten_minutes() -> None:
-    """Where nothing moves but times, of the decision and of what was seen, six writes an hour are enough."""
+    """A status in which only times change is written every ten minutes."""
     before = status(decision={"reason": "", "time": "10:00", "history": {"recommendations": [1]}})
     after = status(
         decision={"reason": "", "time": "10:01", "history": {"recommendations": [2]}},

@@ -1,4 +1,4 @@
-"""When each object is looked at next."""
+"""The work queue gives out each object when it is due."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ A, B = ("shop", "a"), ("shop", "b")
 
 
 class Clock:
-    """Time that only a test moves."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -21,7 +21,7 @@ class Clock:
 
 
 async def taken(queue: WorkQueue) -> tuple[str, str] | None:
-    """What is due now; None if nothing is."""
+    """The key that is due now; None if no key is."""
     task = asyncio.ensure_future(queue.get())
     for _ in range(3):
         await asyncio.sleep(0)
@@ -34,7 +34,7 @@ async def taken(queue: WorkQueue) -> tuple[str, str] | None:
 
 
 async def test_earliest_first() -> None:
-    """Keys come in the order of their times, not of their arrival."""
+    """Keys come in the order of their due times, not of their arrival."""
     clock = Clock()
     queue = WorkQueue(clock)
     await queue.add(A, 10)
@@ -45,15 +45,15 @@ async def test_earliest_first() -> None:
 
 
 async def test_not_before_due() -> None:
-    """A key that is not due is not given out."""
+    """A key is not given out before it is due."""
     queue = WorkQueue(Clock())
     await queue.add(A, 5)
 
     assert await taken(queue) is None
 
 
-async def test_earlier_wish_wins() -> None:
-    """Adding a key again brings it forward and never puts it off, and it is given out once."""
+async def test_the_earlier_time_wins() -> None:
+    """Adding a key again may bring it forward, never delay it, and it is given out once."""
     clock = Clock()
     queue = WorkQueue(clock)
     await queue.add(A, 5)
@@ -65,7 +65,7 @@ async def test_earlier_wish_wins() -> None:
 
 
 async def test_one_worker_a_key() -> None:
-    """A key that is held is not given out again before it was given back, and is then due as wished."""
+    """A key added during its processing is given out again only after `done`."""
     clock = Clock()
     queue = WorkQueue(clock)
     await queue.add(A)
@@ -79,7 +79,7 @@ async def test_one_worker_a_key() -> None:
 
 
 async def test_discarded_key_is_gone() -> None:
-    """A deleted object is not looked at, and not put back by the worker that held it."""
+    """A discarded key is never given out."""
     clock = Clock()
     queue = WorkQueue(clock)
     await queue.add(A)
@@ -90,7 +90,7 @@ async def test_discarded_key_is_gone() -> None:
 
 
 async def test_waiter_wakes_for_new_key() -> None:
-    """A worker that waits for nothing takes a key as soon as one is added."""
+    """A worker that waits on an empty queue gets a key as soon as one is added."""
     queue = WorkQueue(Clock())
     waiting = asyncio.ensure_future(queue.get())
     await asyncio.sleep(0)
@@ -101,39 +101,39 @@ async def test_waiter_wakes_for_new_key() -> None:
         assert await waiting == A
 
 
-def test_turns_are_spread_over_the_period() -> None:
-    """A thousand objects of many namespaces never have more than a few turns in the same half second."""
+def test_slots_are_spread_over_the_period() -> None:
+    """The slots of a thousand objects in many namespaces are spread over the period."""
     now, period = 1234.5, 15.0
-    turns = [until_slot((f"team-{n % 100}", f"web-{n}"), period, now) for n in range(1000)]
-    crowds = Counter(int(turn * 2) for turn in turns)
+    slots = [until_slot((f"team-{n % 100}", f"web-{n}"), period, now) for n in range(1000)]
+    crowds = Counter(int(slot * 2) for slot in slots)
 
-    assert 0 < min(turns) <= max(turns) <= period
-    assert max(crowds.values()) < 3 * len(turns) / (period * 2)
+    assert 0 < min(slots) <= max(slots) <= period
+    assert max(crowds.values()) < 3 * len(slots) / (period * 2)
 
 
 @pytest.mark.parametrize("period", [1.0, 15.0, 300.0])
 def test_a_namespace_shares_its_lists(period: float) -> None:
-    """Objects of one namespace have their turns while one list of usage is young enough for all."""
-    turns = [until_slot(("shop", f"web-{n}"), period, 0.0) for n in range(200)]
+    """The slots of a namespace's objects are close enough to share one list of usage."""
+    slots = [until_slot(("shop", f"web-{n}"), period, 0.0) for n in range(200)]
     first = until_slot(("shop", ""), period, 0.0)
-    after = [(turn - first) % period for turn in turns]
+    after = [(slot - first) % period for slot in slots]
 
     assert max(after) - min(after) < max_usage_age(period)
-    assert len({round(turn, 3) for turn in turns}) > 100
+    assert len({round(slot, 3) for slot in slots}) > 100
 
 
 @pytest.mark.parametrize("key", [A, B, ("", "")])
 @pytest.mark.parametrize("late", [0.0, 0.2, 14.9])
-def test_a_turn_stays_the_same(key: tuple[str, str], late: float) -> None:
-    """However late a turn is taken, the next one is where it was: never later than a period after."""
-    turn = until_slot(key, 15.0, 100.0) + 100.0
-    following = turn + late + until_slot(key, 15.0, turn + late)
+def test_a_slot_stays_the_same(key: tuple[str, str], late: float) -> None:
+    """A late reconcile does not move the object's next slot."""
+    slot = until_slot(key, 15.0, 100.0) + 100.0
+    following = slot + late + until_slot(key, 15.0, slot + late)
 
-    assert following == pytest.approx(turn + 15.0)
+    assert following == pytest.approx(slot + 15.0)
 
 
-async def test_a_key_is_as_late_as_it_was_taken() -> None:
-    """A held key says how long it was due; one that is not held was never late."""
+async def test_lateness_is_known_during_processing() -> None:
+    """The queue knows how late a key was taken while it is processed; other keys have no lateness."""
     clock = Clock()
     queue = WorkQueue(clock)
     await queue.add(A, 1.0)
@@ -147,19 +147,19 @@ async def test_a_key_is_as_late_as_it_was_taken() -> None:
 
 
 @pytest.mark.parametrize(("late", "age"), [(0.0, 7.5), (3.0, 10.5), (1e6, 22.5)])
-def test_what_is_late_may_use_what_was_listed_when_it_was_due(late: float, age: float) -> None:
-    """Falling behind makes nothing be listed anew, within bounds."""
+def test_a_late_reconcile_accepts_older_usage(late: float, age: float) -> None:
+    """A late reconcile accepts usage that is older by its lateness, up to a bound."""
     assert max_usage_age(15.0, late) == age
 
 
-async def test_a_turn_is_waited_for() -> None:
-    """A key that was given its turn is due then, and not before."""
+async def test_a_periodic_key_waits_for_its_slot() -> None:
+    """A periodic key is due at its slot, not before."""
     clock = Clock()
     queue = WorkQueue(clock)
     await queue.add_periodic(A, 10.0)
-    turn = until_slot(A, 10.0, 0.0)
-    clock.now = turn - 0.01
+    slot = until_slot(A, 10.0, 0.0)
+    clock.now = slot - 0.01
     early = await taken(queue)
-    clock.now = turn
+    clock.now = slot
 
     assert (early, await taken(queue)) == (None, A)

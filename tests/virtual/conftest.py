@@ -25,6 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[list[Any]]:
-    """The log's entries, as they come."""
+    """The log's entries, in order."""
     with capture_logs() as entries:
         yield entries

@@ -1,4 +1,4 @@
-"""A day of load: the workload follows it, within its bounds, and never down before the window has passed."""
+"""Over a day, the workload follows the load within its bounds, and shrinks only after the window."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def live_through(f: Federation) -> None:
 
 
 def sizes(rescales: list[Rescale], start: dict[str, int]) -> list[tuple[float, int]]:
-    """(time, pods of all members) after each moment in which anything was scaled."""
+    """(time, pods of all members) after each rescale."""
     present, found = dict(start), []
     for index, rescale in enumerate(rescales):
         present[rescale.member] = rescale.replicas
@@ -42,16 +42,16 @@ def sizes(rescales: list[Rescale], start: dict[str, int]) -> list[tuple[float, i
 
 
 async def test_a_day_of_load(tmp_path: Path) -> None:
-    """Each change of load ends in the right size: up at the next look, down at the first after 5 minutes."""
+    """Each change of load leads to the right size: up at the next reconcile, down after five minutes."""
     async with federation(tmp_path, m1=3, m2=3) as f:
         f.scale(minReplicas=LEAST, maxReplicas=MOST, syncPeriodSeconds=PERIOD)
         async with f.controller(calm=True) as controller:
             await live_through(f)
-            looks = controller.looks
+            reconciles = controller.reconciles
 
         history = sizes(f.rescales, {"m1": 3, "m2": 3})
         assert f.now() == pytest.approx(DAY, abs=1)
-        assert DAY / PERIOD - 1 <= looks < DAY / (PERIOD * 0.9) + 10
+        assert DAY / PERIOD - 1 <= reconciles < DAY / (PERIOD * 0.9) + 10
         assert all(LEAST <= size <= MOST for _, size in history)
         before = 6
         for hour, (_, size) in CURVE.items():

@@ -1,4 +1,4 @@
-"""Requests per second and queues, as the embedded members serve them, size a workload for long."""
+"""Pods and External metrics of the embedded members size a workload over time."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ BY_QUEUE = {
 
 
 def enqueue(f: Federation, member: str, count: int) -> None:
-    """From now on so many orders wait in a member, beside what is nobody's business."""
+    """From now on this many orders wait in a member, beside series of other names."""
     apis = f.members[member].server.router
     assert isinstance(apis, MetricsApis)
     apis.external["messages"] = [({"queue": "orders"}, count * 1000), ({"queue": "mails"}, 900_000)]
 
 
 async def test_requests_per_second_size_a_workload(tmp_path: Path) -> None:
-    """40 a second at 5 a pod are eight pods, over both members; 10 a second are two, a window later."""
+    """40 requests a second at 5 a pod need eight pods over both members; 10 need two, a window later."""
     async with federation(tmp_path, m1=2, m2=2) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(metrics=[BY_REQUESTS])
@@ -55,7 +55,7 @@ async def test_requests_per_second_size_a_workload(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rubbish", [Fault.NAN, Fault.NEGATIVE])
 async def test_rubbish_scales_nothing_down(tmp_path: Path, rubbish: Fault) -> None:
-    """For as long as a member reports what cannot be, and is not given up, the workload keeps its size."""
+    """While a member reports impossible values and is not lost yet, the workload keeps its size."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(metrics=[BY_REQUESTS], partialMetrics={"lostAfterSeconds": 2 * LONG})
@@ -72,7 +72,7 @@ async def test_rubbish_scales_nothing_down(tmp_path: Path, rubbish: Fault) -> No
 
 
 async def test_queue_puts_to_sleep_and_wakes(tmp_path: Path) -> None:
-    """No orders for five minutes: no pods. The first orders in a member bring them back within a period."""
+    """Five minutes without orders scale to zero. The first orders scale up within a period."""
     async with federation(tmp_path, m1=1, m2=1) as f, f.controller(calm=True):
         for member in f.members:
             enqueue(f, member, 0)

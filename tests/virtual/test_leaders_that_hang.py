@@ -1,4 +1,4 @@
-"""A leader that hangs is replaced when its Lease has run out, and has stopped before that."""
+"""A hanging leader stops before its Lease expires, and is replaced after that."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ async def leader_and_follower(f: Federation, first: Controller, second: Controll
 
 
 def writers(f: Federation, since: float) -> list[tuple[float, str]]:
-    """(time, who) of every write to the hub but Leases."""
+    """(time, identity) of every write to the hub except to Leases."""
     return [
         (seen.at, seen.user) for seen in f.hub.writes() if seen.at >= since and "/leases/" not in seen.path
     ]
 
 
 async def test_a_leader_that_hangs_is_followed(tmp_path: Path) -> None:
-    """Nothing of it gets through: it stops after ten seconds, the other leads after the Lease's fifteen."""
+    """A leader without connection stops after ten seconds; the other leads after the Lease's fifteen."""
     async with federation(tmp_path, m1=2, m2=2) as f, f.controller() as first:
         f.scale()
         await until(lambda: first.leads)
@@ -50,7 +50,7 @@ async def test_a_leader_that_hangs_is_followed(tmp_path: Path) -> None:
 
 
 async def test_a_leader_that_comes_back_writes_nothing(tmp_path: Path) -> None:
-    """What it had sent while it hung arrives late, and is a conflict or too old to matter."""
+    """Late writes of the former leader are conflicts or change nothing."""
     async with federation(tmp_path, m1=2, m2=2) as f, f.controller() as first:
         f.scale()
         await until(lambda: first.leads)
@@ -72,7 +72,7 @@ async def test_a_leader_that_comes_back_writes_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_lease_is_renewed_and_changes_hands_once(tmp_path: Path) -> None:
-    """Ten minutes of two healthy candidates: one leader, a renewal every two seconds."""
+    """In ten minutes two healthy candidates have one leader, which renews every two seconds."""
     async with federation(tmp_path, m1=2) as f, f.controller() as first:
         await until(lambda: first.leads)
         async with f.controller() as second:

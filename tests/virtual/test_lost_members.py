@@ -1,4 +1,4 @@
-"""A member that stays away is given up after lostAfterSeconds, not before, and is taken back."""
+"""A member is lost after lostAfterSeconds of absence, and expected again when it returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLACK = 40.0
 
 
 async def test_a_member_that_hangs_is_lost_after_five_minutes(tmp_path: Path) -> None:
-    """Until then nothing is scaled down; from then on the rest is sized by itself, and told of once."""
+    """Nothing is scaled down before the loss. After it the others are sized alone, with one event."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(minReplicas=2)
@@ -51,7 +51,7 @@ async def test_a_member_that_hangs_is_lost_after_five_minutes(tmp_path: Path) ->
 
 
 async def test_the_clock_of_a_loss_survives_a_restart(tmp_path: Path) -> None:
-    """Four minutes before the restart and one after it are five minutes."""
+    """The absence before a restart counts after it too."""
     async with federation(tmp_path, m1=4, m2=4) as f:
         f.demand(400)
         f.scale()
@@ -70,7 +70,7 @@ async def test_the_clock_of_a_loss_survives_a_restart(tmp_path: Path) -> None:
 
 
 async def away_and_back(f: Federation, seconds: float) -> tuple[str, str]:
-    """Let m2 be away for four minutes, then back for so long; its state at the end of either."""
+    """Make m2 unavailable for four minutes, then available for so long; its state at the end of each."""
     await f.members["m2"].faults.set(Fault.REFUSE)
     await asyncio.sleep(240)
     away = f.state("m2")
@@ -80,7 +80,7 @@ async def away_and_back(f: Federation, seconds: float) -> tuple[str, str]:
 
 
 async def test_a_member_that_flaps_is_lost_all_the_same(tmp_path: Path) -> None:
-    """Four minutes away and one back: the clock goes on from the first loss."""
+    """A return of one minute does not reset the clock of the loss."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale()
@@ -94,7 +94,7 @@ async def test_a_member_that_flaps_is_lost_all_the_same(tmp_path: Path) -> None:
 
 
 async def test_a_member_that_came_back_for_good_starts_anew(tmp_path: Path) -> None:
-    """After answers without a break for half the time, the next loss is the first."""
+    """Answers without a break for half of lostAfterSeconds reset the clock."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale()
@@ -109,7 +109,7 @@ async def test_a_member_that_came_back_for_good_starts_anew(tmp_path: Path) -> N
 
 
 async def test_the_clock_of_a_flapping_member_survives_a_restart(tmp_path: Path) -> None:
-    """A restart while the member answers does not forget that it was away a moment ago."""
+    """A restart while the member answers does not reset the clock of its loss."""
     async with federation(tmp_path, m1=4, m2=4) as f:
         f.demand(400)
         f.scale()
@@ -130,7 +130,7 @@ async def test_the_clock_of_a_flapping_member_survives_a_restart(tmp_path: Path)
 
 
 async def test_metrics_that_stay_away_block_scale_down_only_so_long(tmp_path: Path) -> None:
-    """An API server without metrics is waited for as long as one that is away; its replicas still count."""
+    """A member without metrics is lost after the same time, but its replicas still count."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(minReplicas=2)
@@ -157,7 +157,7 @@ async def test_metrics_that_stay_away_block_scale_down_only_so_long(tmp_path: Pa
 
 
 async def test_metrics_that_fail_everywhere_are_waited_for(tmp_path: Path) -> None:
-    """Where no cluster has metrics, giving all of them up would decide on nothing at all."""
+    """If no cluster has metrics, none is lost for that, because no data would remain."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(60)
         f.scale()

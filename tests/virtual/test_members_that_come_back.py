@@ -1,4 +1,4 @@
-"""A member that is back is soon used again, however long it was away and whatever chance adds to waits."""
+"""A member that returns is used again soon, for any length of absence and any jitter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTAGES = (61.0, 63.3, 200.0)
 
 
 class Unlucky(random.Random):
-    """Chance that always makes the longest delay of what may be."""
+    """A random source that always yields the longest delay."""
 
     def random(self) -> float:
         return 1.0 - 2**-53
@@ -30,7 +30,7 @@ class Unlucky(random.Random):
 async def test_a_member_that_is_back_is_soon_used(
     fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within three quarters of a minute, also where members that are well are hardly ever probed."""
+    """A member is used again within 45 seconds, even if healthy members are rarely probed."""
     monkeypatch.setattr("fedhpa.kube.backoff.random.Random", Unlucky)
     async with federation(tmp_path, tls=True, m1=2, m2=2) as f, f.controller(calm=True):
         f.demand(200)

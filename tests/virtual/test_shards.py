@@ -1,4 +1,4 @@
-"""Several controllers share the objects by shards: each object has one owner, whoever dies or changes."""
+"""Several controllers share the objects by shards, and each object always has at most one owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEAMS = [f"team-{number}" for number in range(8)]
 
 
 def objects_everywhere(f: Federation) -> None:
-    """An autoscaler in each of some namespaces; that its workload is nowhere is a status like any other."""
+    """Create an autoscaler in each of some namespaces. Its missing workload is a status like any other."""
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "maxReplicas": 3,
@@ -33,7 +33,7 @@ def objects_everywhere(f: Federation) -> None:
 
 
 def change_all(f: Federation) -> float:
-    """Change every object, so that its owner has something to say; gives the time."""
+    """Change every object, so that its owner writes a status; returns the time."""
     for team in TEAMS:
         found = f.hub.server.store.get(HPAS, team, "web")
         found["spec"]["maxReplicas"] += 1
@@ -43,7 +43,7 @@ def change_all(f: Federation) -> float:
 
 
 def writers(f: Federation, since: float) -> dict[str, set[str]]:
-    """Who wrote the statuses of each namespace's objects."""
+    """The writers of the statuses, by namespace."""
     found: dict[str, set[str]] = {}
     for seen in f.hub.writes("/status"):
         if seen.at >= since and "/federatedhpas/" in seen.path:
@@ -57,7 +57,7 @@ def holders(*controllers: Controller) -> list[int]:
 
 @asynccontextmanager
 async def no_object_with_two_owners(*controllers: Controller) -> AsyncIterator[None]:
-    """Fail if ever two controllers work on the same object at once."""
+    """Fail if two controllers ever work on the same shard at once."""
 
     async def look() -> None:
         while True:
@@ -72,7 +72,7 @@ async def no_object_with_two_owners(*controllers: Controller) -> AsyncIterator[N
 
 
 async def test_shards_are_shared_fairly_and_each_object_has_one_owner(tmp_path: Path) -> None:
-    """Four shards over two controllers come to two each; every object is looked at by its shard's holder."""
+    """Two controllers get two of four shards each, and each object is reconciled by its shard's holder."""
     async with federation(tmp_path, m1=1) as f, f.controller(shards=4) as a:
         objects_everywhere(f)
         await until(lambda: len(a.held) == 4)
@@ -97,7 +97,7 @@ async def test_shards_are_shared_fairly_and_each_object_has_one_owner(tmp_path: 
 
 
 async def test_lost_shards_are_taken_within_lease_time(tmp_path: Path) -> None:
-    """Killed without a word, a controller's shards are another's after the Lease, and its objects go on."""
+    """After a controller was killed, another takes its shards when the Leases expire."""
     async with federation(tmp_path, m1=1) as f, f.controller(shards=4) as a, f.controller(shards=4) as b:
         objects_everywhere(f)
         await until(lambda: len(a.held) == 2 and len(b.held) == 2)
@@ -117,7 +117,7 @@ async def test_lost_shards_are_taken_within_lease_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gently", [True, False])
 async def test_another_number_waits_for_the_old_one_to_end(gently: bool, tmp_path: Path) -> None:
-    """A controller with another --shards works only when the last Lease of the old number is dead."""
+    """A controller with another --shards works only after the last Lease of the old number expired."""
     async with federation(tmp_path, m1=1) as f, f.controller(shards=2) as old:
         objects_everywhere(f)
         await until(lambda: len(old.held) == 2)
@@ -138,7 +138,7 @@ async def test_another_number_waits_for_the_old_one_to_end(gently: bool, tmp_pat
 
 
 async def test_two_numbers_that_begin_at_once(tmp_path: Path) -> None:
-    """However they interleave, only one number works at any time, and one of them does."""
+    """In any interleaving exactly one number of shards works."""
     async with (
         federation(tmp_path, m1=1) as f,
         f.controller(shards=1) as a,
@@ -154,7 +154,7 @@ async def test_two_numbers_that_begin_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_wish_of_the_dead_is_granted_once(tmp_path: Path) -> None:
-    """A shard that nobody takes after all comes back, and is not given up again and again."""
+    """A released shard that no process takes is acquired again, and not released again and again."""
     async with federation(tmp_path, m1=1) as f, f.controller(shards=2) as a:
         await until(lambda: len(a.held) == 2)
         lease = f.hub.server.store.get(LEASES, "kube-system", lease_name(0, 2))

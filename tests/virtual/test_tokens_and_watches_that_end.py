@@ -1,4 +1,4 @@
-"""Tokens are rotated and watches end for hours, and nobody notices."""
+"""Rotated tokens and ending watches have no visible effect for hours."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Logs = list[dict[str, object]]
 
 
 def trouble(logs: Logs) -> Logs:
-    """What a person would be alarmed by."""
+    """The log entries that would alarm a person."""
     return [entry for entry in logs if entry["log_level"] in ("warning", "error", "critical")]
 
 
 async def rotate(f: Federation, name: str, number: int) -> None:
-    """Give a member another token: first there, then on the hub; the old one ends at once."""
+    """Rotate a member's token: first in the member, then on the hub. The old token ends at once."""
     tokens = f.members[name].authenticator.tokens
     tokens[f"{name}-{number}"] = User("fedhpa-hub", ADMIN_GROUP)
     f.join(name, f"{name}-{number}")
@@ -33,7 +33,7 @@ async def rotate(f: Federation, name: str, number: int) -> None:
 
 
 async def test_member_tokens_are_rotated_every_ten_minutes(tmp_path: Path, logs: Logs) -> None:
-    """Not one look is made without the members, and the pods' watches go on."""
+    """Every reconcile has the members' data, and the watches of pods continue."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True) as controller:
         f.demand(400)
         f.scale(syncPeriodSeconds=30)
@@ -49,7 +49,7 @@ async def test_member_tokens_are_rotated_every_ten_minutes(tmp_path: Path, logs:
         await asyncio.sleep(1)
 
         assert f.now() > 3600
-        assert controller.looks > 3600 / 30
+        assert controller.reconciles > 3600 / 30
         assert f.condition("MetricsComplete")[0] == "True"
         assert [entry for entry in logs if entry["event"] == "member not ready"] == []
         assert trouble(logs) == []
@@ -57,7 +57,7 @@ async def test_member_tokens_are_rotated_every_ten_minutes(tmp_path: Path, logs:
 
 
 async def test_the_hubs_token_is_rotated_every_hour(tmp_path: Path, logs: Logs) -> None:
-    """As the kubelet does it: the file changes before the old token ends, and the leader leads on."""
+    """The token file changes before the old token ends, as by the kubelet, and the leader stays leader."""
     folder = tmp_path / "account"
     folder.mkdir()
     async with federation(tmp_path, m1=4) as f:
@@ -87,7 +87,7 @@ async def test_the_hubs_token_is_rotated_every_hour(tmp_path: Path, logs: Logs) 
 
 
 async def test_a_token_that_ends_without_a_word_is_read_again(tmp_path: Path) -> None:
-    """The file has a newer token, and the hub says 401: it is read at once, not within the minute."""
+    """After a 401 of the hub the newer token in the file is read at once."""
     file = tmp_path / "token"
     async with federation(tmp_path, m1=4) as f:
         tokens = f.hub.authenticator.tokens
@@ -105,7 +105,7 @@ async def test_a_token_that_ends_without_a_word_is_read_again(tmp_path: Path) ->
 
 
 async def test_watches_that_end_are_opened_again(tmp_path: Path) -> None:
-    """Each lasts five to ten minutes; an hour of that is no new list, and no change is missed."""
+    """Watches that end every five to ten minutes cause no new list in an hour, and miss no change."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
         f.demand(400)
         f.scale(syncPeriodSeconds=300)
@@ -122,7 +122,7 @@ async def test_watches_that_end_are_opened_again(tmp_path: Path) -> None:
 
 
 async def test_expired_versions_are_listed_anew(tmp_path: Path) -> None:
-    """The servers compact while watches are broken: what happened meanwhile is in the new lists."""
+    """If servers compact while watches are broken, new lists have all changes."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller():
         f.demand(400)
         f.scale()

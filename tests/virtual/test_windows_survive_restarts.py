@@ -1,4 +1,4 @@
-"""The five minutes for which a recommendation holds are the same five minutes after a restart."""
+"""A restart neither shortens nor extends the five minutes of a recommendation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLACK = PERIOD + 5.0
 
 
 async def settled_high(f: Federation) -> None:
-    """Let the workload run well at 8 pods for longer than the window."""
+    """Let the workload need 8 pods for longer than the window."""
     f.demand(HIGH)
     f.scale()
     await until(lambda: f.total == 8)
@@ -27,7 +27,7 @@ async def settled_high(f: Federation) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_restart_in_the_window_scales_down_when_the_window_ends(tmp_path: Path, end: str) -> None:
-    """Neither early, as if nothing had been recommended, nor five minutes after the restart."""
+    """After a restart the scale-down comes when the window ends, neither earlier nor later."""
     async with federation(tmp_path, m1=4, m2=4) as f:
         async with f.controller() as first:
             await settled_high(f)
@@ -49,7 +49,7 @@ async def test_restart_in_the_window_scales_down_when_the_window_ends(tmp_path: 
 
 
 async def test_many_restarts_in_one_window(tmp_path: Path) -> None:
-    """However often the leader changes, the window neither shrinks nor grows."""
+    """Many changes of leader neither shrink nor extend the window."""
     async with federation(tmp_path, m1=4, m2=4) as f:
         async with f.controller() as controller:
             await settled_high(f)
@@ -60,7 +60,7 @@ async def test_many_restarts_in_one_window(tmp_path: Path) -> None:
         while f.total == 8:
             async with f.controller() as controller:
                 leaders += 1
-                await controller.more_looks(2)
+                await controller.more_reconciles(2)
                 await controller.stop()
 
         assert leaders >= 5
@@ -69,7 +69,7 @@ async def test_many_restarts_in_one_window(tmp_path: Path) -> None:
 
 
 async def test_a_long_absence_forgets_the_window(tmp_path: Path) -> None:
-    """What was recommended more than five minutes ago holds nothing back any more."""
+    """A recommendation that is older than five minutes delays no scale-down."""
     async with federation(tmp_path, m1=4, m2=4) as f:
         async with f.controller() as controller:
             await settled_high(f)

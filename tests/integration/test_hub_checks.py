@@ -1,4 +1,4 @@
-"""On a hub that is not all ours the controller says so, and does not fight."""
+"""On a shared hub the controller reports other actors and does not compete with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALIDATING = ("admissionregistration.k8s.io/v1", "validatingwebhookconfiguration
 
 
 def karmadas_crd() -> Object:
-    """A CRD that knows what Karmada's does, and no more."""
+    """A CRD with only Karmada's fields."""
     known: Object = {
         "spec": {"properties": {"scaleTargetRef": {}, "minReplicas": {}, "maxReplicas": {}, "metrics": {}}},
         "status": {"properties": {"conditions": {}, "currentReplicas": {}}},
@@ -38,7 +38,7 @@ def finding(controller: Controller, reason: str) -> float | None:
 
 
 def written_by_karmada(w: World, seconds_ago: float = 0.0) -> None:
-    """Karmada's controller manager writes the status of the object, as its managed fields tell."""
+    """Write the object's status as Karmada's controller manager, visible in its managed fields."""
     stored = w.hub.find(HPAS, "web", NAMESPACE)
     assert stored is not None
     entry = {
@@ -51,14 +51,14 @@ def written_by_karmada(w: World, seconds_ago: float = 0.0) -> None:
 
 
 def test_our_own_crd_keeps_all_fields() -> None:
-    """What we generate is never complained about."""
+    """The generated CRDs have no finding."""
     definition: Any = custom_resource_definition(FEDERATED_HPA)
 
     assert pruned_fields(definition) == []
 
 
 async def test_a_schema_that_drops_our_fields_is_told() -> None:
-    """Condition, event and series name the fields; the workload is scaled all the same."""
+    """Condition, event and series report pruned fields, and the workload is scaled all the same."""
     async with world(m1=2) as w:
         w.hub.answers[CRD_PATH] = karmadas_crd
         w.load(200)
@@ -86,12 +86,12 @@ async def test_a_schema_that_drops_our_fields_is_told() -> None:
     ids=["karmada's", "all resources", "ours", "other kind", "other name"],
 )
 async def test_another_webhook_is_told(found: Object, told: bool) -> None:
-    """One that Karmada registered for our kind; not ours, and not somebody's policy."""
+    """Only a webhook of Karmada for our kind is reported, not ours and not a policy webhook."""
     async with world(m1=2) as w:
         w.hub.put(VALIDATING, found)
         w.scale()
         async with w.controller() as controller:
-            await w.looks(controller, 4)
+            await w.reconciles(controller, 4)
             shown = finding(controller, "ForeignWebhook")
 
     assert w.condition("HubCompatible")[:2] == (("False", "ForeignWebhook") if told else ("", ""))
@@ -99,7 +99,7 @@ async def test_another_webhook_is_told(found: Object, told: bool) -> None:
 
 
 async def test_another_controller_is_not_fought() -> None:
-    """While Karmada's controller writes the status nothing is scaled; a while after it stopped, it is."""
+    """While Karmada's controller writes the status nothing is scaled; some time after that it is."""
     async with world(m1=2) as w:
         w.load(400)
         w.scale()
@@ -122,7 +122,7 @@ async def test_another_controller_is_not_fought() -> None:
 
 
 async def test_a_new_leader_knows_of_the_other_controller() -> None:
-    """It starts after a status of ours has hidden the other's, and scales nothing for as long as before."""
+    """A new leader scales nothing either, although our status has replaced the other's managed fields."""
     async with world(m1=2) as w:
         w.load(400)
         w.scale()
@@ -133,7 +133,7 @@ async def test_a_new_leader_knows_of_the_other_controller() -> None:
         assert stored is not None
         w.hub.put(HPAS, {**stored, "metadata": {**stored["metadata"], "managedFields": []}})
         async with w.controller(sync_period=1.0) as controller:
-            await w.looks(controller, 5)
+            await w.reconciles(controller, 5)
             held = dict(w.replicas)
             await eventually(lambda: w.replicas == {"m1": 8}, 600)
 
@@ -141,7 +141,7 @@ async def test_a_new_leader_knows_of_the_other_controller() -> None:
 
 
 async def test_a_controller_that_stopped_long_ago_is_no_rival() -> None:
-    """Whoever moves from Karmada's controller to this one finds old managed fields on all objects."""
+    """Old managed fields of Karmada's controller do not count."""
     async with world(m1=2) as w:
         w.load(200)
         w.scale()
@@ -152,12 +152,12 @@ async def test_a_controller_that_stopped_long_ago_is_no_rival() -> None:
 
 
 async def test_a_hub_that_shows_nothing_is_not_blamed() -> None:
-    """Without the rights to look nothing is said."""
+    """Without permission for the checks nothing is reported."""
     async with world(m1=2) as w:
         w.hub.refused["GET", "/validatingwebhookconfigurations"] = 403
         w.hub.refused["GET", CRD_PATH] = 403
         w.scale()
         async with w.controller() as controller:
-            await w.looks(controller, 4)
+            await w.reconciles(controller, 4)
 
     assert w.condition("HubCompatible") == ("", "", "")

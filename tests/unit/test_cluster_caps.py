@@ -33,21 +33,21 @@ OFFER = {"cpu": 10_000, "memory": 8_000, "pods": 110_000}
     ],
     ids=[
         "cpu",
-        "as it is written",
+        "an exact decimal",
         "whole replicas",
         "the scarcest",
         "nothing",
         "all",
-        "less than nothing",
-        "pods that ask for nothing",
-        "what the cluster does not offer",
-        "not known",
+        "a negative offer",
+        "pods without requests",
+        "a resource that the cluster lacks",
+        "an unknown offer",
     ],
 )
 def test_how_many_a_cap_allows(
     share: str, offer: Mapping[str, int] | None, asked: Mapping[str, int], expected: int | None
 ) -> None:
-    """Of a cluster that has three now; where it cannot be reckoned it keeps these at most."""
+    """The cap of a cluster with three replicas. If the cap is unknown, the cluster keeps at most these."""
     assert replicas_within(Fraction(share), offer, asked, 3) == expected
 
 
@@ -68,15 +68,15 @@ def test_how_many_a_cap_allows(
         ([{"clusterName": "m1"}], {}),
     ],
 )
-def test_how_it_is_read(written: Any, read: Mapping[str, Fraction]) -> None:
-    """One object or a list; what admission would have refused as the nearest that it allows."""
+def test_how_caps_are_read(written: Any, read: Mapping[str, Fraction]) -> None:
+    """One object or a list is read, and values that admission refuses count as the nearest allowed value."""
     raw = {"metadata": {"name": "web"}, "spec": {"maxReplicas": 5, "clusterHPAPreference": written}}
 
     assert decode_object(raw).spec.assignment.caps == read
 
 
 def test_what_cannot_be_read_is_an_error() -> None:
-    """It names the field."""
+    """The error names the field."""
     raw = {"metadata": {"name": "web"}, "spec": {"maxReplicas": 5, "clusterHPAPreference": "m1"}}
 
     with pytest.raises(InvalidObject, match="clusterHPAPreference"):
@@ -91,10 +91,8 @@ def test_what_cannot_be_read_is_an_error() -> None:
         ({}, None),
     ],
 )
-def test_what_the_hub_says_a_cluster_offers(
-    summary: dict[str, Any], expected: Mapping[str, int] | None
-) -> None:
-    """All that is allocatable, taken or not."""
+def test_allocatable_of_the_summary(summary: dict[str, Any], expected: Mapping[str, int] | None) -> None:
+    """All allocatable resources count, used or not."""
     cluster = msgspec.convert({"status": {"resourceSummary": summary}}, Cluster)
 
     assert allocatable(cluster) == expected

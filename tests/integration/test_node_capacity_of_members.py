@@ -1,4 +1,4 @@
-"""On a plain hub the room of members is read off their nodes, where a policy needs it."""
+"""On a plain hub the capacity of members is read from their nodes, if a policy needs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODES: Collection = ("v1", "nodes")
 
 
 def has_node(w: World, member: str, milli: int) -> None:
-    """The member has a node that offers so much CPU; pods of the fakes are on none, so all of it is free."""
+    """Give the member a node with this much CPU. All of it is free, because the fakes' pods have no node."""
     status = {
         "allocatable": {"cpu": f"{milli}m", "pods": "110"},
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -25,12 +25,12 @@ def has_node(w: World, member: str, milli: int) -> None:
 
 
 def listed(w: World) -> list[int]:
-    """How often each member was asked for its nodes."""
-    return [member.asked("GET", "/api/v1/nodes") for member in w.members.values()]
+    """The number of lists of nodes by member."""
+    return [member.request_count("GET", "/api/v1/nodes") for member in w.members.values()]
 
 
 async def test_replicas_go_where_nodes_have_room() -> None:
-    """Room for 300m and 900m is room for 3 and 9 pods of 100m: four more go to m2 under Aggregated."""
+    """300m and 900m have capacity for 3 and 9 pods of 100m, so Aggregated puts four more into m2."""
     async with world(m1=2, m2=2) as w:
         has_node(w, "m1", 300)
         has_node(w, "m2", 900)
@@ -43,13 +43,13 @@ async def test_replicas_go_where_nodes_have_room() -> None:
 
 
 async def test_nodes_are_listed_seldom_and_not_without_need() -> None:
-    """Every thirty seconds where a policy looks at the room, and not at all where none does."""
+    """Nodes are listed every thirty seconds if a policy needs capacity, otherwise never."""
     async with world(m1=2, m2=2) as w:
         has_node(w, "m1", 300)
         has_node(w, "m2", 900)
         w.scale()
         async with w.controller() as controller:
-            await w.looks(controller, 5)
+            await w.reconciles(controller, 5)
             unneeded = listed(w)
             w.scale(federatedHPAAssignment=assignment("DynamicWeighted"))
             await asyncio.sleep(100)
@@ -60,7 +60,7 @@ async def test_nodes_are_listed_seldom_and_not_without_need() -> None:
 
 
 async def test_a_member_that_shows_no_nodes_is_scaled_all_the_same() -> None:
-    """Without the right to list them its room is unknown, not none."""
+    """Without permission to list nodes the capacity is unknown, not zero."""
     async with world(m1=2, m2=2) as w:
         has_node(w, "m1", 300)
         w.members["m2"].refused["GET", "/api/v1/nodes"] = 403
@@ -73,7 +73,7 @@ async def test_a_member_that_shows_no_nodes_is_scaled_all_the_same() -> None:
 
 
 async def test_nodes_that_hang_are_waited_for_once() -> None:
-    """Who asks first waits for a deadline; later looks go on without, while the list is tried again."""
+    """Only the first reconcile waits for a hanging list of nodes; later ones continue without."""
     async with world(m1=2, m2=2) as w:
         w.members["m2"].held.add(("GET", "/api/v1/nodes"))
         w.load(400)
@@ -83,14 +83,14 @@ async def test_nodes_that_hang_are_waited_for_once() -> None:
             w.scale(federatedHPAAssignment=assignment("DynamicWeighted"))
             await asyncio.sleep(5)
             began = w.clock.monotonic()
-            await w.looks(controller, 10)
+            await w.reconciles(controller, 10)
             took = w.clock.monotonic() - began
 
     assert took < 3.0
 
 
 async def test_a_cap_is_a_share_of_what_nodes_offer() -> None:
-    """Half of 800m is room for four pods of 100m in m1; m2 takes the others."""
+    """A cap of half of 800m allows four pods of 100m in m1; m2 gets the others."""
     async with world(m1=2, m2=2) as w:
         has_node(w, "m1", 800)
         w.load(600)
@@ -102,7 +102,7 @@ async def test_a_cap_is_a_share_of_what_nodes_offer() -> None:
 
 
 async def test_a_cap_that_cannot_be_reckoned_is_no_leave_to_grow() -> None:
-    """Without the right to list nodes m1 keeps what it has."""
+    """Without permission to list nodes a capped cluster keeps its replicas."""
     async with world(m1=2, m2=2) as w:
         w.members["m1"].refused["GET", "/api/v1/nodes"] = 403
         w.load(400)

@@ -1,4 +1,4 @@
-"""Which autoscalers select the same pods."""
+"""FederatedHPAs that select the same pods find each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Selectors = Mapping[Key, Mapping[str, Selector]]
 
 
 def pods(cluster: str, *apps: str) -> dict[str, list[dict[str, str]]]:
-    """The labels of the pods of each workload."""
+    """One cluster's label sets: one pod of each workload."""
     return {cluster: [{"app": app, "tier": "front"} for app in apps]}
 
 
@@ -36,22 +36,24 @@ def selectors(**named: tuple[str, str]) -> Selectors:
         ({"elsewhere": ("m2", "app=web")}, ()),
     ],
 )
-def test_who_selects_the_pods_is_named(others: dict[str, tuple[str, str]], expected: tuple[str, ...]) -> None:
-    """Rivals are those whose selector matches in the same cluster; they are named with this one, sorted."""
+def test_autoscalers_of_the_same_pods_are_named(
+    others: dict[str, tuple[str, str]], expected: tuple[str, ...]
+) -> None:
+    """Objects whose selectors match pods in the same cluster are named, sorted, with this one."""
     everybody = selectors(web=("m1", "app=web"), **others)
 
     assert ambiguous_with(WEB, pods("m1", "web", "web"), everybody) == expected
 
 
 def test_other_namespaces_are_other_pods() -> None:
-    """An autoscaler of another namespace is no rival, whatever it selects."""
+    """An autoscaler of another namespace never selects the same pods."""
     everybody = {WEB: {"m1": parse_selector("app=web")}, ("bank", "web"): {"m1": parse_selector("app=web")}}
 
     assert ambiguous_with(WEB, pods("m1", "web"), everybody) == ()
 
 
-def test_without_pods_nobody_fights() -> None:
-    """Equal selectors that match no pod are no ambiguity yet, as in Kubernetes."""
+def test_without_pods_nothing_is_ambiguous() -> None:
+    """Equal selectors without a matching pod are not ambiguous, as in Kubernetes."""
     everybody = selectors(web=("m1", "app=web"), twin=("m1", "app=web"))
 
     assert ambiguous_with(WEB, {"m1": []}, everybody) == ()
