@@ -165,8 +165,8 @@ class TokenReviewer:
     async def user(self, token: str) -> User | None:
         """Returns the user of a token; None if the hub does not know the token.
 
-        Raises ApiError if the hub cannot be asked, and HTTPTooManyRequests while too many other tokens are
-        under review.
+        Raises ApiError if the review fails, and HTTPTooManyRequests while too many other tokens are under
+        review.
         """
         digest = hashlib.sha256(token.encode()).digest()
         return (await self._users.get(digest, lambda: self._review(token), admit=self._admit)).value

@@ -261,6 +261,8 @@ def test_help_lists_every_flag(argument: str, capsys: pytest.CaptureFixture[str]
     assert stopped.value.code == 0
     assert [flag.name for flag in flags if f"--{flag.name}" not in text] == []
     assert "(default 1m0s)" in text
+    assert "-h, --help" in text
+    assert "-v, --v int" in text
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,8 +153,10 @@ class _Command(click.Command):
         general = [option for option in (config, version, self.get_help_option(ctx)) if option is not None]
         for title, options in {**self._sections, "General": general}.items():
             with formatter.section(title):
-                records = [option.get_help_record(ctx) for option in options]
-                formatter.write_dl([record for record in records if record is not None], col_max=4)
+                records = [record for option in options if (record := option.get_help_record(ctx))]
+                # click does not know -h, because `spelled_out` replaces it.
+                rows = [(flag.replace("--help", "-h, --help"), text) for flag, text in records]
+                formatter.write_dl(rows, col_max=4)
 
     def _read_file(self, ctx: click.Context, _: click.Parameter, file: str | None) -> str | None:
         if file:
