@@ -151,7 +151,7 @@ def _group_cluster(
 ) -> tuple[int, int]:
     # The one loop over all pods of a decision. Its variables are local, and the first branch takes most pods.
     take = part.values.pop
-    # A pod that started before this is initialized. The second keeps clear of rounding in `_is_unready`.
+    # A pod that started before this is initialized. The extra second absorbs the rounding in `_is_unready`.
     long_ago = readiness.now - readiness.cpu_initialization_period - 1.0
     resource, container = request or ("", "")
     last_requests, requested = None, 0

@@ -240,7 +240,7 @@ def test_turns_a_ratio_into_replicas(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("upstreamCalculatorTests", "TestGetReadyPodsCount"))
 def test_counts_ready_pods(case: dict[str, Any]) -> None:
-    """Running pods with Ready=True count; no pods at all are an error of who needs the count."""
+    """Running pods with Ready=True count; without pods the proposal fails."""
     pods = [record_of(pod) for pod in case["input"]["pods"]]
     if case["expect"].get("error"):
         with pytest.raises(MetricsUnavailable, match="no pods returned by selector"):
@@ -280,7 +280,7 @@ def test_groups_pods(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("upstreamCalculatorTests", "TestCalculatePodRequests"))
 def test_adds_requests(case: dict[str, Any]) -> None:
-    """The requests of a pod, or of the named container, add up to Karmada's."""
+    """The sum of requests of a pod or of one container is Karmada's."""
     given = case["input"]
     records = [record_of(pod) for pod in given["pods"]]
 
@@ -441,7 +441,7 @@ def spec_with(**fields: Any) -> ScalingSpec:
 
 @pytest.mark.parametrize("case", cases(HELPERS, "TestValidateAndParseSelector"))
 def test_parses_selectors(case: dict[str, Any]) -> None:
-    """What Karmada cannot parse is refused."""
+    """Selectors that Karmada refuses are refused."""
     if case["expectedError"]:
         with pytest.raises(InvalidObject):
             parse_selector(case["selector"])

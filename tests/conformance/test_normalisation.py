@@ -168,7 +168,7 @@ def as_rules(expected: dict[str, Any]) -> ScalingRules:
 
 @pytest.mark.parametrize("case", params(TABLE["generate_rules_defaults"]))
 def test_fills_the_rules_of_a_direction(case: dict[str, Any]) -> None:
-    """What is given wins, a list of policies replaces the default list."""
+    """Given fields win, and a list of policies replaces the default list."""
     given = msgspec.convert(case["given"], RawRules)
     up = case["direction"] == "up"
 
@@ -181,7 +181,7 @@ def test_fills_the_rules_of_a_direction(case: dict[str, Any]) -> None:
     "case", [case for case in params(TABLE["set_behavior_defaults"]) if case.values[0]["given"] is not None]
 )
 def test_fills_both_directions(case: dict[str, Any]) -> None:
-    """As soon as there is behavior, both directions have rules."""
+    """With behavior, both directions have rules."""
     behavior = behavior_with_defaults(msgspec.convert(case["given"], RawBehavior))
 
     assert behavior.scale_up == as_rules(case["expect"]["scaleUp"])

@@ -1,4 +1,4 @@
-"""What happens, a file a paragraph: scenarios, and beside each the decision worked out by hand.
+"""Scenarios, and beside each the decision worked out by hand.
 
 The files are in data/scenarios; `usual.yaml` has what they begin with.
 """
@@ -32,7 +32,7 @@ def cases() -> list[Any]:
 
 
 def short(decision: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision with its lists as people write them."""
+    """Returns the decision with its lists as mappings, as the files write them."""
     conditions, clusters = decision["conditions"], decision["status"].get("clusters") or ()
     return {
         **decision,
@@ -45,7 +45,7 @@ def short(decision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part(found: Any, asked: Any, *, whole: bool = False) -> Any:
-    """What is found of what is asked for: of objects their fields, of lists as long each item."""
+    """Returns the part of the decision that the file names: fields of objects, items of equal lists."""
     if isinstance(asked, dict) and isinstance(found, dict) and asked and not whole:
         exact = ("states", "missing", "assignment", "lost")
         return {key: part(found.get(key), value, whole=key in exact) for key, value in asked.items()}
@@ -67,7 +67,7 @@ def test_what_is_decided(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases())
 def test_what_is_decided_can_be_read(case: dict[str, Any]) -> None:
-    """The same in words names the size that was decided."""
+    """The text output names the decided size."""
     given = json.dumps({"name": case["name"], **case["given"]}).encode()
 
     text, readable = answer(given, as_text=True)

@@ -79,7 +79,7 @@ def test_size_reason_and_limit(
     reason: str,
     limited: str,
 ) -> None:
-    """The size, the reason of the rescale, and the reason of ScalingLimited."""
+    """Size, reason of the rescale and reason of ScalingLimited are Kubernetes'."""
     answer = answered(scenario([member], spec=spec, history=history or {"recommendations": []}))
 
     found = {condition["type"]: condition["reason"] for condition in answer["conditions"]}
@@ -104,7 +104,7 @@ def test_size_reason_and_limit(
 def test_what_is_at_zero(
     stored: dict[str, Any], spec: dict[str, Any], value: str, expected: int, active: str, to_zero: str | None
 ) -> None:
-    """Only what the autoscaler put to zero is scaled again, and only where some metric can say so."""
+    """A workload is scaled from zero only if the autoscaler put it there and a metric can wake it."""
     given = scenario([queued(0, value)], spec={"metrics": [queue("Average")], **spec})
     given["federatedHPA"]["status"] = stored
 
@@ -116,7 +116,7 @@ def test_what_is_at_zero(
 
 
 def test_outdated_scale_events_are_reused_in_place() -> None:
-    """The last event older than the longest period gives its place to the new one; younger ones limit."""
+    """A new event replaces the last one older than the longest period; younger ones limit."""
     events = [("13:20:17", 4), ("13:23:00", 1), ("13:20:18", 3)]
     ups = [{"time": f"2026-03-11T{time}Z", "change": change} for time, change in events]
 
@@ -153,7 +153,7 @@ def test_outdated_scale_events_are_reused_in_place() -> None:
     ],
 )
 def test_how_pods_are_told_apart(change: dict[str, Any], pods: tuple[int, ...], expected: int) -> None:
-    """Ready, unready, missing, ignored; usage of a pod that no list shows still counts in the second pass."""
+    """Pods are ready, unready, missing or ignored; usage of an unlisted pod counts in the second pass."""
     member = cluster("m", [100] * 3)
     member["pods"][2] |= change
 

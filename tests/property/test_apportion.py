@@ -43,7 +43,7 @@ def test_examples(total: int, given_weights: tuple[int, ...], expected: tuple[in
 
 @given(st.integers(0, 10_000), weights)
 def test_sums_are_exact(total: int, by_cluster: Mapping[str, int]) -> None:
-    """Everything is given away, and nobody gets less than nothing."""
+    """The shares add up to the total, and none is negative."""
     shares = apportion(total, by_cluster)
 
     assert sum(shares.values()) == total
@@ -60,7 +60,7 @@ def test_order_is_irrelevant(total: int, by_cluster: dict[str, int]) -> None:
 
 @given(st.integers(0, 1000), weights)
 def test_weight_without_zero_is_fair(total: int, by_cluster: dict[str, int]) -> None:
-    """A heavier cluster never gets less than a lighter one; no weight, no share while others have some."""
+    """A heavier cluster never gets less; a cluster of weight 0 gets none if others have weights."""
     shares = apportion(total, by_cluster)
     for one, share in shares.items():
         for other, least in shares.items():
@@ -72,7 +72,7 @@ def test_weight_without_zero_is_fair(total: int, by_cluster: dict[str, int]) -> 
 
 @given(st.integers(0, 1000), weights)
 def test_one_more_replica_changes_one_cluster(total: int, by_cluster: dict[str, int]) -> None:
-    """With one replica more to give, one cluster gets one more and the others the same."""
+    """With one more replica, one cluster gets one more and the others the same."""
     before, after = apportion(total, by_cluster), apportion(total + 1, by_cluster)
 
     assert sorted(after[name] - before[name] for name in by_cluster) == [0] * (len(by_cluster) - 1) + [1]
@@ -80,7 +80,7 @@ def test_one_more_replica_changes_one_cluster(total: int, by_cluster: dict[str, 
 
 @given(bounded, st.floats(0, 1))
 def test_bounds_are_kept(clusters: dict[str, tuple[int, int, int]], part: float) -> None:
-    """Within bounds too the sum is exact, and one more replica changes one cluster by one."""
+    """Within bounds the sum is exact, and one more replica changes one cluster by one."""
     by_cluster, low, high = parts(clusters)
     least, most = sum(low.values()), sum(high.values())
     total = least + int(part * (most - least))
@@ -96,13 +96,13 @@ def test_bounds_are_kept(clusters: dict[str, tuple[int, int, int]], part: float)
 
 @given(st.integers(0, 1000), weights)
 def test_bounds_that_bind_nothing_change_nothing(total: int, by_cluster: dict[str, int]) -> None:
-    """Without effective bounds it is the plain apportionment."""
+    """Bounds that do not bind change nothing."""
     low, high = dict.fromkeys(by_cluster, 0), dict.fromkeys(by_cluster, total)
 
     assert by_weight(total, by_cluster, low, high) == apportion(total, by_cluster)
 
 
 def test_negative_amounts_are_refused() -> None:
-    """There is nothing to share of less than nothing."""
+    """A negative total or weight raises ValueError."""
     with pytest.raises(ValueError, match="can be apportioned"):
         apportion(-1, {"m": 1})

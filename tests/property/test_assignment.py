@@ -1,4 +1,4 @@
-"""What holds for every split of replicas over clusters, under every policy."""
+"""Properties of every split of replicas over clusters, under every policy."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ dividing = st.sampled_from(DIVIDING)
 
 
 def settled(around: dict[str, Place]) -> dict[str, Place]:
-    """The same places without pods that wait."""
+    """Returns the same places without pending pods."""
     return {name: msgspec.structs.replace(place, pending=0) for name, place in around.items()}
 
 
 def total(around: dict[str, Place]) -> int:
-    """What all clusters have."""
+    """Returns the replicas of all clusters."""
     return sum(place.present for place in around.values())
 
 
 @given(desired_sizes, places, dividing)
 def test_sums_are_exact(desired: int, around: dict[str, Place], policy: str | None) -> None:
-    """The shares add up to the size, as far as the limits allow."""
+    """The shares add up to the size within the limits."""
     least, most = limits(around, policy)
 
     shares = split(desired, around, policy)
@@ -68,8 +68,10 @@ def test_sums_are_exact(desired: int, around: dict[str, Place], policy: str | No
 
 
 @given(desired_sizes, places, st.sampled_from((*DIVIDING, DUPLICATED)))
-def test_absent_shares_are_held(desired: int, around: dict[str, Place], policy: str | None) -> None:
-    """A cluster that does not answer keeps what it has."""
+def test_shares_of_missing_clusters_are_held(
+    desired: int, around: dict[str, Place], policy: str | None
+) -> None:
+    """A missing cluster keeps its share."""
     shares = split(desired, around, policy)
 
     assert all(shares[name] == place.present for name, place in around.items() if not place.reachable)
@@ -77,7 +79,7 @@ def test_absent_shares_are_held(desired: int, around: dict[str, Place], policy: 
 
 @given(desired_sizes, places, st.sampled_from((*DIVIDING, DUPLICATED)))
 def test_thresholds_are_kept(desired: int, around: dict[str, Place], policy: str | None) -> None:
-    """No cluster is brought above its highest share; one that is above it already is not scaled up."""
+    """No cluster is scaled up above its highest share."""
     shares = split(desired, around, policy)
 
     for name, place in around.items():
@@ -87,7 +89,7 @@ def test_thresholds_are_kept(desired: int, around: dict[str, Place], policy: str
 
 @given(desired_sizes, places, dividing)
 def test_a_lowest_share_goes_first(desired: int, around: dict[str, Place], policy: str | None) -> None:
-    """While a cluster with room is below its lowest share, none gets more than its own, or than it has."""
+    """While one with capacity is below its lowest share, none exceeds its own lowest or present share."""
     around = settled(around)
 
     shares = split(desired, around, policy)
@@ -103,7 +105,7 @@ def test_a_lowest_share_goes_first(desired: int, around: dict[str, Place], polic
 
 
 def lowest(place: Place, policy: str | None) -> int:
-    """The lowest share that a place can be brought to; policies that fill look at the room for it."""
+    """Returns the lowest share that a place can reach; policies that fill by rank respect the capacity."""
     known = policy in (AGGREGATED, PRIORITIZED) and place.available is not None
     room = place.present + (place.available or 0) if known else place.low
     return min(place.low, room, place.low if place.high is None else place.high)
@@ -123,7 +125,7 @@ def test_order_is_irrelevant(
 def test_one_more_replica_changes_one_cluster(
     desired: int, around: dict[str, Place], policy: str | None
 ) -> None:
-    """With one replica more to place, one cluster gets one more and the others the same."""
+    """With one more replica, one cluster gets one more and the others the same."""
     before, after = split(desired, around, policy), split(desired + 1, around, policy)
 
     changes = [after[name] - before[name] for name in around]
@@ -148,7 +150,7 @@ def test_only_the_difference_moves(desired: int, around: dict[str, Place], polic
 def test_pending_pods_lower_only_their_own_cluster(
     desired: int, around: dict[str, Place], policy: str | None
 ) -> None:
-    """Going up or staying, a cluster loses at most the pods that wait in it, and gains none while they do."""
+    """Without a scale-down, a cluster loses at most its pending pods, and gains none while it has some."""
     shares = split(max(desired, total(around)), around, policy)
 
     for name, place in around.items():
@@ -156,8 +158,8 @@ def test_pending_pods_lower_only_their_own_cluster(
 
 
 @given(places, dividing)
-def test_pods_that_wait_everywhere_stay(around: dict[str, Place], policy: str | None) -> None:
-    """Where no cluster has room nothing moves."""
+def test_pods_pending_everywhere_stay(around: dict[str, Place], policy: str | None) -> None:
+    """If no cluster has capacity, nothing moves."""
     full = {
         name: msgspec.structs.replace(place, pending=place.pending or 1, reachable=True)
         for name, place in around.items()
@@ -168,7 +170,7 @@ def test_pods_that_wait_everywhere_stay(around: dict[str, Place], policy: str | 
 
 @given(desired_sizes, places, dividing)
 def test_applied_again_it_changes_nothing(desired: int, around: dict[str, Place], policy: str | None) -> None:
-    """What was split stays as it is, whether pods had to move for it or not."""
+    """A second split changes nothing."""
     once = split(desired, around, policy)
     after = {
         name: msgspec.structs.replace(place, present=once[name], pending=0) for name, place in around.items()
@@ -179,7 +181,7 @@ def test_applied_again_it_changes_nothing(desired: int, around: dict[str, Place]
 
 @given(st.integers(1, 12), st.integers(0, 300), st.lists(st.integers(0, 300), max_size=6))
 def test_sizes_come_to_the_fair_split(clusters: int, start: int, sizes: list[int]) -> None:
-    """Equal clusters that scaled apart are within one of each other once all had to grow."""
+    """Unequal shares differ by at most one once all had to grow."""
     shares = {f"m{i}": start if i == 0 else 0 for i in range(clusters)}
     for size in [*sizes, start * clusters]:
         shares = split(size, {name: Place(present=share) for name, share in shares.items()})
@@ -189,8 +191,9 @@ def test_sizes_come_to_the_fair_split(clusters: int, start: int, sizes: list[int
 
 @pytest.mark.parametrize("policy", [*DIVIDING, DUPLICATED])
 def test_a_thousand_clusters(policy: str | None) -> None:
-    """A thousand clusters with bounds and different weights are split within 10 ms of CPU time; ten times of
-    that for slow machines. With work for each pair of them it would be seconds.
+    """A thousand clusters with bounds are split in 100 ms of CPU time, ten times the usual for slow machines.
+
+    Work for each pair of clusters would take seconds.
     """
     chance = random.Random(7)
     around = {

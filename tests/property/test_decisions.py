@@ -1,4 +1,4 @@
-"""What holds for every decision."""
+"""Properties of every decision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ clusters = st.lists(loads, min_size=1, max_size=4)
 steep = {"scaleUpLimitFactor": 1000, "scaleUpLimitMinimum": 1000}
 
 
-def world(usages: list[list[int]], **changes: Any) -> dict[str, Any]:
+def built_scenario(usages: list[list[int]], **changes: Any) -> dict[str, Any]:
     built = [cluster(f"member{i}", usage) for i, usage in enumerate(usages)]
     return scenario(built, controller=steep, **changes)
 
@@ -24,13 +24,16 @@ def test_more_load_never_means_fewer_replicas(usages: list[list[int]], factor: i
     """Multiplying every pod's usage does not lower the decided size."""
     more = [[milli * factor for milli in usage] for usage in usages]
 
-    assert answered(world(more))["desiredReplicas"] >= answered(world(usages))["desiredReplicas"]
+    assert (
+        answered(built_scenario(more))["desiredReplicas"]
+        >= answered(built_scenario(usages))["desiredReplicas"]
+    )
 
 
 @given(clusters, st.randoms())
 def test_the_order_of_the_clusters_is_irrelevant(usages: list[list[int]], random: Any) -> None:
     """Shuffled clusters give the same size and metrics."""
-    given = world(usages)
+    given = built_scenario(usages)
     shuffled = {**given, "clusters": random.sample(given["clusters"], len(given["clusters"]))}
 
     one, other = answered(given), answered(shuffled)
@@ -42,10 +45,10 @@ def test_the_order_of_the_clusters_is_irrelevant(usages: list[list[int]], random
 @given(loads, st.integers(0, 6))
 def test_splitting_a_cluster_changes_nothing(usage: list[int], cut: int) -> None:
     """The same pods over two clusters give the same size, value and conditions."""
-    whole = answered(world([usage]))
+    whole = answered(built_scenario([usage]))
     parts = [part for part in (usage[:cut], usage[cut:]) if part]
 
-    split = answered(world(parts))
+    split = answered(built_scenario(parts))
 
     for key in ("desiredReplicas", "reason", "rescale"):
         assert split[key] == whole[key]
@@ -55,15 +58,15 @@ def test_splitting_a_cluster_changes_nothing(usage: list[int], cut: int) -> None
 @given(clusters, st.integers(1, 10), st.integers(0, 20))
 def test_bounds_hold(usages: list[list[int]], low: int, span: int) -> None:
     """The decided size lies within minReplicas and maxReplicas."""
-    answer = answered(world(usages, spec={"minReplicas": low, "maxReplicas": low + span}))
+    answer = answered(built_scenario(usages, spec={"minReplicas": low, "maxReplicas": low + span}))
 
     assert low <= answer["desiredReplicas"] <= low + span
 
 
 @given(clusters, st.lists(st.booleans(), min_size=4, max_size=4))
 def test_absence_never_scales_down(usages: list[list[int]], away: list[bool]) -> None:
-    """Under the default policy clusters that do not answer never make the workload smaller."""
-    given = world(usages)
+    """Under the default policy missing clusters never make the workload smaller."""
+    given = built_scenario(usages)
     for member, gone in zip(given["clusters"], away, strict=False):
         if gone:
             member["ready"] = False
@@ -77,8 +80,8 @@ def test_absence_never_scales_down(usages: list[list[int]], away: list[bool]) ->
 
 @given(clusters, st.lists(st.booleans(), min_size=4, max_size=4), st.integers(0, 6))
 def test_direct_assignments_add_up(usages: list[list[int]], away: list[bool], last: int) -> None:
-    """Shares add up to the decided size, absent clusters keep theirs, growth lowers nobody."""
-    given = world(usages, target=None)
+    """Shares add up to the decided size, missing clusters keep theirs, and growth lowers no share."""
+    given = built_scenario(usages, target=None)
     for member, gone in zip(given["clusters"], away, strict=False):
         if gone:
             member.update(ready=False, lastReplicas=last)
@@ -98,7 +101,7 @@ def test_direct_assignments_add_up(usages: list[list[int]], away: list[bool], la
         assert all(shares[name] >= size for name, size in before.items())
 
 
-# Usage, what is added to it later, and what is known of the pod.
+# Usage, the usage that is added later, and the state of the pod.
 pods = st.tuples(
     st.integers(0, 400),
     st.integers(0, 400),
@@ -111,7 +114,7 @@ QUEUE = {
 
 
 def mixed(name: str, given: list[tuple[int, str]], **changes: Any) -> dict[str, Any]:
-    """A cluster whose pods are in all kinds of states."""
+    """A cluster with pods in any state."""
     found = cluster(name, [usage for usage, _ in given])
     for index, (_, state) in enumerate(given):
         if state in ("pending", "failed"):
@@ -125,9 +128,9 @@ def mixed(name: str, given: list[tuple[int, str]], **changes: Any) -> dict[str, 
 def test_more_load_on_any_pod_never_means_fewer_replicas(
     clusters: list[list[tuple[int, int, str]]], queue: int
 ) -> None:
-    """Whatever is known of the other pods, and with another metric beside it."""
+    """More usage never lowers the size, for pods in any state and beside another metric."""
 
-    def world(*, more: bool) -> dict[str, Any]:
+    def built_scenario(*, more: bool) -> dict[str, Any]:
         built = [
             mixed(f"m{i}", [(usage + more * added, state) for usage, added, state in one])
             for i, one in enumerate(clusters)
@@ -135,7 +138,7 @@ def test_more_load_on_any_pod_never_means_fewer_replicas(
         built[0]["externalMetrics"] = [external("queue", str(queue))]
         return scenario(built, controller=steep, spec={"metrics": [CPU, QUEUE]})
 
-    less, more = answered(world(more=False)), answered(world(more=True))
+    less, more = answered(built_scenario(more=False)), answered(built_scenario(more=True))
 
     if less["error"] is None:
         assert more["error"] is None
@@ -148,9 +151,7 @@ def test_more_load_on_any_pod_never_means_fewer_replicas(
 def test_pods_may_be_in_any_of_two_clusters(
     given: list[tuple[tuple[int, int, str], bool]], left: int, right: int
 ) -> None:
-    """Pods in all kinds of states, shared in any way by two clusters with a part of the queue each, are
-    decided on as if they were in one.
-    """
+    """Pods divided over two clusters, each with a part of the queue, give the decision of one cluster."""
     plain = [(usage, state) for (usage, _, state), _ in given]
     parts = [
         [pod for pod, (_, here) in zip(plain, given, strict=True) if here is side] for side in (True, False)
@@ -182,9 +183,9 @@ def test_pods_may_be_in_any_of_two_clusters(
 def test_bounds_hold_whatever_is_missing(
     usages: list[list[int]], states: list[str], policy: str, fallback: int, direct: bool
 ) -> None:
-    """Also a size to fall back to lies within minReplicas and maxReplicas, under each policy."""
+    """Every policy, fallbackReplicas included, keeps within minReplicas and maxReplicas."""
     partial = {"policy": policy, "fallbackReplicas": fallback}
-    given = world(usages, spec={"minReplicas": 5, "maxReplicas": 9, "partialMetrics": partial})
+    given = built_scenario(usages, spec={"minReplicas": 5, "maxReplicas": 9, "partialMetrics": partial})
     given |= {"target": {"replicas": 7}} if not direct else {}
     if direct:
         del given["target"]
@@ -204,8 +205,8 @@ def test_bounds_hold_whatever_is_missing(
     clusters, st.lists(st.sampled_from(("here", "away", "unmeasured")), min_size=4, max_size=4), st.booleans()
 )
 def test_missing_data_never_scales_down(usages: list[list[int]], states: list[str], direct: bool) -> None:
-    """Under the default policy, whether clusters are away or only their metrics, for both propagations."""
-    given = world(usages)
+    """Neither missing clusters nor missing metrics scale down, with both propagations."""
+    given = built_scenario(usages)
     if direct:
         del given["target"]
     for member, state in zip(given["clusters"], states, strict=False):

@@ -1,4 +1,4 @@
-"""Whatever stands in a recorded scenario, it is answered by one line."""
+"""Every scenario gets one line of output, whatever it holds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def whole() -> dict[str, Any]:
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Every key and index below a value."""
+    """Returns the path of every key and index in a value."""
     keys: Any = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield (*path, key)
@@ -75,7 +75,7 @@ values: st.SearchStrategy[Any] = st.one_of(
 
 @given(st.sampled_from(list(places(whole()))), values, st.booleans())
 def test_any_value_anywhere_is_answered(path: Path, value: Any, as_text: bool) -> None:
-    """With any one value replaced by any other, a scenario is decided or named as unreadable."""
+    """With any one value replaced by any other, a scenario gives a decision or an error."""
     hostile = copy.deepcopy(whole())
     parent: Any = hostile
     for key in path[:-1]:

@@ -1,4 +1,4 @@
-"""Building scenarios for `fedhpa replay` in few words."""
+"""Builds scenarios for `fedhpa replay`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pod(name: str, *, request: str = "100m", phase: str = "Running", labels: Any
 
 
 def usage(name: str, cpu: str) -> dict[str, Any]:
-    """What a pod uses."""
+    """The usage of a pod."""
     return {
         "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
         "timestamp": "2026-03-11T13:23:00Z",
@@ -59,7 +59,7 @@ def external(metric: str, value: str, **labels: str) -> dict[str, Any]:
 
 
 def scenario(clusters: list[dict[str, Any]], *, spec: Any = None, **changes: Any) -> dict[str, Any]:
-    """A scenario over clusters; the template, where there is one, has the sum of their replicas."""
+    """A scenario over clusters. The template, if any, has the sum of their replicas."""
     whole = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "minReplicas": 1,

@@ -19,7 +19,7 @@ from fedhpa.assignment.direct import (
 
 
 def shares(desired: int, places: list[Place], policy: str | None = None) -> tuple[int, ...]:
-    """What places m1, m2, ... get."""
+    """Returns the shares of the places m1, m2, ..."""
     found = split(desired, {f"m{i}": place for i, place in enumerate(places, 1)}, policy)
     return tuple(found.values())
 
@@ -30,7 +30,7 @@ def weighing(*weights: int) -> list[Place]:
 
 
 def free(*available: int) -> list[Place]:
-    """Empty places with room for so many."""
+    """Empty places with these available replicas."""
     return [Place(available=replicas) for replicas in available]
 
 
@@ -38,7 +38,7 @@ def free(*available: int) -> list[Place]:
     ("desired", "weights", "expected"),
     [(10, (1, 2, 3), (1, 4, 5)), (2, (1, 2, 3), (0, 1, 1)), (24, (1, 5, 2), (3, 15, 6)), (4, (3, 1), (3, 1))],
 )
-def test_weights_of_an_empty_world(desired: int, weights: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def test_weights_of_empty_clusters(desired: int, weights: tuple[int, ...], expected: tuple[int, ...]) -> None:
     """StaticWeighted is Apportion by the preferences' weights, LoadWeighted by the loads."""
     assert shares(desired, weighing(*weights), STATIC_WEIGHTED) == expected
     assert shares(desired, weighing(*weights), LOAD_WEIGHTED) == expected
@@ -53,13 +53,13 @@ def test_weights_of_an_empty_world(desired: int, weights: tuple[int, ...], expec
         (3, (0, 0, 0), (1, 1, 1)),
     ],
 )
-def test_weights_by_room(desired: int, available: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def test_weights_by_capacity(desired: int, available: tuple[int, ...], expected: tuple[int, ...]) -> None:
     """DynamicWeighted is Apportion by the available replicas; all zero are equal weights."""
     assert shares(desired, free(*available), DYNAMIC_WEIGHTED) == expected
 
 
-def test_room_that_nobody_knows_is_no_weight() -> None:
-    """Without any available replicas known, DynamicWeighted gives equal weights, whatever runs where."""
+def test_unknown_capacity_is_no_weight() -> None:
+    """If no available replicas are known, DynamicWeighted gives equal weights."""
     assert shares(12, [Place(present=6), Place(present=1)], DYNAMIC_WEIGHTED) == (6, 6)
     assert shares(12, [Place(present=6, available=0), Place(available=6)], DYNAMIC_WEIGHTED) == (6, 6)
 
@@ -69,7 +69,7 @@ def test_room_that_nobody_knows_is_no_weight() -> None:
     [(8, (8, 2, 2), (8, 0, 0)), (24, (8, 2, 2), (20, 2, 2)), (4, (3, 1), (3, 1)), (11, (2, 2, 8), (2, 1, 8))],
 )
 def test_aggregated(desired: int, available: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """The cluster with most room is filled first, each up to its room; the rest goes to the first."""
+    """Clusters are filled in order of capacity, each up to its own; the rest goes to the first."""
     assert shares(desired, free(*available), AGGREGATED) == expected
 
 
@@ -77,14 +77,14 @@ def test_aggregated(desired: int, available: tuple[int, ...], expected: tuple[in
     ("desired", "room", "expected"), [(8, (20, 1), (8, 0)), (24, (20, 1), (23, 1)), (4, (3, 1), (3, 1))]
 )
 def test_prioritized(desired: int, room: tuple[int, int], expected: tuple[int, int]) -> None:
-    """The highest priority is filled first, each up to its room; the rest goes to the highest."""
+    """Clusters are filled in order of priority, each up to its capacity; the rest goes to the first."""
     places = [Place(priority=2, available=room[0]), Place(priority=1, available=room[1])]
 
     assert shares(desired, places, PRIORITIZED) == expected
 
 
-def test_prioritized_without_known_room_goes_on_where_pods_wait() -> None:
-    """10 that run and 6 that wait in the first, 1 in the second: one more makes it 10 and 7."""
+def test_prioritized_with_unknown_capacity_goes_on_beside_pending_pods() -> None:
+    """With 10 running and 6 pending in the first and 1 in the second, one more gives 10 and 7."""
     places = [Place(priority=2, present=16, pending=6), Place(priority=1, present=1)]
 
     assert shares(17, places, PRIORITIZED) == (10, 7)
@@ -100,15 +100,15 @@ def test_prioritized_without_known_room_goes_on_where_pods_wait() -> None:
         (PRIORITIZED, [Place(priority=2, available=3), Place(priority=1, available=1)], (3, 1)),
     ],
 )
-def test_pods_that_wait_go_to_the_others(policy: str, others: list[Place], expected: tuple[int, int]) -> None:
-    """Four pods that wait are divided over the other clusters by policy."""
+def test_pending_pods_go_to_the_others(policy: str, others: list[Place], expected: tuple[int, int]) -> None:
+    """Four pending pods are divided over the other clusters by policy."""
     short = Place(present=8, pending=4, weight=4, priority=3)
 
     assert shares(8, [short, *others], policy) == (4, *expected)
 
 
-def test_waiting_pods_are_taken_from_the_lowest_priority_first() -> None:
-    """With room for three elsewhere the lowest priority hands over its two, the next one of its own."""
+def test_pending_pods_are_taken_from_the_lowest_priority_first() -> None:
+    """With capacity for three elsewhere, two come from the lowest priority and one from the next."""
     places = [
         Place(present=5, pending=2, priority=3),
         Place(present=5, pending=2, priority=2),
@@ -129,8 +129,8 @@ def test_scaling_down_takes_from_the_lowest_priority_first() -> None:
     assert shares(1, places, PRIORITIZED) == (0, 1, 0)
 
 
-def test_waiting_pods_go_first_when_there_is_less_to_run() -> None:
-    """A scale-down takes the pods that wait before any that runs."""
+def test_pending_pods_go_first_in_a_scale_down() -> None:
+    """A scale-down takes pending pods before running ones."""
     places = [Place(present=6, pending=3), Place(present=6)]
 
     assert shares(9, places) == (3, 6)
@@ -138,22 +138,22 @@ def test_waiting_pods_go_first_when_there_is_less_to_run() -> None:
 
 
 @pytest.mark.parametrize(("room", "expected"), [(None, (3, 9)), (2, (4, 8)), (0, (6, 6))])
-def test_waiting_pods_move_as_far_as_there_is_room(room: int | None, expected: tuple[int, int]) -> None:
-    """Known room bounds what is moved; where none is known, the other cluster is tried."""
+def test_pending_pods_move_within_the_capacity(room: int | None, expected: tuple[int, int]) -> None:
+    """Known capacity limits the move; with unknown capacity the other cluster is tried."""
     places = [Place(present=6, pending=3), Place(present=6, available=room)]
 
     assert shares(12, places) == expected
 
 
-def test_a_cluster_where_pods_wait_takes_no_more() -> None:
-    """What is added goes elsewhere, also beyond the room that is known there."""
+def test_a_cluster_with_pending_pods_takes_no_more() -> None:
+    """More replicas go elsewhere, even beyond the known capacity."""
     places = [Place(present=6, pending=3), Place(present=6, available=0)]
 
     assert shares(15, places) == (6, 9)
 
 
-def test_where_pods_wait_everywhere_more_is_given_by_policy() -> None:
-    """A size that fits nowhere is asked for all the same: something may add nodes for pods that wait."""
+def test_with_pending_pods_everywhere_more_is_given_by_policy() -> None:
+    """A size that fits nowhere is still written: pending pods may make a cluster autoscaler add nodes."""
     assert shares(9, [Place(present=3, pending=1), Place(present=3, pending=1)]) == (5, 4)
 
 
@@ -167,14 +167,14 @@ def test_equal_weights_come_back_to_equal_sizes() -> None:
 
 
 def test_the_difference_goes_to_those_furthest_below() -> None:
-    """Clusters that scaled apart come together as far as the difference reaches, and none is lowered."""
+    """The difference brings the shares nearer to each other, and lowers none."""
     assert shares(8, [Place(present=0), Place(present=1), Place(present=5)]) == (2, 1, 5)
     assert shares(12, [Place(present=0), Place(present=1), Place(present=5)]) == (4, 3, 5)
     assert shares(4, [Place(present=0), Place(present=1), Place(present=5)]) == (0, 1, 3)
 
 
-def test_absent_clusters_hold() -> None:
-    """What an absent cluster has is neither given nor taken, whatever the size."""
+def test_missing_clusters_hold() -> None:
+    """The share of a missing cluster never changes."""
     places = [Place(present=4, reachable=False), Place(present=2), Place(present=1)]
 
     assert shares(13, places) == (4, 5, 4)
@@ -184,7 +184,7 @@ def test_absent_clusters_hold() -> None:
 
 
 def test_thresholds_pass_on_what_they_cut_off() -> None:
-    """A highest share sends the rest to the others by the same policy, a lowest one takes it from them."""
+    """The rest above a highest share goes to the others by policy; a lowest share is taken from them."""
     capped = [Place(weight=6, high=3), Place(weight=2), Place(weight=1)]
     floored = [Place(weight=6), Place(weight=2), Place(weight=1, low=4)]
 
@@ -193,7 +193,7 @@ def test_thresholds_pass_on_what_they_cut_off() -> None:
 
 
 def test_thresholds_limit_the_size() -> None:
-    """Where every cluster has a highest share, their sum is the largest size there is."""
+    """If every cluster has a highest share, their sum is the largest size."""
     places = {"m1": Place(high=3), "m2": Place(high=2, present=4), "m3": Place(present=1, reachable=False)}
 
     assert limits(places) == (1, 8)
@@ -201,7 +201,7 @@ def test_thresholds_limit_the_size() -> None:
 
 
 def test_duplicated_gives_the_whole_number_to_each() -> None:
-    """Each cluster has the size, within its thresholds; absent ones keep what they have."""
+    """Each cluster gets the size within its thresholds; missing ones keep their share."""
     places = [
         Place(present=1),
         Place(present=9, pending=3),
@@ -224,12 +224,12 @@ def test_duplicated_gives_the_whole_number_to_each() -> None:
     ],
 )
 def test_the_size_under_duplicated(present: dict[str, int], lows: dict[str, int], expected: int) -> None:
-    """It is the largest, but for clusters that are held up by their own lowest share."""
+    """It is the largest share, without clusters at their lowest share."""
     assert size_of_each(present, lows) == expected
 
 
 def test_huge_numbers_cost_no_more() -> None:
-    """The largest int32 over weights of any size is split at once."""
+    """The largest int32 is split quickly over weights of any size."""
     places = [Place(weight=2**31 - 1, high=5), Place(weight=1), Place(weight=1, low=7)]
 
     assert shares(2**31 - 1, places, STATIC_WEIGHTED) == (5, 1073741821, 1073741821)

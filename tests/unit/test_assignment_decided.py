@@ -1,4 +1,4 @@
-"""A decision says where the replicas go, and moves pods that stay pending."""
+"""A decision has each cluster's share, and moves pods that stay pending."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def policy(kind: str, *preferences: dict[str, Any], **changes: Any) -> dict[str,
 
 
 def preference(names: str, **fields: Any) -> dict[str, Any]:
-    """A preference of clusters that are named."""
+    """A preference for clusters by name."""
     return {"targetCluster": {"clusterNames": names.split()}, **fields}
 
 
 def short(name: str, usages: list[int], waiting: int, since: str, **changes: Any) -> dict[str, Any]:
-    """A cluster with so many pods more that no node has room for."""
+    """A cluster with some more unschedulable pods."""
     found = cluster(name, usages, **changes)
     for index in range(waiting):
         pending = pod(f"waits-{index}", phase="Pending")
@@ -52,7 +52,7 @@ def short(name: str, usages: list[int], waiting: int, since: str, **changes: Any
 
 
 def shares(given: dict[str, Any]) -> dict[str, int]:
-    """What each cluster is given."""
+    """Returns each cluster's share."""
     return {share["cluster"]: share["replicas"] for share in answered(given)["assignment"]}
 
 
@@ -94,7 +94,7 @@ def test_load_weighted_follows_the_usage() -> None:
 
 
 def test_load_of_a_cluster_without_pods_is_the_usual_one() -> None:
-    """What is not known is no number: the mean of the others stands in, and the cluster gets its part."""
+    """The mean load of the others stands in for an unknown load."""
     given = scenario(
         [cluster("m1", [150]), cluster("m2", [50]), cluster("m3", [])],
         target=None,
@@ -105,7 +105,7 @@ def test_load_of_a_cluster_without_pods_is_the_usual_one() -> None:
 
 
 def test_loads_are_those_of_metrics_that_pods_have() -> None:
-    """An External metric says nothing of where the load is: the clusters weigh the same."""
+    """An External metric has no load by cluster: the weights are equal."""
     metric = {
         "type": "External",
         "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"}},
@@ -122,7 +122,7 @@ def test_loads_are_those_of_metrics_that_pods_have() -> None:
 
 
 def test_at_least_one_keeps_a_replica_in_each_cluster() -> None:
-    """By default no cluster is left empty while there is one for each; Exact leaves it."""
+    """By default each cluster gets a replica if there are enough; Exact allows none."""
     clusters = [cluster("m1", [100, 100], availableReplicas=9), cluster("m2", [], availableReplicas=9)]
     rank = preference("m1", priority=1)
 
@@ -134,7 +134,7 @@ def test_at_least_one_keeps_a_replica_in_each_cluster() -> None:
 
 
 def test_preferences_select_by_labels_too() -> None:
-    """The first preference that selects a cluster holds for it."""
+    """The first preference that selects a cluster applies to it."""
     given = scenario(
         [
             cluster("m1", [100], labels={"tier": "gold"}),
@@ -161,7 +161,7 @@ def test_preferences_select_by_labels_too() -> None:
 
 
 def test_pods_that_stay_pending_are_placed_elsewhere() -> None:
-    """The size stays; the pods move, an event and a step say so, and the clusters' scale time is now."""
+    """The size stays and the pods move; event, step and the clusters' scale times show it."""
     given = scenario(
         [short("m1", [50, 50], 2, "2026-03-11T13:20:00Z"), cluster("m2", [50, 50], availableReplicas=5)],
         target=None,
@@ -199,7 +199,7 @@ def test_pods_that_stay_pending_are_placed_elsewhere() -> None:
     ],
 )
 def test_how_long_pods_may_wait(since: str, spec: dict[str, Any], moved: bool) -> None:
-    """Only longer than autoscaleMultiClusterDelay, only with scaleAssist, and nothing in a dry run."""
+    """Pods move only after autoscaleMultiClusterDelay, with scaleAssist, and without dryRun."""
     given = scenario(
         [short("m1", [50, 50], 2, f"2026-03-11T{since}Z"), cluster("m2", [50, 50])], target=None, spec=spec
     )
@@ -207,8 +207,8 @@ def test_how_long_pods_may_wait(since: str, spec: dict[str, Any], moved: bool) -
     assert decided(given).moves is moved
 
 
-def test_a_surge_that_waits_is_not_short_of_anything() -> None:
-    """A pod beyond the replicas that run, as a rolling update makes, is not moved; nor one just made."""
+def test_a_pending_surge_pod_is_not_moved() -> None:
+    """The surge pod of a rolling update is not moved, nor is a new pod."""
     surge = short("m1", [50, 50], 1, "2026-03-11T13:20:00Z")
     surge["scale"]["specReplicas"] = 2
     creating = cluster("m1", [50, 50])
@@ -220,7 +220,7 @@ def test_a_surge_that_waits_is_not_short_of_anything() -> None:
 
 
 def test_a_move_that_failed_counts_as_none() -> None:
-    """With a write error the decision says so, and no event tells of a move."""
+    """A write error is in the decision, and there is no event about a move."""
     given = scenario([short("m1", [50], 1, "2026-03-11T13:20:00Z"), cluster("m2", [50])], target=None)
     decoded = decode_scenario(json.dumps(given).encode())
 
@@ -233,7 +233,7 @@ def test_a_move_that_failed_counts_as_none() -> None:
 
 
 def test_duplicated_counts_as_one_template() -> None:
-    """The size is that of each cluster, the metrics' proposals too, and each is given the whole number."""
+    """Size and proposals are those of one cluster, and each cluster gets the whole number."""
     given = scenario(
         [cluster("m1", [100, 100]), cluster("m2", [100, 100]), {**AWAY, "name": "m3", "lastReplicas": 7}],
         target=None,
@@ -247,7 +247,7 @@ def test_duplicated_counts_as_one_template() -> None:
 
 
 def test_duplicated_brings_a_cluster_back_to_the_others() -> None:
-    """One that was away and has fewer is given what the others have, without a rescale."""
+    """A returning cluster with fewer replicas gets as many as the others, without a rescale."""
     given = scenario([cluster("m1", [50] * 4), cluster("m2", [50])], target=None, spec=policy("Duplicated"))
 
     decision = decided(given)
@@ -258,7 +258,7 @@ def test_duplicated_brings_a_cluster_back_to_the_others() -> None:
 
 
 def test_thresholds_of_all_clusters_bound_the_size() -> None:
-    """A size that no cluster may take is not asked for again and again."""
+    """A size above all thresholds is not requested again and again."""
     spec = policy("StaticWeighted", preference("m1 m2", autoscalingMaxThreshold=3))
     given = scenario([cluster("m1", [100] * 2), cluster("m2", [100] * 2)], target=None, spec=spec)
     full = scenario([cluster("m1", [100] * 3), cluster("m2", [100] * 3)], target=None, spec=spec)
@@ -274,8 +274,8 @@ def test_thresholds_of_all_clusters_bound_the_size() -> None:
     assert "other thresholds in clusterAutoscalingPreference" in to_text(decided(full))
 
 
-def test_what_absent_clusters_hold_bounds_a_scale_down() -> None:
-    """Nobody can take pods from a cluster that does not answer: the size says so, and no event repeats."""
+def test_shares_of_missing_clusters_limit_a_scale_down() -> None:
+    """A missing cluster keeps its share: the size includes it, and no event is repeated."""
     absent = {**AWAY, "name": "m2", "lastReplicas": 6}
     spec = {
         "partialMetrics": {"policy": "Proceed"},
@@ -291,7 +291,7 @@ def test_what_absent_clusters_hold_bounds_a_scale_down() -> None:
 
 
 def test_a_preference_that_cannot_be_read_is_named() -> None:
-    """An object that got past admission is an error with the path of the field."""
+    """An invalid preference of a stored object is an error with the path of the field."""
     spec = {
         "maxReplicas": 3,
         **policy("StaticWeighted", {"targetCluster": {"labelSelector": {"matchLabels": {"a b": "c"}}}}),

@@ -1,4 +1,4 @@
-"""What the controller remembers of an object, and what of it a restart finds again."""
+"""The memory of one object, and its restoration after a restart."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def away(name: str) -> ClusterSnapshot:
 
 
 def look(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decision:
-    """Decide on these clusters, and remember it."""
+    """Decide on these clusters, and keep the result."""
     known = tuple(
         msgspec.structs.replace(cluster, absence=memory.absences.get(cluster.name)) for cluster in clusters
     )
@@ -59,7 +59,7 @@ def restored(now: float = NOW, **status: Any) -> ObjectMemory:
 
 
 def test_loss_counts_from_the_first() -> None:
-    """The clock of a cluster starts at the first look that missed it; an answer is noted beside it."""
+    """The clock of a lost cluster starts at the first reconcile without it; an answer is noted."""
     memory = ObjectMemory("u1")
     look(memory, NOW, answering("m1", 2), answering("m2", 3))
     before = dict(memory.absences)
@@ -74,7 +74,7 @@ def test_loss_counts_from_the_first() -> None:
 
 
 def test_share_outlives_the_answer() -> None:
-    """The last share stays known while a cluster is away, and goes with its candidacy."""
+    """The last share is kept while a cluster is missing, and dropped once it is no candidate."""
     memory = ObjectMemory("u1")
     look(memory, NOW, answering("m1", 2), answering("m2", 3))
     look(memory, NOW + 10, answering("m1", 4), away("m2"))
@@ -86,7 +86,7 @@ def test_share_outlives_the_answer() -> None:
 
 
 def test_hub_in_the_way_teaches_nothing() -> None:
-    """A look that saw no cluster changes nothing of what is known."""
+    """A reconcile without any cluster changes nothing."""
     memory = ObjectMemory("u1")
     look(memory, NOW, answering("m1", 2))
     look(memory, NOW + 10)
@@ -96,7 +96,7 @@ def test_hub_in_the_way_teaches_nothing() -> None:
 
 
 def test_what_was_written_is_known() -> None:
-    """A write counts as the share at once."""
+    """A written share is known at once."""
     memory = ObjectMemory("u1", last_replicas={"m1": 2, "m2": 3})
     memory.note_write([Assignment("m1", 6)])
 
@@ -104,7 +104,7 @@ def test_what_was_written_is_known() -> None:
 
 
 def test_status_restores_history_and_clusters() -> None:
-    """History, shares, and since when a cluster is away are read back from the status."""
+    """History, shares and the times of losses are restored from the status."""
     history = {
         "recommendations": [{"time": "2027-01-15T08:00:00Z", "replicas": 7}],
         "scaleUps": [{"time": "2027-01-15T07:59:00Z", "change": 2}],
@@ -125,7 +125,7 @@ def test_status_restores_history_and_clusters() -> None:
 
 
 def test_status_restores_the_clocks_of_losses() -> None:
-    """Since when a cluster is missing, and since when it answers again, outweigh when it was last seen."""
+    """The stored clock of a loss outweighs lastSeen."""
     began, back = "2027-01-15T07:56:00Z", "2027-01-15T07:59:30Z"
     memory = restored(
         decision={"version": 1, "absences": {"m1": {"since": began}, "m2": {"since": began, "back": back}}},
@@ -139,7 +139,7 @@ def test_status_restores_the_clocks_of_losses() -> None:
 
 
 def test_last_write_outlives_a_restart() -> None:
-    """A new leader does not write the status of every object anew."""
+    """A new leader does not rewrite the status of every object."""
     memory = restored(decision={"version": 1, "time": "2027-01-15T08:00:00Z"})
 
     assert memory.status_written_at == NOW
@@ -147,7 +147,7 @@ def test_last_write_outlives_a_restart() -> None:
 
 @pytest.mark.parametrize(("rescale", "share"), [(True, 6), (False, 4)])
 def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
-    """A status that tells of a rescale tells the shares after it; one of a dry run tells what runs."""
+    """After a rescale desiredReplicas is the share; after a dry run currentReplicas is."""
     memory = restored(
         decision={"version": 1, "rescale": rescale},
         clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 4, "desiredReplicas": 6}],
@@ -172,7 +172,7 @@ def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
     ],
 )
 def test_spoiled_status_is_a_fresh_start(status: Any) -> None:
-    """What somebody else wrote into the status never stops the object from being looked at."""
+    """A status that another program spoiled gives an empty memory, and no error."""
     memory = ObjectMemory.restore({**HPA, "status": status}, NOW)
 
     assert memory.history == History()
@@ -191,7 +191,7 @@ def test_spoiled_status_is_a_fresh_start(status: Any) -> None:
 def test_last_recommendation_held_until_the_status_would_have_been_written_again(
     later: float, expected: list[tuple[float, int]]
 ) -> None:
-    """A quiet world writes every ten minutes; what it recommended meanwhile must not shorten the window."""
+    """The status may be ten minutes old: the last recommendation counts as repeated until then."""
     recommendations = [
         {"time": format_time(NOW - 100), "replicas": 9},
         {"time": format_time(NOW), "replicas": 4},
@@ -217,7 +217,7 @@ def test_last_recommendation_held_until_the_status_would_have_been_written_again
 def test_what_was_scaled_since_the_last_status_counts_once(
     rescale: bool, sizes: tuple[int, int], ups: list[int], downs: list[int]
 ) -> None:
-    """A leader that was killed before it could say so: the next one counts its step, at the first look."""
+    """If a leader scaled and stopped before its status write, the next leader counts that scale."""
     clusters = [
         {"name": "m1", "state": "Answered", "currentReplicas": 2, "desiredReplicas": 4},
         {"name": "m2", "state": "Answered", "currentReplicas": 3, "desiredReplicas": 4},
@@ -238,7 +238,7 @@ def test_what_was_scaled_since_the_last_status_counts_once(
 
 
 def test_template_that_was_scaled_since_the_last_status_counts() -> None:
-    """The size of a template is its own; one that cannot be read is compared later."""
+    """A template that was scaled counts; one that cannot be read is compared later."""
     memory = restored(currentReplicas=5, decision={"version": 1, "time": format_time(NOW)})
     hpa = decode_object({**HPA, "spec": {**HPA["spec"], "behavior": {}}})
     seen = Snapshot(hpa=hpa, clusters=(answering("m1", 5),), target=Failure("out of order"))
@@ -251,7 +251,7 @@ def test_template_that_was_scaled_since_the_last_status_counts() -> None:
 
 
 def test_word_of_a_cluster_that_went_away_counts() -> None:
-    """A cluster that said it has no such workload is without until it answers with one."""
+    """A cluster without the workload stays so until it answers with one."""
     memory = ObjectMemory("u1")
     absent = ClusterReading(away("m1"), absent=True)
     gone, back = ClusterReading(away("m1")), ClusterReading(answering("m1", 1), scale=Scale())
@@ -264,7 +264,7 @@ def test_word_of_a_cluster_that_went_away_counts() -> None:
 
 
 def test_other_target_is_another_workload() -> None:
-    """Shares of one workload are not those of the next; the first target after a restart keeps them."""
+    """A new target drops the shares; the first target after a restart keeps them."""
     memory = ObjectMemory("u1", last_replicas={"m1": 3})
     memory.set_target("/deployments/web")
     first = dict(memory.last_replicas)

@@ -1,4 +1,4 @@
-"""What status.decision keeps is enough to explain the decision later."""
+"""status.decision holds enough to explain the decision later."""
 
 import json
 
@@ -74,7 +74,7 @@ def through_json(status: object) -> dict[str, object]:
 
 
 def test_explanation_survives_the_status() -> None:
-    """The explanation of the stored decision is that of the decision itself, but for its events."""
+    """The stored decision and the decision itself have the same explanation, without events."""
     decision = decided()
     stored = read_status(through_json(decision.status)).last_decision()
     assert stored is not None
@@ -98,7 +98,7 @@ def test_explanation_says_what_matters() -> None:
 
 
 def test_no_decision_yet() -> None:
-    """An object that was never looked at has no decision to show."""
+    """An object that was never reconciled has no decision."""
     assert read_status(None).last_decision() is None
     assert read_status({"currentReplicas": 1}).last_decision() is None
 
@@ -108,19 +108,19 @@ def test_no_decision_yet() -> None:
     [({"version": 99}, "version 99"), ({"version": 1, "time": 5}, "time"), ({"version": 1}, "missing")],
 )
 def test_unreadable_decision_is_named(decision: dict[str, object], message: str) -> None:
-    """Another version, or somebody's writing into the status, is an error that says what is wrong."""
+    """The error names what is wrong with a decision of another version or with foreign fields."""
     with pytest.raises(InvalidObject, match=message):
         read_status({"decision": decision}).last_decision()
 
 
 @pytest.mark.parametrize("text", ["fhpa/web", "FederatedHPA/web", "federatedhpas/web", "web"])
 def test_target_forms(text: str) -> None:
-    """The object is named as kubectl's users name it."""
+    """The command accepts the forms of names that kubectl accepts."""
     assert parse_target(text) == "web"
 
 
 @pytest.mark.parametrize("text", ["deployment/web", "fhpa/", ""])
 def test_other_targets_are_refused(text: str) -> None:
-    """Another kind or no name is wrong usage."""
+    """Another kind or an empty name is refused."""
     with pytest.raises(ConfigError, match="expected fhpa/NAME"):
         parse_target(text)

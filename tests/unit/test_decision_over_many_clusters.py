@@ -1,4 +1,4 @@
-"""Many clusters are one workload, and missing ones are policy."""
+"""Several clusters count as one workload, and partialMetrics decides about missing ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_calibration_does_not_round_up_its_own_rounding() -> None:
     ],
 )
 def test_policy_of_a_missing_cluster(partial: dict[str, Any], load: int, expected: int) -> None:
-    """What happens while a cluster is missing is what partialMetrics says."""
+    """Each partialMetrics policy gives its own size while a cluster is missing."""
     given = scenario(
         [cluster("member1", [load] * 3), AWAY], target={"replicas": 6}, spec={"partialMetrics": partial}
     )
@@ -85,7 +85,7 @@ def test_policy_of_a_missing_cluster(partial: dict[str, Any], load: int, expecte
 
 
 def test_hold_is_not_moved_by_older_recommendations() -> None:
-    """Held is held, though a recommendation of a minute ago was higher."""
+    """Hold keeps the size although an older recommendation was higher."""
     given = scenario(
         [cluster("member1", [50] * 3), AWAY],
         target={"replicas": 6},
@@ -97,7 +97,7 @@ def test_hold_is_not_moved_by_older_recommendations() -> None:
 
 
 def test_failed_metrics_of_a_cluster_count_its_pods_as_missing() -> None:
-    """Its pods are taken as idle going up, and at target going down; the cluster is named."""
+    """Its pods count as idle going up and as at target going down; coverage names the cluster."""
     failed = cluster("member2", [0, 0], podMetrics={"error": "metrics-server is down"})
 
     up = answered(scenario([cluster("member1", [100, 100]), failed]))
@@ -112,7 +112,7 @@ def test_failed_metrics_of_a_cluster_count_its_pods_as_missing() -> None:
 
 
 def test_fallback_needs_no_metrics() -> None:
-    """Where every metric failed, Fallback still has its number."""
+    """If every metric failed, Fallback still sets its size."""
     failed = cluster("member1", [10, 10], podMetrics={"error": "down"})
     policy = {"policy": "Fallback", "fallbackReplicas": 4}
 
@@ -133,7 +133,7 @@ def test_fallback_needs_no_metrics() -> None:
     ],
 )
 def test_a_cluster_that_does_not_answer_contributes_nothing(change: dict[str, Any]) -> None:
-    """Whatever else it carries."""
+    """The other data of a cluster that did not answer does not count."""
     silent = cluster("member2", [100] * 3, **change)
 
     answer = answered(scenario([cluster("member1", [50] * 3), silent], target={"replicas": 6}))
@@ -155,7 +155,7 @@ def test_a_cluster_that_does_not_answer_contributes_nothing(change: dict[str, An
 def test_an_absent_share_is_the_last_known_one(
     silence: dict[str, Any], known: dict[str, Any], expected: int
 ) -> None:
-    """Without a template an absent cluster counts with lastReplicas, and never with the rest it carries."""
+    """Without a template a missing cluster counts with lastReplicas and none of its other data."""
     silent = cluster("member2", [100] * 9, **{**silence, **known})
 
     answer = answered(scenario([cluster("member1", [50] * 3), silent], target=None))
@@ -169,7 +169,7 @@ def test_an_absent_share_is_the_last_known_one(
 def test_without_a_selector_nothing_is_decided(
     selector: str, target: dict[str, Any] | None, partial: dict[str, Any]
 ) -> None:
-    """All selectors empty or unreadable is InvalidSelector, whatever the size is taken for."""
+    """If all selectors are empty or invalid, the reason is InvalidSelector under every policy."""
     scale = {"specReplicas": 3, "statusReplicas": 3, "selector": selector}
     clusters = [cluster(name, [80] * 3, scale=scale) for name in ("member1", "member2")]
 
@@ -193,7 +193,7 @@ def test_without_a_selector_nothing_is_decided(
 def test_the_stored_status_knows_how_long_a_cluster_is_away(
     state: str, seen: str, spec: dict[str, Any], expected: list[str]
 ) -> None:
-    """Past lostAfterSeconds since it was last seen a missing cluster is no longer expected, with an event."""
+    """A cluster missing for lostAfterSeconds is no longer expected, and an event says so."""
     given = scenario([cluster("member1", [10] * 3), AWAY], target={"replicas": 6}, spec=spec)
     stored = {"name": "member2", "state": state, "lastSeen": f"2026-03-11T{seen}"}
     given["federatedHPA"]["status"] = {"clusters": [stored]}
@@ -211,7 +211,7 @@ def test_the_stored_status_knows_how_long_a_cluster_is_away(
     [(None, True), ("Answered", True), ("Missing", False), ("MetricsMissing", False), ("Lost", False)],
 )
 def test_a_missing_cluster_is_told_of_once(state: str | None, told: bool) -> None:
-    """The event names the cluster and the reason; what the stored status says already is no news."""
+    """The event names the cluster and the reason. It is not repeated once the status has it."""
     given = scenario([cluster("member1", [50] * 3), AWAY], target={"replicas": 6})
     if state is not None:
         stored = {"name": "member2", "state": state, "lastSeen": "2026-03-11T13:23:00Z"}
@@ -224,8 +224,8 @@ def test_a_missing_cluster_is_told_of_once(state: str | None, told: bool) -> Non
     assert events == ([{**expected, "message": message}] if told else [])
 
 
-def test_an_only_cluster_without_metrics_is_told_of_by_its_metrics() -> None:
-    """As Kubernetes tells of them; among several clusters each without metrics is named."""
+def test_events_of_clusters_without_metrics() -> None:
+    """One cluster without metrics gets Kubernetes' events; of several clusters each is named."""
     one = answered(scenario([cluster("member1", [50], podMetrics={"error": "out of order"})]))
     of_two = answered(
         scenario(
@@ -241,7 +241,7 @@ def test_an_only_cluster_without_metrics_is_told_of_by_its_metrics() -> None:
 
 
 def test_an_empty_error_is_none() -> None:
-    """What was recorded with an empty error everywhere was read without one."""
+    """An empty error in a scenario counts as absent."""
     member = cluster("member1", [80, 80], error="")
     member["scale"]["error"] = ""
 
@@ -251,7 +251,7 @@ def test_an_empty_error_is_none() -> None:
 
 
 def test_nobody_answers() -> None:
-    """Without any cluster there is no scale to decide on."""
+    """If no cluster answers, the scale cannot be read."""
     answer = answered(scenario([AWAY], target={"replicas": 6}))
 
     assert condition(answer, "AbleToScale")[:2] == ("False", "FailedGetScale")
@@ -264,7 +264,7 @@ def test_nobody_answers() -> None:
     [(None, "30"), ("Sum", "30"), ("Average", "15"), ("Max", "20"), ("Min", "10")],
 )
 def test_values_are_aggregated_over_clusters(aggregation: str | None, expected: str) -> None:
-    """Sum is the default; the others are what they are called."""
+    """Sum is the default; Average, Max and Min compute what they name."""
     metric = {"type": "External", "external": {**QUEUE["external"], "aggregation": aggregation}}  # type: ignore[dict-item]  # a dict
     clusters = [
         cluster("member1", [1], externalMetrics=[external("queue", "10")]),
@@ -277,7 +277,7 @@ def test_values_are_aggregated_over_clusters(aggregation: str | None, expected: 
 
 
 def test_the_hub_serves_what_no_cluster_serves() -> None:
-    """A store on the hub fills in for a metric that no cluster has, and only for that."""
+    """The hub serves a metric only if no cluster serves it."""
     hub = {"externalMetrics": [external("queue", "40")]}
     own = [cluster("member1", [1, 1], externalMetrics=[external("queue", "10")])]
 
@@ -290,7 +290,7 @@ def test_the_hub_serves_what_no_cluster_serves() -> None:
 
 
 def test_object_average_is_calibrated_once() -> None:
-    """One answering replica of two: 40 at 10 each want 8 of the template, not 16."""
+    """Calibration applies once: 40 at 10 a pod from one of two replicas give 8, not 16."""
     metric = {
         "type": "Object",
         "object": {
@@ -316,7 +316,7 @@ def test_object_average_is_calibrated_once() -> None:
 
 
 def test_direct_counts_and_splits_over_the_members() -> None:
-    """Without a template the members' sizes are the workload's, and only the difference is handed out."""
+    """Without a template the clusters' scales add up, and only the difference is divided."""
     given = scenario(
         [
             cluster("member1", [100] * 3),
@@ -337,12 +337,12 @@ def test_direct_counts_and_splits_over_the_members() -> None:
 
 
 def test_with_a_template_nothing_is_assigned() -> None:
-    """Karmada splits what the template has."""
+    """With a template there is no assignment: Karmada divides it."""
     assert answered(scenario([cluster("member1", [100] * 3)]))["assignment"] == []
 
 
 def test_a_lost_cluster_is_no_longer_waited_for() -> None:
-    """After the lost time-out a cluster blocks no scale-down, and is told of once."""
+    """A lost cluster no longer blocks a scale-down, and one event names it."""
     decoded = decode_scenario(
         msgspec.json.encode(scenario([cluster("member1", [10] * 3), AWAY], target={"replicas": 6}))
     )
@@ -358,7 +358,7 @@ def test_a_lost_cluster_is_no_longer_waited_for() -> None:
 
 
 def test_two_autoscalers_of_the_same_pods_stop_both() -> None:
-    """Ambiguous selectors are an error that names both."""
+    """The error about ambiguous selectors names both autoscalers."""
     decoded = decode_scenario(msgspec.json.encode(scenario([cluster("member1", [80])])))
     snapshot = msgspec.structs.replace(decoded.snapshot, ambiguous_with=("shop/web", "shop/other"))
 
@@ -372,7 +372,7 @@ def test_two_autoscalers_of_the_same_pods_stop_both() -> None:
 
 
 def test_what_is_not_built_writes_nothing() -> None:
-    """Mode Distributed is named and nothing is decided."""
+    """Mode Distributed gives a condition and no decision."""
     answer = answered(scenario([cluster("member1", [80])], spec={"mode": "Distributed"}))
 
     assert answer["rescale"] is False
@@ -381,7 +381,7 @@ def test_what_is_not_built_writes_nothing() -> None:
 
 
 def test_a_failed_write_counts_as_nothing_scaled() -> None:
-    """The same input with a write error: no event of success, no scale remembered."""
+    """A write error gives no event of success and no scale event in the history."""
     decoded = decode_scenario(
         msgspec.json.encode(scenario([cluster("member1", [80, 80])], spec={"behavior": {}}))
     )
@@ -396,7 +396,7 @@ def test_a_failed_write_counts_as_nothing_scaled() -> None:
 
 
 def test_the_condition_says_who_is_missing_why_and_since_when() -> None:
-    """Since the first loss: now, where it was not known before, else what the status remembers."""
+    """The loss is counted from now, or from the time that the status holds."""
     away: dict[str, Any] = {"ready": False, "error": "unreachable", "scale": {"error": "unreachable"}}
     given = scenario([cluster("m1", [50]), cluster("m2", [50]) | away, cluster("m3", [50]) | away])
     given["federatedHPA"]["status"] = {"decision": {"absences": {"m2": {"since": "2026-03-11T13:20:00.5Z"}}}}

@@ -1,4 +1,4 @@
-"""Over one cluster a decision is the in-tree controller's."""
+"""Over one cluster a decision equals that of Kubernetes' own controller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_status(given: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]
 
 
 def test_load_above_target_scales_up() -> None:
-    """Usage at 160 % of the target scales 2 replicas to 4, and everything says so."""
+    """Usage at 160 % of the target scales 2 replicas to 4; conditions, events and status agree."""
     answer = answered(scenario([cluster("member1", [80, 80])]))
 
     assert (answer["currentReplicas"], answer["desiredReplicas"], answer["rescale"]) == (2, 4, True)
@@ -62,7 +62,7 @@ def test_load_above_target_scales_up() -> None:
 
 
 def test_a_fresh_start_holds_the_present_size() -> None:
-    """Without history the present size is the first recommendation, so nothing is scaled down yet."""
+    """Without a history the present size is the first recommendation and prevents a scale-down."""
     given = scenario([cluster("member1", [10, 10])], history=None)
 
     answer = answered(given)
@@ -76,12 +76,12 @@ def test_a_fresh_start_holds_the_present_size() -> None:
 
 
 def test_an_empty_history_is_taken_as_it_is() -> None:
-    """History that is given, though empty, holds nothing back."""
+    """An empty history does not prevent a scale-down."""
     assert answered(scenario([cluster("member1", [10, 10])]))["desiredReplicas"] == 1
 
 
 def test_bounds_need_no_metrics() -> None:
-    """Above the maximum the size is corrected without a look at metrics."""
+    """A size above the maximum is corrected without evaluating metrics."""
     answer = answered(scenario([cluster("member1", [80] * 5)], spec={"maxReplicas": 3}))
 
     assert (answer["desiredReplicas"], answer["metrics"]) == (3, [])
@@ -91,7 +91,7 @@ def test_bounds_need_no_metrics() -> None:
 
 
 def test_a_correction_by_bounds_is_a_scale_event() -> None:
-    """With behavior, a raise to the minimum enters the history."""
+    """With behavior, a scale to the minimum is kept in the history."""
     answer = answered(scenario([cluster("member1", [80])], spec={"minReplicas": 3, "behavior": {}}))
 
     assert answer["desiredReplicas"] == 3
@@ -99,7 +99,7 @@ def test_a_correction_by_bounds_is_a_scale_event() -> None:
 
 
 def test_a_workload_at_zero_stays_there() -> None:
-    """Zero that was not ours is left alone."""
+    """A workload that the autoscaler did not scale to zero stays at zero."""
     answer = answered(scenario([cluster("member1", [])], target={"replicas": 0}))
 
     assert (answer["desiredReplicas"], answer["rescale"]) == (0, False)
@@ -111,7 +111,7 @@ def test_a_workload_at_zero_stays_there() -> None:
 
 
 def test_scales_to_zero_and_says_so() -> None:
-    """An empty queue with minReplicas 0 ends at zero, and the condition allows to wake it."""
+    """An empty queue with minReplicas 0 scales to zero, and ScaledToZero allows to scale up again."""
     given = scenario(
         [cluster("member1", [1], externalMetrics=[external("queue", "0", q="a")])],
         spec={"minReplicas": 0, "metrics": [QUEUE]},
@@ -128,7 +128,7 @@ def test_scales_to_zero_and_says_so() -> None:
 
 
 def test_wakes_what_it_put_to_zero() -> None:
-    """A queue of 25 with 10 for each pod wakes three, and then the workload is no longer at zero by us."""
+    """A queue of 25 at 10 a pod scales from zero to three, and ScaledToZero becomes False."""
     given = scenario(
         [cluster("member1", [], externalMetrics=[external("queue", "25", q="a")])],
         spec={"minReplicas": 0, "metrics": [QUEUE]},
@@ -146,7 +146,7 @@ def test_wakes_what_it_put_to_zero() -> None:
 
 
 def test_waking_reaches_the_minimum() -> None:
-    """From zero the minimum is reached at once, whatever the rate limit."""
+    """From zero the minimum is reached at once despite the rate limit."""
     given = scenario(
         [cluster("member1", [], externalMetrics=[external("queue", "0", q="a")])],
         spec={"minReplicas": 6, "metrics": [QUEUE], "behavior": {}},
@@ -159,7 +159,7 @@ def test_waking_reaches_the_minimum() -> None:
 
 
 def test_failed_metrics_keep_the_stored_size() -> None:
-    """When every metric failed nothing is decided: the stored size stays, and events say why."""
+    """If every metric failed, the stored size stays and events name the reason."""
     given = scenario([cluster("member1", [80, 80], podMetrics=[])])
 
     answer = answered(with_status(given, {"desiredReplicas": 7}))
@@ -185,7 +185,7 @@ def test_failed_metrics_keep_the_stored_size() -> None:
 
 
 def test_a_failed_metric_leaves_room_for_growth() -> None:
-    """With one metric of two failed the other may scale up but not down."""
+    """If one of two metrics failed, the other may scale up but not down."""
     up = answered(scenario([cluster("member1", [80, 80])], spec={"metrics": [QUEUE, CPU]}))
     down = answered(scenario([cluster("member1", [10, 10])], spec={"metrics": [QUEUE, CPU]}))
 
@@ -196,7 +196,7 @@ def test_a_failed_metric_leaves_room_for_growth() -> None:
 
 
 def test_an_unknown_metric_type_is_named() -> None:
-    """A type nobody knows fails with its own reason."""
+    """An unknown metric type fails with its own reason."""
     answer = answered(scenario([cluster("member1", [80])], spec={"metrics": [{"type": "CheddarCheese"}]}))
 
     assert condition(answer, "ScalingActive") == (
@@ -207,7 +207,7 @@ def test_an_unknown_metric_type_is_named() -> None:
 
 
 def test_a_target_without_scale_is_no_decision() -> None:
-    """When the scale cannot be read the stored status stays."""
+    """If the scale cannot be read, the stored status stays."""
     given = scenario([cluster("member1", [80])], target={"error": "not found"})
 
     answer = answered(with_status(given, {"currentReplicas": 3, "desiredReplicas": 4}))
@@ -222,7 +222,7 @@ def test_a_target_without_scale_is_no_decision() -> None:
 
 
 def test_a_missing_selector_is_named() -> None:
-    """Without any selector the pods are unknown: ScalingActive=False, InvalidSelector."""
+    """Without a selector ScalingActive is False with reason InvalidSelector."""
     scale = {"specReplicas": 2, "statusReplicas": 2, "selector": ""}
 
     answer = answered(scenario([cluster("member1", [80, 80], scale=scale)]))
@@ -239,7 +239,7 @@ def test_a_missing_selector_is_named() -> None:
 
 
 def test_an_unreadable_selector_is_quoted() -> None:
-    """An unparsable selector is refused in Go's words."""
+    """The message about an invalid selector is Go's."""
     scale = {"specReplicas": 2, "statusReplicas": 2, "selector": "cheddar cheese"}
 
     answer = answered(scenario([cluster("member1", [80, 80], scale=scale)]))
@@ -252,7 +252,7 @@ def test_an_unreadable_selector_is_quoted() -> None:
 
 
 def test_conditions_keep_their_place_and_time() -> None:
-    """A condition that stays True keeps its transition time; one that turns gets the present."""
+    """A condition keeps its transition time until its status changes."""
     given = scenario([cluster("member1", [50, 50])])
     stored = [
         {
@@ -273,7 +273,7 @@ def test_conditions_keep_their_place_and_time() -> None:
 
 
 def test_dry_run_decides_and_writes_nothing() -> None:
-    """A dry run shows the size it would set, tells of it, and neither scales nor remembers a scale."""
+    """A dry run shows the size in status and event, writes nothing and keeps no scale event."""
     answer = answered(scenario([cluster("member1", [80, 80])], spec={"dryRun": True, "behavior": {}}))
 
     assert (answer["desiredReplicas"], answer["rescale"]) == (4, False)
@@ -284,7 +284,7 @@ def test_dry_run_decides_and_writes_nothing() -> None:
 
 
 def test_dry_run_tells_of_a_size_once() -> None:
-    """What the stored status shows already is no news."""
+    """An event is not repeated once the stored status shows the size."""
     given = scenario([cluster("member1", [80, 80])], spec={"dryRun": True})
     given["federatedHPA"]["status"] = {"currentReplicas": 2, "desiredReplicas": 4}
 
@@ -292,7 +292,7 @@ def test_dry_run_tells_of_a_size_once() -> None:
 
 
 def test_tolerance_of_the_object_replaces_the_flag() -> None:
-    """behavior.scaleUp.tolerance 0 acts on 2 % where the controller's 10 % would not."""
+    """behavior.scaleUp.tolerance overrides the controller's tolerance."""
     exact = {"scaleUp": {"tolerance": "0"}}
 
     assert answered(scenario([cluster("member1", [51, 51])]))["desiredReplicas"] == 2
@@ -302,7 +302,7 @@ def test_tolerance_of_the_object_replaces_the_flag() -> None:
 
 
 def test_negative_values_count_as_nothing() -> None:
-    """A negative external sum wants the minimum, not the largest number there is."""
+    """A negative external sum proposes the minimum, not the largest int32."""
     given = scenario(
         [cluster("member1", [1, 1], externalMetrics=[external("queue", "-5", q="a")])],
         spec={"metrics": [QUEUE]},
@@ -312,7 +312,7 @@ def test_negative_values_count_as_nothing() -> None:
 
 
 def test_pods_of_another_namespace_or_selector_do_not_count() -> None:
-    """Only the target's namespace and selector are looked at, in pods and in usage."""
+    """Pods and usage of other namespaces or other labels do not count."""
     mine = cluster("member1", [80, 80])
     stranger = {"metadata": {"name": "db-0", "namespace": "shop", "labels": {"app": "db"}}}
     elsewhere = {"metadata": {"name": "web-9", "namespace": "other", "labels": {"app": "web"}}}
@@ -326,7 +326,7 @@ def test_pods_of_another_namespace_or_selector_do_not_count() -> None:
 
 
 def test_the_labels_of_a_series_are_its_selector() -> None:
-    """Of several series of one name the metric's selector takes its own."""
+    """The metric's selector picks one of several series with the same name."""
     given = scenario(
         [
             cluster(
@@ -342,7 +342,7 @@ def test_the_labels_of_a_series_are_its_selector() -> None:
 
 
 def test_usage_of_unlisted_pods_counts_if_it_is_the_workloads() -> None:
-    """Usage of a pod that no list shows counts in averages, unless its labels are another workload's."""
+    """Usage of an unlisted pod counts in averages unless its labels do not match."""
     spec = {
         "metrics": [
             {

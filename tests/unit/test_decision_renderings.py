@@ -39,7 +39,7 @@ KEYS = [
 
 
 def test_json_has_the_keys_in_order() -> None:
-    """The keys of a decision, of a metric and of a step are those of the contract, in its order."""
+    """Keys of decision, metric and step have the documented names and order."""
     answer = answered(scenario([cluster("member1", [80, 80])]))
 
     assert list(answer) == KEYS
@@ -66,7 +66,7 @@ def test_json_has_the_keys_in_order() -> None:
 
 
 def test_steps_lead_from_the_present_size_to_the_decided_one() -> None:
-    """Each step begins where the one before ended."""
+    """Each step starts with the result of the previous one."""
     answer = answered(scenario([cluster("member1", [500] * 3)], spec={"maxReplicas": 5}))
 
     sizes = [(step["from"], step["to"]) for step in answer["steps"]]
@@ -76,7 +76,7 @@ def test_steps_lead_from_the_present_size_to_the_decided_one() -> None:
 
 
 def test_text_says_what_why_and_what_would_change_it() -> None:
-    """The explanation names sizes, reason, metric, share, coverage, steps and the way out."""
+    """The explanation names sizes, reason, metric, share, coverage, steps and what would change the size."""
     text = to_text(decided(scenario([cluster("member1", [80, 80])])), "web")
 
     for part in (
@@ -92,7 +92,7 @@ def test_text_says_what_why_and_what_would_change_it() -> None:
 
 
 def test_text_of_a_size_that_waits_for_pods_says_so() -> None:
-    """Usage far above target that moves nothing, because new pods have no metrics yet, is not called fine."""
+    """If pods without metrics prevent a scale-up, the explanation says so."""
     given = cluster("member1", [80, 80, 80, 80])
     given["podMetrics"] = given["podMetrics"][:2]
 
@@ -104,7 +104,7 @@ def test_text_of_a_size_that_waits_for_pods_says_so() -> None:
 
 
 def test_text_of_a_held_size_names_what_holds_it() -> None:
-    """A size that the stabilization holds is released by time."""
+    """The explanation names the stabilization window as the reason for a kept size."""
     given = scenario(
         [cluster("member1", [10, 10])],
         history={"recommendations": [{"time": "2026-03-11T13:22:17Z", "replicas": 2}]},
@@ -114,7 +114,7 @@ def test_text_of_a_held_size_names_what_holds_it() -> None:
 
 
 def test_the_status_carries_the_history_over_a_restart() -> None:
-    """What a later decision needs is in status.decision."""
+    """status.decision carries the history that later decisions need."""
     decision = decided(scenario([cluster("member1", [80, 80])], spec={"behavior": {}}))
     stored = msgspec.json.decode(msgspec.json.encode(decision.status))
 
@@ -125,7 +125,7 @@ def test_the_status_carries_the_history_over_a_restart() -> None:
 
 
 def test_another_version_is_a_fresh_start() -> None:
-    """An envelope of another version is not guessed at."""
+    """A decision of another version is a fresh start."""
     other = {"version": 99, "history": {"recommendations": []}}
 
     assert read_status({"decision": other}).decision.history() == History()
@@ -133,13 +133,13 @@ def test_another_version_is_a_fresh_start() -> None:
 
 
 def test_history_that_cannot_be_read_is_named() -> None:
-    """The field of a bad entry is in the error."""
+    """The error names the field of the bad entry."""
     with pytest.raises(InvalidObject, match=r"history.scaleUps\[0\]"):
         decode_history({"scaleUps": [{"time": "2026-03-11T13:22:17Z"}]})
 
 
 def test_history_round_trips() -> None:
-    """Encoding and decoding keep order, times with fractions, and the difference between none and empty."""
+    """Encoding and decoding keep order, fractions of seconds, and None apart from an empty list."""
     history = History((Recommendation(1_773_235_397.25, 5), Recommendation(1_773_235_300.0, 4)), (), ())
 
     assert decode_history(encode_history(history)) == history
@@ -148,7 +148,7 @@ def test_history_round_trips() -> None:
 
 
 def test_the_envelope_is_bounded_and_keeps_what_counts() -> None:
-    """Of thousands of recommendations the extremes stay; of thousands of events the sum stays."""
+    """Of thousands of recommendations the extremes are kept, of thousands of scale events the sum."""
     many = tuple(Recommendation(float(i), (i * 7919) % 997) for i in range(5000))
     events = tuple(ScaleEvent(float(i), 1) for i in range(5000))
 
@@ -175,7 +175,7 @@ def test_the_envelope_is_bounded_and_keeps_what_counts() -> None:
     ],
 )
 def test_text_says_at_which_usage_it_would_move(behavior: dict[str, Any], told: str) -> None:
-    """The object's tolerance goes before the controller's, in each direction."""
+    """The object's tolerance overrides the controller's in each direction."""
     decision = decided(scenario([cluster("member1", [50, 50])], spec=behavior))
 
     assert told in to_text(decision)

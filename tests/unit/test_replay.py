@@ -29,7 +29,7 @@ def in_first_pod(pod: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", ["object", "pretty", "array", "lines"])
 def test_reads_every_form(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, form: str) -> None:
-    """An object, also over many lines, an array, and JSON lines."""
+    """The input may be one object, an array, or JSON lines."""
     given = [named("a")] if form in ("object", "pretty") else [named("a"), named("b")]
     text = {
         "object": json.dumps(given[0]),
@@ -91,7 +91,7 @@ def test_reads_every_form(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: 
 def test_names_the_field_that_cannot_be_read(
     capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, change: dict[str, Any], path: str
 ) -> None:
-    """The line of a bad scenario has its name and the path; the others are answered; the exit code is 2."""
+    """A bad scenario gives a line with its name and the path; the others are answered; exit code 2."""
     file = tmp_path / "scenarios.json"
     file.write_text(json.dumps([named("good"), named("bad", **change), named("also good")]))
 
@@ -105,7 +105,7 @@ def test_names_the_field_that_cannot_be_read(
 
 
 def test_a_broken_line_spoils_only_itself(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
-    """A line that is no JSON gives an error line in its place."""
+    """A line that is not JSON gives an error line in its place."""
     file = tmp_path / "scenarios.json"
     file.write_text('{"name": "bro\n' + json.dumps(named("good")) + "\n")
 
@@ -123,7 +123,7 @@ def test_a_broken_line_spoils_only_itself(capsysbinary: pytest.CaptureFixture[by
 def test_what_is_no_json_is_one_line(
     capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, broken: bytes
 ) -> None:
-    """Bytes that are no text, endless nesting and broken arrays are one unreadable scenario each."""
+    """Bytes that are not text, endless nesting and broken arrays give one error line each."""
     file = tmp_path / "scenarios.json"
     file.write_bytes(broken)
 
@@ -134,7 +134,7 @@ def test_what_is_no_json_is_one_line(
 
 
 def test_null_is_absent(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
-    """Go writes null for what is absent, in its own objects and in ours."""
+    """null counts as absent in every part of a scenario, as in Go."""
     member = cluster("member1", [80, 80])
     member["pods"].append({"metadata": {"name": "web-9", "namespace": None}, "spec": None, "status": None})
     member["podMetrics"].append({"metadata": {"name": "x", "labels": None}, "containers": None})
@@ -154,7 +154,7 @@ def test_null_is_absent(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Pa
 def test_unknown_fields_of_kubernetes_objects_are_skipped(
     capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
-    """Embedded objects are decoded leniently, and no admission rule is applied to them."""
+    """Embedded objects are decoded leniently, without admission rules."""
     given = named("a")
     given["federatedHPA"]["spec"]["whatever"] = {"x": 1}
     given["federatedHPA"]["spec"]["scaleTargetRef"] = {}
@@ -179,7 +179,7 @@ def test_text_on_request(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: P
 
 
 def test_a_missing_file_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A file that is not there is exit code 2."""
+    """A missing file gives exit code 2."""
     code = run(["replay", str(tmp_path / "nothing.json")])
 
     captured = capsys.readouterr()
@@ -188,7 +188,7 @@ def test_a_missing_file_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_missing_file_leaves_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The other files are answered, in order; the missing one is a line on stderr and exit code 2."""
+    """The other files are answered in order; the missing one gives a line on stderr and exit code 2."""
     for name in ("a", "b"):
         (tmp_path / name).write_text(json.dumps(named(name)))
 
@@ -203,7 +203,7 @@ def test_a_missing_file_leaves_the_others(capsys: pytest.CaptureFixture[str], tm
 def test_a_thousand_scenarios_take_seconds(
     capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
-    """A thousand scenarios of a few pods stay under five seconds of CPU."""
+    """A thousand scenarios of a few pods take less than five seconds of CPU."""
     path = tmp_path / "scenarios.json"
     path.write_text("\n".join(json.dumps(named(str(i))) for i in range(1000)))
     found: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""A scenario that was written is read back as the same snapshot, whatever a decision can look at."""
+"""Writing and reading a scenario keeps every field that a decision reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def qps(name: str, value: str) -> dict[str, Any]:
 
 
 def odd_pods() -> list[dict[str, Any]]:
-    """One of each kind that the arithmetic tells apart."""
+    """One pod of each state that the arithmetic distinguishes."""
     waiting = pod("waiting", phase="Pending")
     since = "2026-03-11T13:20:00Z"
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -101,7 +101,7 @@ def read(given: dict[str, Any]) -> Scenario:
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_is_read_back(name: str) -> None:
-    """The same snapshot, history and settings, and so the same decision."""
+    """Snapshot, history, settings and decision are the same."""
     given = CASES[name]
     first = read(given)
     raw = given["federatedHPA"]
@@ -115,7 +115,7 @@ def test_what_is_written_is_read_back(name: str) -> None:
 
 
 def test_nothing_private_is_written() -> None:
-    """Annotations and managed fields of the object stay at home."""
+    """Annotations and managed fields of the object are left out."""
     given = CASES["plain"]
     first = read(given)
     metadata = {"name": "web", "annotations": {"token": "s3cret"}, "managedFields": [{"manager": "kubectl"}]}
@@ -135,6 +135,6 @@ def test_nothing_private_is_written() -> None:
     ],
 )
 def test_answers_to_nothing_are_refused(answers: dict[str, Any], path: str) -> None:
-    """The message names the place."""
+    """The message names the path."""
     with pytest.raises(InvalidObject, match=re.escape(path)):
         read(scenario([cluster("m1", [80], customMetrics=answers)], spec={"metrics": [QPS]}))
