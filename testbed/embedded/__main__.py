@@ -1,4 +1,4 @@
-"""`python -m testbed.embedded up [--members N]`: embedded hub, members and processes until Ctrl-C."""
+"""`python -m testbed.embedded up [--members N]` runs an embedded hub, members and the processes."""
 
 import argparse
 import asyncio
@@ -11,10 +11,10 @@ from testbed.stage.waiting import NotInTime
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the sub-command; the exit code. Data on standard output, everything else on standard error."""
+    """Run the subcommand and return the exit code. Kubeconfig lines go to standard output."""
     parser = argparse.ArgumentParser(prog="python -m testbed.embedded", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    up_ = commands.add_parser("up", help="a hub, members and the processes to try things on, until Ctrl-C")
+    up_ = commands.add_parser("up", help="start a hub, members and the processes; Ctrl-C ends them")
     up_.add_argument("--members", type=int, default=2, metavar="N")
     options = parser.parse_args(arguments)
     try:
@@ -31,7 +31,7 @@ async def _up(members: int) -> None:
         await hold(plane)
     finally:
         await plane.end()
-        say("everything is ended")
+        say("all processes have ended")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""An embedded hub and its members in this process, joined; what tests and the demo play on."""
+"""An embedded hub and its members in this process, for tests and the demo."""
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from fedhpa.admission import crd
 from fedhpa.serving.authentication import utc_now
 from testbed.embedded.cluster.controllers import READY_AFTER
 from testbed.embedded.cluster.load import Load
-from testbed.embedded.cluster.member import NODE_ALLOCATABLE, Member
+from testbed.embedded.cluster.member import Member
 from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.network.faults import Fault
 from testbed.stage.registrations import cluster_objects
@@ -19,9 +19,9 @@ CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
 
 
 class Plane:
-    """`start` opens the ports and registers the members; `end` leaves neither port nor file nor process.
+    """`start` opens the ports and registers the members; `end` removes ports, files and processes.
 
-    One load is shared by the workloads of all members.
+    All members share one load.
     """
 
     def __init__(
@@ -29,8 +29,6 @@ class Plane:
         members: Sequence[str] = ("member1", "member2"),
         *,
         now: Callable[[], dt.datetime] = utc_now,
-        nodes: int = 1,
-        allocatable: Mapping[str, str] = NODE_ALLOCATABLE,
         ready_after: float = READY_AFTER,
     ) -> None:
         self.run = Run.begin()
@@ -43,8 +41,6 @@ class Plane:
                     name,
                     self.load,
                     now=now,
-                    nodes=nodes,
-                    allocatable=allocatable,
                     ready_after=ready_after,
                 )
                 for name in members
@@ -54,7 +50,7 @@ class Plane:
             raise
 
     async def start(self) -> None:
-        """Serve, install the CRDs on the hub, register the members; whatever fails, nothing is left."""
+        """Serve, install the CRDs on the hub, register the members. Cleans up if anything fails."""
         try:
             for one in (self.hub, *self.members.values()):
                 await one.start()
@@ -67,18 +63,18 @@ class Plane:
             raise
 
     async def end(self) -> None:
-        """End every program of this run while the hub still answers, then close everything."""
+        """End the processes of this run while the hub still answers, then close the planes."""
         await asyncio.to_thread(self.run.end)
         await gather(*(one.end() for one in (self.hub, *self.members.values())))
 
     async def lose(self, name: str) -> None:
-        """Have nobody listen on the member's port; its pods go on."""
+        """Close the member's port; its pods keep running."""
         await self.members[name].faults.set(Fault.REFUSE)
 
     async def bring_back(self, name: str) -> None:
-        """Listen again."""
+        """Open the member's port again."""
         await self.members[name].faults.clear(Fault.REFUSE)
 
     def set_demand(self, namespace: str, name: str, millis: int) -> None:
-        """From now on the world wants so much CPU time a second, in milli-units, of a workload."""
+        """Set the CPU demand on a workload of all members, in milli-units."""
         self.load.demand(namespace, name, millis)

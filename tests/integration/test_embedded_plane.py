@@ -1,4 +1,4 @@
-"""The embedded plane as a whole: its members are registered, measured, full, lost and brought back."""
+"""The embedded plane as a whole: registered members, shared load, capacity, lost members."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,7 +18,7 @@ POD_METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
 
 @pytest.fixture
 async def plane() -> AsyncIterator[Plane]:
-    """Two members whose pods are ready at once."""
+    """Two members whose pods become ready immediately."""
     plane = Plane(ready_after=0.0)
     await plane.start()
     try:
@@ -63,7 +63,7 @@ async def usage(plane: Plane, member: str) -> list[str]:
 
 
 async def test_members_are_registered_as_karmada_does(plane: Plane) -> None:
-    """A Cluster and a Secret each; with its token one can do there what a hub needs, and no more."""
+    """Each member has a Cluster and a Secret; the token has exactly the rights that a hub needs."""
     await run_web(plane, "member1", 1)
     token = plane.members["member1"].credentials().token
 
@@ -83,7 +83,7 @@ async def test_members_are_registered_as_karmada_does(plane: Plane) -> None:
 
 
 async def test_load_is_shared_over_members(plane: Plane) -> None:
-    """What the world demands is measured in the pods of both, in equal parts."""
+    """The pods of both members use equal parts of the demand."""
     await run_web(plane, "member1", 1)
     await run_web(plane, "member2", 2)
     await until_ready(plane, "member1", 1)
@@ -95,7 +95,7 @@ async def test_load_is_shared_over_members(plane: Plane) -> None:
 
 
 async def test_scale_is_followed_and_stops_at_capacity(plane: Plane) -> None:
-    """A write of the scale makes pods, as far as the nodes have room; more room, more pods."""
+    """A write of the scale creates pods; pods above the capacity stay Pending until it grows."""
     member = plane.members["member1"]
     member.set_capacity({"cpu": "1"})
     await run_web(plane, "member1", 1, cpu="400m")
@@ -111,8 +111,8 @@ async def test_scale_is_followed_and_stops_at_capacity(plane: Plane) -> None:
     assert sorted(pod["status"]["phase"] for pod in pods) == ["Pending", "Running", "Running"]
 
 
-async def test_lost_member_is_refused_and_comes_back_as_it_was(plane: Plane) -> None:
-    """Nobody listens on its port meanwhile; its pods go on and take their share."""
+async def test_lost_member_refuses_and_comes_back_unchanged(plane: Plane) -> None:
+    """Its port refuses connections meanwhile; its pods keep running and take their share."""
     await run_web(plane, "member1", 1)
     await run_web(plane, "member2", 1)
     await until_ready(plane, "member1", 1)
@@ -129,8 +129,8 @@ async def test_lost_member_is_refused_and_comes_back_as_it_was(plane: Plane) -> 
 
 
 @pytest.mark.parametrize(("fault", "value"), [(Fault.NAN, "NaN"), (Fault.NEGATIVE, "-1m")])
-async def test_member_reports_rubbish_on_demand(plane: Plane, fault: Fault, value: str) -> None:
-    """While the fault is on, its metrics are no usage; the others' are as before."""
+async def test_member_reports_invalid_values(plane: Plane, fault: Fault, value: str) -> None:
+    """While the fault is on, its values are invalid; those of the other member are not."""
     await run_web(plane, "member1", 1)
     await run_web(plane, "member2", 1)
     await until_ready(plane, "member1", 1)
@@ -144,7 +144,7 @@ async def test_member_reports_rubbish_on_demand(plane: Plane, fault: Fault, valu
 
 
 async def test_plane_ends_without_a_trace() -> None:
-    """Ports are closed and files are gone, also for one that was never started."""
+    """Ports are closed and files are removed, also of a plane that never started."""
     plane, other = Plane(), Plane(["only"])
     await plane.start()
     folder, server = plane.run.folder, plane.hub.server

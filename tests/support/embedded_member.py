@@ -1,9 +1,9 @@
-"""A member without a server for unit tests: a store, its controllers, and a clock that is moved by hand."""
+"""A simulated member without a server: a store, its controllers, and a clock that tests advance."""
 
 from datetime import UTC, datetime, timedelta
 
 from testbed.embedded.api.types import Object
-from testbed.embedded.cluster.controllers import NODES, Workloads
+from testbed.embedded.cluster.controllers import NODES, Controllers
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.pods import PODS, is_ready
 from testbed.embedded.storage.store import Store
@@ -11,13 +11,13 @@ from testbed.embedded.storage.store import Store
 DEPLOYMENTS = ("apps", "deployments")
 
 
-class ToyMember:
-    """Pods become ready 2 s after their start."""
+class SimulatedMember:
+    """A member whose pods become ready 2 s after their start."""
 
     def __init__(self, load: Load | None = None, *, cpu: str = "4", pods: str = "110") -> None:
         self.now = datetime(2026, 3, 11, 13, 0, 0, tzinfo=UTC)
         self.store = Store(lambda: self.now)
-        self.workloads = Workloads(self.store, lambda: self.now, ready_after=2.0)
+        self.controllers = Controllers(self.store, lambda: self.now, ready_after=2.0)
         self.load = load or Load()
         self.load.join(self.store)
         self.node("node1", cpu=cpu, pods=pods)
@@ -57,26 +57,26 @@ class ToyMember:
         self.store.update(("apps", f"{kind.lower()}s"), found)
 
     def settle(self, seconds: float = 2.0) -> None:
-        """Let the controllers work, now and after a while."""
-        self.workloads.step()
+        """Run the controllers now and `seconds` later."""
+        self.controllers.step()
         self.now += timedelta(seconds=seconds)
-        self.workloads.step()
+        self.controllers.step()
 
     def pods(self) -> list[Object]:
-        """All pods."""
+        """Returns all pods."""
         return self.store.list(PODS)
 
     def ready(self) -> list[str]:
-        """Names of the ready pods."""
+        """Returns the names of the ready pods."""
         return [pod["metadata"]["name"] for pod in self.pods() if is_ready(pod)]
 
     def status(self, name: str, *, kind: str = "Deployment") -> Object:
-        """The workload's status."""
+        """Returns the status of a workload."""
         found: Object = self.store.get(("apps", f"{kind.lower()}s"), "shop", name)["status"]
         return found
 
 
-def condition(thing: Object, kind: str) -> Object:
-    """A condition of an object."""
-    found: Object = next(each for each in thing["status"]["conditions"] if each["type"] == kind)
+def condition(obj: Object, kind: str) -> Object:
+    """Returns a condition of an object."""
+    found: Object = next(each for each in obj["status"]["conditions"] if each["type"] == kind)
     return found

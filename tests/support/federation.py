@@ -44,10 +44,10 @@ from fedhpa.serving.health import Health
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
-from testbed.embedded.api.server import ApiServer, first_namespace
+from testbed.embedded.api.server import ApiServer, new_namespace
 from testbed.embedded.api.types import User
 from testbed.embedded.auth.authentication import Authenticator
-from testbed.embedded.cluster.controllers import NODES, Workloads
+from testbed.embedded.cluster.controllers import NODES, Controllers
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.metrics import MetricsApis
 from testbed.embedded.cluster.pods import PODS, is_ready
@@ -153,7 +153,8 @@ class Plane:
 class Member(Plane):
     """A cluster with one node and a workload."""
 
-    workloads: Workloads
+    controllers: Controllers
+    metrics: MetricsApis
 
     @property
     def replicas(self) -> int:
@@ -264,10 +265,10 @@ class Federation:
     def _plane(self, name: str, kind: type[Plane]) -> Any:
         pki = Pki(self._folder / name, name)
         server = ApiServer(name, now=self.date)
-        server.store.create(NAMESPACES, first_namespace(NAMESPACE))
+        server.store.create(NAMESPACES, new_namespace(NAMESPACE))
         authenticator = Authenticator(server.store, pki.ca.bundle_pem, self.date)
         authenticator.tokens["admin"] = ADMIN
-        server.authenticator = authenticator
+        server.authenticate = authenticator.authenticate
         listener = MemoryListener(self.network, server.app, pki.serving() if self._tls else None)
         plane = kind(name, server, listener, Faults(server.app, listener, pki), pki, authenticator)
         server.app.middlewares.insert(0, self._recorder(plane))
@@ -293,11 +294,12 @@ class Federation:
         self.members[name] = member
         store = member.server.store
         member.authenticator.tokens[f"{name}-token"] = User("fedhpa-hub", ("system:masters",))
-        member.workloads = Workloads(store, self.date)
+        member.controllers = Controllers(store, self.date)
         self.load.join(store)
-        member.server.router = MetricsApis(
-            store, self.load, self.date, rubbish=lambda: member.faults.metric_values
+        member.metrics = MetricsApis(
+            store, self.load, self.date, invalid_values=lambda: member.faults.metric_values
         )
+        member.server.route = member.metrics.handler
         allocatable = {"cpu": cpu, "memory": "256Gi", "pods": "500"}
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
         store.create(NODES, {"metadata": {"name": "node"}, "status": {"allocatable": allocatable, **ready}})
@@ -342,7 +344,7 @@ class Federation:
                 await stack.enter_async_context(plane.listener)
                 await stack.enter_async_context(background(self._beat(plane)))
             for member in self.members.values():
-                await stack.enter_async_context(background(member.workloads.run()))
+                await stack.enter_async_context(background(member.controllers.run()))
             yield
 
     async def _beat(self, plane: Plane) -> None:

@@ -15,7 +15,7 @@ WEBHOOK_SECONDS = 30
 def have_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have planes wait for aggregated servers and webhooks much longer than for 5 s, as Kubernetes does."""
     monkeypatch.setattr("testbed.embedded.extensions.outgoing.CONNECT_SECONDS", PATIENCE)
-    monkeypatch.setattr("testbed.embedded.extensions.availability.CHECK_SECONDS", PATIENCE)
+    monkeypatch.setattr("testbed.embedded.extensions.aggregation.CHECK_SECONDS", PATIENCE)
 
 
 def patient(configurations: list[dict[str, Any]], seconds: int = WEBHOOK_SECONDS) -> list[Object]:

@@ -1,4 +1,4 @@
-"""The load model of the embedded plane, and the metrics APIs that report it."""
+"""The load model of the embedded plane and its metrics APIs."""
 
 import json
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from testbed.embedded.api.types import ANONYMOUS, Refusal
+from testbed.embedded.api.types import ANONYMOUS, StatusError
 from testbed.embedded.cluster.load import IDLE_MILLIS, Load
 from testbed.embedded.cluster.metrics import MetricsApis
-from tests.support.embedded_member import ToyMember
+from tests.support.embedded_member import SimulatedMember
 
 LIMIT = {"resources": {"limits": {"cpu": "400m"}}}
 
 
-def cpu_of(member: ToyMember) -> list[int]:
+def cpu_of(member: SimulatedMember) -> list[int]:
     return [usage.cpu for pod in member.pods() for usage in member.load.usage(pod).values()]
 
 
 def test_ready_pods_of_all_members_share_the_demand() -> None:
-    """The same part for each, wherever it runs; what is not ready yet idles."""
+    """Every ready pod gets the same share, in any member; a pod that is not ready idles."""
     load = Load()
-    one, two = ToyMember(load), ToyMember(load)
+    one, two = SimulatedMember(load), SimulatedMember(load)
     one.run("web", 2)
     two.run("web", 1)
     one.settle()
@@ -31,15 +31,15 @@ def test_ready_pods_of_all_members_share_the_demand() -> None:
     assert cpu_of(one) == [300, 300]
     assert cpu_of(two) == [300]
     two.resize("web", 3)
-    two.workloads.step()
+    two.controllers.step()
     assert sorted(cpu_of(two)) == [IDLE_MILLIS, IDLE_MILLIS, 300]
     two.settle()
     assert cpu_of(two) == [180, 180, 180]
 
 
 def test_pod_uses_no_more_than_its_limit() -> None:
-    """What the world demands beyond the limits of all pods is not served."""
-    member = ToyMember()
+    """Demand above the limits of all pods is not served."""
+    member = SimulatedMember()
     member.run("web", 2, LIMIT)
     member.settle()
     member.load.demand("shop", "web", 5000)
@@ -47,9 +47,9 @@ def test_pod_uses_no_more_than_its_limit() -> None:
     assert cpu_of(member) == [400, 400]
 
 
-def test_pods_that_go_leave_their_share_to_others() -> None:
-    """The demand stays and is shared by those that are left."""
-    member = ToyMember()
+def test_deleted_pods_leave_their_share_to_others() -> None:
+    """The remaining pods share the demand."""
+    member = SimulatedMember()
     member.run("web", 4)
     member.settle()
     member.load.demand("shop", "web", 400)
@@ -59,9 +59,9 @@ def test_pods_that_go_leave_their_share_to_others() -> None:
     assert cpu_of(member) == [200, 200]
 
 
-def test_store_that_joins_late_brings_its_pods() -> None:
-    """Pods that were there before are counted."""
-    member = ToyMember()
+def test_a_store_that_joins_late_counts_its_pods() -> None:
+    """Pods that existed before are counted."""
+    member = SimulatedMember()
     member.run("web", 2)
     member.settle()
     late = Load()
@@ -75,14 +75,14 @@ class Answers:
     """The metrics APIs of a member with two ready pods of 250m each."""
 
     def __init__(self) -> None:
-        self.member = ToyMember()
+        self.member = SimulatedMember()
         self.member.run("web", 2, LIMIT)
         self.member.run("api", 1)
         self.member.settle()
         self.member.load.demand("shop", "web", 500)
-        self.rubbish: Any = None
+        self.invalid: Any = None
         self.apis = MetricsApis(
-            self.member.store, self.member.load, lambda: self.member.now, rubbish=lambda: self.rubbish
+            self.member.store, self.member.load, lambda: self.member.now, invalid_values=lambda: self.invalid
         )
 
     async def get(self, path: str) -> Any:
@@ -93,7 +93,7 @@ class Answers:
 
 
 async def test_pod_metrics_are_those_of_running_pods() -> None:
-    """Usage by container, with labels, time and window; a Pending pod has none."""
+    """Items have usage by container, labels, time and window; a Pending pod has no item."""
     answers = Answers()
     answers.member.run("huge", 1, {"resources": {"requests": {"cpu": "100"}}})
     answers.member.settle()
@@ -115,27 +115,27 @@ async def test_pod_metrics_are_those_of_running_pods() -> None:
 
 
 async def test_node_metrics_are_sums_of_the_pods() -> None:
-    """Two pods at work and one that idles."""
+    """The node runs two busy pods and one idle pod."""
     (node,) = (await Answers().get("/apis/metrics.k8s.io/v1beta1/nodes"))["items"]
 
     assert node["metadata"]["name"] == "node1"
     assert node["usage"]["cpu"] == f"{2 * 250 + IDLE_MILLIS}m"
 
 
-async def test_single_metrics_are_found_by_name_or_not_at_all() -> None:
-    """GET of one pod or node; 404 for a pod that does not run."""
+async def test_single_metrics_are_found_by_name() -> None:
+    """GET returns one pod; a pod that does not run is 404."""
     answers = Answers()
     name = answers.member.ready()[0]
 
     one = await answers.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods/{name}")
 
     assert (one["kind"], one["metadata"]["name"]) == ("PodMetrics", name)
-    with pytest.raises(Refusal, match='"nobody" not found'):
+    with pytest.raises(StatusError, match='"nobody" not found'):
         await answers.get("/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods/nobody")
 
 
 async def test_requests_per_second_are_a_metric_of_each_pod() -> None:
-    """10 ms of CPU a request: 250m are 25 requests a second."""
+    """A request costs 10 ms of CPU, so 250m are 25 requests per second."""
     found = await Answers().get(
         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second"
         "?labelSelector=app%3Dweb"
@@ -146,7 +146,7 @@ async def test_requests_per_second_are_a_metric_of_each_pod() -> None:
 
 
 async def test_external_metrics_are_selected_by_their_labels() -> None:
-    """Values that were put there, by metric and label."""
+    """The values in `external` are selected by metric and label."""
     answers = Answers()
     answers.apis.external["queue_length"] = [({"queue": "a"}, 5000), ({"queue": "b"}, 7000)]
     path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length"
@@ -156,11 +156,11 @@ async def test_external_metrics_are_selected_by_their_labels() -> None:
     assert (item["value"], item["metricLabels"]) == ("7000m", {"queue": "b"})
 
 
-@pytest.mark.parametrize(("rubbish", "value"), [("nan", "NaN"), ("negative", "-250m")])
-async def test_rubbish_is_reported_on_demand(rubbish: str, value: str) -> None:
-    """A member that lies does so in every quantity."""
+@pytest.mark.parametrize(("invalid", "value"), [("nan", "NaN"), ("negative", "-250m")])
+async def test_invalid_values_are_reported(invalid: str, value: str) -> None:
+    """Every quantity is invalid."""
     answers = Answers()
-    answers.rubbish = rubbish
+    answers.invalid = invalid
 
     found = await answers.get("/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb")
 
@@ -168,7 +168,7 @@ async def test_rubbish_is_reported_on_demand(rubbish: str, value: str) -> None:
 
 
 async def test_discovery_lists_what_is_served() -> None:
-    """Group, version and resources of each group; other paths are somebody else's."""
+    """Each group lists its version and resources; other paths have no handler."""
     answers = Answers()
 
     group = await answers.get("/apis/metrics.k8s.io")
@@ -184,8 +184,8 @@ async def test_discovery_lists_what_is_served() -> None:
 
 
 async def test_selector_that_cannot_be_read_is_a_bad_request() -> None:
-    """400, as from metrics-server."""
-    with pytest.raises(Refusal) as refused:
+    """An unreadable selector is 400, as in metrics-server."""
+    with pytest.raises(StatusError) as refused:
         await Answers().get("/apis/metrics.k8s.io/v1beta1/pods?labelSelector=a%20b%20c")
 
     assert refused.value.code == 400

@@ -1,14 +1,14 @@
-"""Members of the embedded plane: their workloads get pods, and their pods nodes and readiness."""
+"""Members of the embedded plane: workloads get pods, and pods get nodes and become ready."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from testbed.embedded.cluster.controllers import NODES, Workloads
+from testbed.embedded.cluster.controllers import NODES, Controllers
 from testbed.embedded.cluster.pods import PODS, is_ready
 from testbed.embedded.storage.store import Store
-from tests.support.embedded_member import DEPLOYMENTS, ToyMember, condition
+from tests.support.embedded_member import DEPLOYMENTS, SimulatedMember, condition
 
 
 def cpu(amount: str) -> dict[str, object]:
@@ -16,18 +16,18 @@ def cpu(amount: str) -> dict[str, object]:
 
 
 def test_pods_become_ready_after_their_delay() -> None:
-    """A pod runs at once, with a start time, and serves when its time has come; not before."""
-    member = ToyMember()
+    """A pod runs immediately, and becomes ready after the delay."""
+    member = SimulatedMember()
     member.run("web", 2)
 
-    due = member.workloads.step()
+    due = member.controllers.step()
 
     assert due == 2.0
     assert member.ready() == []
     assert {pod["status"]["phase"] for pod in member.pods()} == {"Running"}
     assert {pod["status"]["startTime"] for pod in member.pods()} == {"2026-03-11T13:00:00Z"}
     member.now += timedelta(seconds=2)
-    assert member.workloads.step() is None
+    assert member.controllers.step() is None
     assert len(member.ready()) == 2
     assert {condition(pod, "Ready")["lastTransitionTime"] for pod in member.pods()} == {
         "2026-03-11T13:00:02Z"
@@ -36,16 +36,16 @@ def test_pods_become_ready_after_their_delay() -> None:
 
 
 def test_readiness_probe_says_how_long_a_pod_takes() -> None:
-    """initialDelaySeconds of a readiness probe stands before the member's own delay."""
-    member = ToyMember()
+    """initialDelaySeconds of a readiness probe overrides the member's delay."""
+    member = SimulatedMember()
     member.run("web", 1, {"readinessProbe": {"initialDelaySeconds": 30}})
 
-    assert member.workloads.step() == 30.0
+    assert member.controllers.step() == 30.0
 
 
 def test_status_counts_the_pods() -> None:
-    """A Deployment's status says how many pods there are, how many serve, and of which generation."""
-    member = ToyMember()
+    """A Deployment's status has the number of pods, of ready pods, and the generation."""
+    member = SimulatedMember()
     member.run("web", 3)
     member.settle()
 
@@ -62,8 +62,8 @@ def test_status_counts_the_pods() -> None:
 
 
 def test_pods_beyond_the_capacity_stay_pending() -> None:
-    """What does not fit stays Pending, with the scheduler's reason, and runs as soon as there is room."""
-    member = ToyMember(cpu="1")
+    """A pod that does not fit stays Pending with the scheduler's reason, until a node has capacity."""
+    member = SimulatedMember(cpu="1")
     member.run("web", 3, cpu("400m"))
     member.settle()
 
@@ -79,9 +79,9 @@ def test_pods_beyond_the_capacity_stay_pending() -> None:
     assert len(member.ready()) == 3
 
 
-def test_limit_stands_for_a_request_that_is_not_there() -> None:
-    """As Kubernetes defaults it."""
-    member = ToyMember(cpu="1")
+def test_limit_replaces_a_missing_request() -> None:
+    """Kubernetes defaults a missing request to the limit."""
+    member = SimulatedMember(cpu="1")
     member.run("web", 2, {"resources": {"limits": {"cpu": "600m"}}})
     member.settle()
 
@@ -89,8 +89,8 @@ def test_limit_stands_for_a_request_that_is_not_there() -> None:
 
 
 def test_node_takes_no_more_pods_than_it_allows() -> None:
-    """allocatable.pods is a resource like the others."""
-    member = ToyMember(pods="2")
+    """allocatable.pods limits the number of pods."""
+    member = SimulatedMember(pods="2")
     member.run("web", 3)
     member.settle()
 
@@ -99,8 +99,8 @@ def test_node_takes_no_more_pods_than_it_allows() -> None:
 
 
 def test_cordoned_node_takes_no_pods() -> None:
-    """spec.unschedulable closes a node for new pods and leaves those that run."""
-    member = ToyMember()
+    """spec.unschedulable refuses new pods and keeps running pods."""
+    member = SimulatedMember()
     member.run("web", 1)
     member.settle()
     node = member.store.get(NODES, "", "node1")
@@ -117,8 +117,8 @@ def test_cordoned_node_takes_no_pods() -> None:
 
 
 def test_scale_down_takes_pending_and_young_pods_first() -> None:
-    """Pods that serve are kept before those that wait, old before young."""
-    member = ToyMember(cpu="1")
+    """Ready pods are kept before pending ones, and old pods before young ones."""
+    member = SimulatedMember(cpu="1")
     member.run("web", 1, cpu("400m"))
     member.settle()
     (oldest,) = member.ready()
@@ -137,8 +137,8 @@ def test_scale_down_takes_pending_and_young_pods_first() -> None:
 
 
 def test_changed_template_replaces_the_pods() -> None:
-    """Pods of the old template go, and as many of the new one come."""
-    member = ToyMember()
+    """Pods of the old template are deleted, and the same number of new pods is created."""
+    member = SimulatedMember()
     member.run("web", 2, cpu("100m"))
     member.settle()
     before = set(member.ready())
@@ -152,8 +152,8 @@ def test_changed_template_replaces_the_pods() -> None:
 
 
 def test_statefulset_numbers_its_pods() -> None:
-    """Its pods are NAME-0 and up, and the highest goes first."""
-    member = ToyMember()
+    """The pods are NAME-0, NAME-1, ...; the highest number is deleted first."""
+    member = SimulatedMember()
     member.run("db", 3, kind="StatefulSet")
     member.settle()
 
@@ -164,9 +164,9 @@ def test_statefulset_numbers_its_pods() -> None:
     assert member.ready() == ["db-0", "db-1"]
 
 
-def test_deleted_workload_takes_its_pods_along() -> None:
-    """Pods whose owner is gone are deleted; a pod on its own stays."""
-    member = ToyMember()
+def test_pods_of_a_deleted_workload_are_deleted() -> None:
+    """Pods of a deleted owner are deleted; a pod without an owner stays."""
+    member = SimulatedMember()
     member.run("web", 2)
     lone = {"metadata": {"name": "lone", "namespace": "shop"}, "spec": {"containers": [{"name": "c"}]}}
     member.store.create(PODS, lone)
@@ -180,9 +180,9 @@ def test_deleted_workload_takes_its_pods_along() -> None:
 @pytest.mark.parametrize(
     "spec", [{}, {"replicas": "many"}, {"replicas": 1, "template": None}, {"replicas": 1, "template": []}]
 )
-def test_workload_that_makes_no_sense_stops_no_other(spec: dict[str, object]) -> None:
-    """The embedded server checks less than Kubernetes; what cannot be read is passed over."""
-    member = ToyMember()
+def test_an_unreadable_workload_does_not_stop_others(spec: dict[str, object]) -> None:
+    """An unreadable workload is skipped, because the embedded server validates less than Kubernetes."""
+    member = SimulatedMember()
     member.store.create(DEPLOYMENTS, {"metadata": {"name": "bad", "namespace": "shop"}, "spec": spec})
     member.run("web", 1)
     member.settle()
@@ -190,9 +190,9 @@ def test_workload_that_makes_no_sense_stops_no_other(spec: dict[str, object]) ->
     assert len(member.ready()) == 1
 
 
-def test_quantity_that_makes_no_sense_keeps_its_pod_pending() -> None:
-    """The pod says so, and others run."""
-    member = ToyMember()
+def test_an_unreadable_quantity_keeps_its_pod_pending() -> None:
+    """The pod's condition has the error, and other pods run."""
+    member = SimulatedMember()
     member.run("bad", 1, cpu("lots"))
     member.run("web", 1)
     member.settle()
@@ -204,24 +204,24 @@ def test_quantity_that_makes_no_sense_keeps_its_pod_pending() -> None:
 
 
 @pytest.mark.looptime
-async def test_controllers_follow_what_is_written() -> None:
-    """While they run, a write is followed at once and readiness comes when the clock says so."""
+async def test_controllers_follow_writes() -> None:
+    """A write takes effect immediately, and readiness comes at its time."""
     loop = asyncio.get_running_loop()
     start = datetime(2026, 3, 11, 13, 0, 0, tzinfo=UTC)
     began = loop.time()
-    toy = ToyMember()
+    member = SimulatedMember()
     store = Store(lambda: start + timedelta(seconds=loop.time() - began))
-    workloads = Workloads(store, store._now, ready_after=5.0)
+    controllers = Controllers(store, store._now, ready_after=5.0)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(workloads.run())
-        toy.store = store
+        running = group.create_task(controllers.run())
+        member.store = store
         await asyncio.sleep(1)
-        toy.node("node1")
-        toy.run("web", 2)
+        member.node("node1")
+        member.run("web", 2)
         await asyncio.sleep(4.5)
-        early = toy.ready()
+        early = member.ready()
         await asyncio.sleep(1)
-        late = toy.ready()
+        late = member.ready()
         running.cancel()
 
     assert early == []

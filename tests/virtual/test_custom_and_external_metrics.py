@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.embedded.cluster.metrics import REQUESTS, MetricsApis
+from testbed.embedded.cluster.metrics import REQUESTS
 from testbed.embedded.network.faults import Fault
 from tests.support.federation import Federation, federation, until
 from tests.support.nightly import NIGHT, examples
@@ -33,9 +33,10 @@ BY_QUEUE = {
 
 def enqueue(f: Federation, member: str, count: int) -> None:
     """From now on this many orders wait in a member, beside series of other names."""
-    apis = f.members[member].server.router
-    assert isinstance(apis, MetricsApis)
-    apis.external["messages"] = [({"queue": "orders"}, count * 1000), ({"queue": "mails"}, 900_000)]
+    f.members[member].metrics.external["messages"] = [
+        ({"queue": "orders"}, count * 1000),
+        ({"queue": "mails"}, 900_000),
+    ]
 
 
 async def test_requests_per_second_size_a_workload(tmp_path: Path) -> None:

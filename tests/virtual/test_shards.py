@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.shards import Shard, lease_name
-from testbed.embedded.api.server import first_namespace
+from testbed.embedded.api.server import new_namespace
 from testbed.embedded.objects.kinds import NAMESPACES
 from tests.support.federation import HPAS, LEASES, Controller, Federation, background, federation, until
 
@@ -28,7 +28,7 @@ def objects_everywhere(f: Federation) -> None:
     }
     head = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "spec": spec}
     for team in TEAMS:
-        f.hub.server.store.create(NAMESPACES, first_namespace(team))
+        f.hub.server.store.create(NAMESPACES, new_namespace(team))
         f.hub.server.store.create(HPAS, {**head, "metadata": {"namespace": team, "name": "web"}})
 
 

@@ -131,7 +131,7 @@ async def test_expired_versions_are_listed_anew(tmp_path: Path) -> None:
             await plane.listener.stop()
         f.members["m1"].resize(6)
         f.scale("other", scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"})
-        f.members["m1"].workloads.step()
+        f.members["m1"].controllers.step()
         for plane in (f.hub, *f.members.values()):
             plane.server.store.compact()
             await plane.listener.start()

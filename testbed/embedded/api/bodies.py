@@ -1,141 +1,111 @@
-"""Bodies of requests: decoded, of the right kind, without unknown fields, with defaults, valid."""
+"""Reads request bodies: decodes, prunes, defaults and validates objects."""
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from fedhpa.api.fielderror import invalid
-from testbed.embedded.api import protobuf
-from testbed.embedded.api import statuses as refusals
-from testbed.embedded.api.types import Object, Refusal
-from testbed.embedded.objects import defaults, rules
-from testbed.embedded.objects import validation as schema
-from testbed.embedded.objects.definitions import META, PREFIX, definitions, schema_of
+from testbed.embedded.api import protobuf, statuses
+from testbed.embedded.api.types import Object
+from testbed.embedded.objects import defaults, rules, validation
+from testbed.embedded.objects.definitions import META, definitions, schema_of
 from testbed.embedded.objects.kinds import Kind
 
 JSON: Final = "application/json"
-READABLE: Final = (JSON, "application/yaml", protobuf.TYPE)
 SCALE: Final = "io.k8s.api.autoscaling.v1.Scale"
 
 
 def decode(raw: bytes, content_type: str, kind: str) -> Object:
-    """What is in a body. Refusal UnsupportedMediaType or BadRequest."""
+    """Returns the object in a body. Raises StatusError UnsupportedMediaType or BadRequest."""
     if content_type == protobuf.TYPE:
         return protobuf.decode(raw)
     if content_type not in ("", JSON):
-        raise refusals.unsupported_media_type(READABLE)
+        raise statuses.unsupported_media_type((JSON, protobuf.TYPE))
     try:
-        found: Any = msgspec.json.decode(raw)
-        problem = "" if isinstance(found, dict) else "it is no object"
+        found: Object = msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = str(error)
-    if problem:
-        why = f"couldn't get version/kind; json parse error: {problem}"
-        raise refusals.bad_request(f"{_unrecognized(kind)}: {why} ({_summary(raw)})")
-    decoded: Object = found
-    return decoded
+        raise statuses.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind;"
+            f" json parse error: {error}"
+        ) from error
+    return found
 
 
-def object_of(
-    raw: bytes, content_type: str, kind: Kind, directive: str, warn: Callable[[str], None]
+def read_object(
+    raw: bytes, content_type: str, kind: Kind, field_validation: str, warn: Callable[[str], None]
 ) -> Object:
-    """An object of a kind, without what its schema does not know. Refusal."""
+    """Returns the pruned object in a body. Raises StatusError."""
     obj = decode(raw, content_type, kind.kind)
-    if kind.custom and not obj.get("kind"):
-        why = f"Object 'Kind' is missing in '{raw.decode()}'"
-        raise refusals.bad_request(f"{_unrecognized(kind.kind)}: {why} ({_summary(raw)})")
-    obj.setdefault("kind", kind.kind)
-    obj.setdefault("apiVersion", kind.api_version)
+    if not kind.custom:
+        obj.setdefault("kind", kind.kind)
+        obj.setdefault("apiVersion", kind.api_version)
     check_kind(obj, kind)
-    return known(obj, kind, directive, warn)
+    return pruned(obj, kind, field_validation, warn)
 
 
 def check_kind(obj: Object, kind: Kind) -> None:
-    """Refusal unless an object says that it is of a kind."""
-    said, version = str(obj.get("kind") or ""), obj.get("apiVersion")
-    if kind.custom and version == kind.api_version and said != kind.kind:
+    """Raises StatusError unless the object has the kind and apiVersion of the request."""
+    given, version = str(obj.get("kind") or ""), obj.get("apiVersion")
+    if kind.custom and given and version == kind.api_version and given != kind.kind:
         metadata = obj.get("metadata")
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
-        problem = invalid("kind", said, f"must be {kind.kind}")
-        raise refusals.invalid(kind.group, said, name, [problem])
-    if (version, said) != (kind.api_version, kind.kind):
-        raise refusals.bad_request(
-            f'{said} in version "{version}" cannot be handled as a {kind.kind} '
+        raise statuses.invalid(kind.group, given, name, [invalid("kind", given, f"must be {kind.kind}")])
+    if (version, given) != (kind.api_version, kind.kind):
+        raise statuses.bad_request(
+            f'{given} in version "{version}" cannot be handled as a {kind.kind} '
             f'in version "{kind.api_version}"'
         )
 
 
-def known(obj: Object, kind: Kind, directive: str, warn: Callable[[str], None]) -> Object:
-    """The object without unknown fields, about which `directive` (Strict, Warn, Ignore) says what to do.
+def pruned(obj: Object, kind: Kind, field_validation: str, warn: Callable[[str], None]) -> Object:
+    """Returns the object without unknown fields, with a CRD's defaults.
 
-    Refusal if it does not fit its Go type.
+    `field_validation` (Strict, Warn, Ignore) says whether unknown fields are refused, reported or ignored.
+    Raises StatusError BadRequest for a type error in the metadata.
     """
-    handled = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
     unknown: list[str] = []
     body = {name: value for name, value in obj.items() if name != "metadata"}
-    kept: Object = schema.prune(body, schema_of(kind), unknown, builtin=not kind.custom)
-    metadata = schema.prune(
+    kept: Object = validation.prune(body, schema_of(kind), unknown, builtin=not kind.custom)
+    metadata = validation.prune(
         obj.get("metadata") or {}, definitions()[META], unknown, builtin=True, path="metadata"
     )
-    problem = schema.go_problem(metadata, {"$ref": PREFIX + META}, kind.kind, "metadata")
-    if not kind.custom:
-        problem = problem or schema.go_problem(kept, schema_of(kind), kind.kind) or rules.undecodable(kept)
-    if problem:
-        raise refusals.bad_request(f"{handled}: {problem}")
-    kept["metadata"] = {name: value for name, value in metadata.items() if value not in ({}, [], "")}
-    texts = [f'unknown field "{path}"' for path in (sorted(unknown) if kind.custom else unknown)]
-    if texts and directive == "Strict":
-        raise refusals.bad_request(f"{handled}: strict decoding error: {', '.join(texts)}")
-    if directive != "Ignore":
+    names = sorted(unknown) if kind.custom else unknown
+    texts = [f'unknown field "{path}"' for path in names]
+    if texts and field_validation == "Strict":
+        handled = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
+        raise statuses.bad_request(f"{handled}: strict decoding error: {', '.join(texts)}")
+    if field_validation != "Ignore":
         for text in texts:
             warn(text)
+    for problem in validation.problems(metadata, definitions()[META], "metadata"):
+        raise statuses.bad_request(str(problem))
+    kept["metadata"] = {name: value for name, value in metadata.items() if value not in ({}, [], "")}
     if kind.custom:
-        schema.default(kept, schema_of(kind))
+        validation.default(kept, schema_of(kind))
     return kept
 
 
-def patched(new: Object, kind: Kind, directive: str, warn: Callable[[str], None]) -> Object:
-    """What a patch made of an object, without unknown fields. Refusal Invalid."""
-    try:
-        check_kind(new, kind)
-        return known(new, kind, directive, warn)
-    except Refusal as refusal:
-        if refusal.reason != "BadRequest":
-            raise
-        problem = invalid("patch", json.dumps(new), str(refusal))
-        raise refusals.invalid("", "", "", [problem]) from refusal
-
-
-def checked(obj: Object, kind: Kind, old: Object | None = None) -> Object:
-    """The object pruned, with defaults. Refusal Invalid if something is wrong with it, or with the change."""
-    kept = known(obj, kind, "Ignore", lambda _text: None)
+def validated(obj: Object, kind: Kind, old: Object | None = None) -> Object:
+    """Returns the object pruned and with defaults. Raises StatusError Invalid."""
+    kept = pruned(obj, kind, "Ignore", lambda _text: None)
     if not kind.custom:
         defaults.complete(kind, kept)
-    found = [*rules.wrong_metadata(kept["metadata"], None if old is None else old["metadata"])]
-    found += rules.wrong(kind, kept, old)
-    if kind.custom:
-        found += schema.problems(kept, schema_of(kind))
+    found = [*validation.problems({**kept, "metadata": {}}, schema_of(kind))]
+    if not found or kind.custom:
+        # The rules read built-in objects, so these must have the right types.
+        found = [
+            *rules.metadata_problems(kept["metadata"], None if old is None else old["metadata"]),
+            *rules.problems(kind, kept, old),
+            *found,
+        ]
     if found:
-        raise refusals.invalid(kind.group, kind.kind, kept["metadata"].get("name", ""), found)
+        raise statuses.invalid(kind.group, kind.kind, kept["metadata"].get("name", ""), found)
     return kept
 
 
-def checked_scale(found: Object) -> Object:
-    """The Scale if it fits its Go type. Refusal."""
-    problem = schema.go_problem(found, definitions()[SCALE], "Scale")
-    if problem:
-        raise refusals.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
-    return found
-
-
-def _unrecognized(kind: str) -> str:
-    return f"the object provided is unrecognized (must be of type {kind})"
-
-
-def _summary(raw: bytes) -> str:
-    if not raw:
-        return "<empty>"
-    text = raw[:30].decode(errors="replace") if raw.startswith(b"{") else raw[:30].hex()
-    return text + " ..." if len(raw) > 30 else text
+def check_scale(scale: Object) -> Object:
+    """Returns the Scale. Raises StatusError BadRequest for a type error."""
+    for problem in validation.problems(scale, definitions()[SCALE]):
+        raise statuses.bad_request(str(problem))
+    return scale

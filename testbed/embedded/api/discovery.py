@@ -1,58 +1,72 @@
-"""What is served, as clients ask for it: versions, groups, resources, OpenAPI v3."""
+"""Discovery and OpenAPI: the served groups, versions, resources and schemas.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+kubectl reads OpenAPI v3 for `explain` and for the merge keys of `apply`.
+"""
 
-from testbed.embedded.api import one_document, openapi
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
 from testbed.embedded.api.types import Object
-from testbed.embedded.extensions.availability import available
+from testbed.embedded.extensions.aggregation import available
+from testbed.embedded.objects.definitions import META, PREFIX, closure, definitions, name_of, schema_of
 from testbed.embedded.objects.kinds import API_SERVICES, NAMESPACES, VERBS, Kind, Kinds
 from testbed.embedded.storage.store import Store
 
+OPENAPI_V3: Final = "/openapi/v3"
+# kubectl reads OpenAPI v2 (protobuf only) when it validates a List. This document has no definitions, so
+# kubectl leaves the validation to the server.
+OPENAPI_V2: Final = "/openapi/v2"
+OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OPENAPI_V2_DOCUMENT: Final = b"\n\x032.0"
+_PARAMETERS: Final = [
+    {"name": name, "in": "query", "schema": {"type": "string"}}
+    for name in ("dryRun", "fieldManager", "fieldValidation")
+]
 VERSION: Final = {
     "major": "1",
     "minor": "36",
     "gitVersion": "v1.36.3+embedded",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "none",
-    "compiler": "python",
-    "platform": "any",
 }
 
 
-class Discovery:
-    """The answers to paths that are no objects'."""
+@dataclass(frozen=True)
+class ReviewResource:
+    """A resource that is only posted to, and not stored: a review or a token request."""
 
-    def __init__(self, kinds: Kinds, store: Store) -> None:
-        self._kinds = kinds
-        self._store = store
-        self._virtual: dict[tuple[str, str], list[Object]] = {}
-        # What the server behind an APIService serves, by the APIService's name.
-        self.remote: Callable[[str], Sequence[Object] | None] = lambda _: None
+    group: str
+    resource: str
+    kind: str
+    subresource: str = ""
+    namespaced: bool = False
+    version: str = "v1"
 
-    def add_virtual(
-        self, group: str, version: str, resource: str, kind: str, *, subresource: str, namespaced: bool
-    ) -> None:
-        """A resource that can only be posted to."""
-        name = f"{resource}/{subresource}" if subresource else resource
-        singular = "" if subresource else kind.lower()
+    def entry(self) -> Object:
+        """Returns the resource as discovery lists it."""
+        name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         found: Object = {
             "name": name,
-            "singularName": singular,
-            "namespaced": namespaced,
-            "kind": kind,
+            "singularName": "" if self.subresource else self.kind.lower(),
+            "namespaced": self.namespaced,
+            "kind": self.kind,
             "verbs": ["create"],
         }
-        if kind == "TokenRequest":
+        if self.kind == "TokenRequest":
             found |= {"group": "authentication.k8s.io", "version": "v1"}
-        self._virtual.setdefault((group, version), []).append(found)
+        return found
+
+
+class Discovery:
+    """Answers the discovery paths."""
+
+    def __init__(self, kinds: Kinds, store: Store) -> None:
+        self.reviews: list[ReviewResource] = []
+        self._kinds = kinds
+        self._store = store
 
     def answer(self, path: str) -> Object | None:
-        """The document of a path, or None."""
-        parts = path.strip("/").split("/")
-        match parts:
+        """Returns the document at a path, or None."""
+        match path.strip("/").split("/"):
             case ["version"]:
                 return dict(VERSION)
             case ["api"]:
@@ -62,43 +76,20 @@ class Discovery:
                 groups = [_group(name, versions) for name, versions in self._groups().items()]
                 return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
             case ["apis", group] if group in self._groups():
-                found = _group(group, self._groups()[group])
-                return {"kind": "APIGroup", "apiVersion": "v1", **found}
+                return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, self._groups()[group])}
             case ["api", version]:
                 return self._resources("", version)
             case ["apis", group, version]:
                 return self._resources(group, version)
             case ["openapi", "v3"]:
-                return openapi.index(self._kinds, self._aggregated())
+                return openapi_index(self._kinds, self._aggregated())
             case ["openapi", "v3", "api" | "apis", *rest]:
-                return openapi.document(self._kinds, "/".join(rest))
+                return openapi_document(self._kinds, "/".join(rest))
             case _:
                 return None
 
-    def one_document(self, path: str, version: str) -> Object | None:
-        """All resources of the core group (/api) or of all others (/apis); None where some are not known."""
-        names = {"": ["v1"]} if path == "/api" else self._groups()
-        groups = [(name, {v: self._listed(name, v) for v in versions}) for name, versions in names.items()]
-        for name, served in groups:
-            for each, resources in served.items():
-                if resources is None and not self._is_remote(name, each):
-                    return None
-        return one_document.document(version, groups)
-
-    def _listed(self, group: str, version: str) -> Sequence[Object] | None:
-        if self._is_remote(group, version):
-            service = self._store.find(API_SERVICES, "", f"{version}.{group}")
-            answers = service is not None and available(service).get("status") == "True"
-            return self.remote(f"{version}.{group}") if answers else None
-        found = self._resources(group, version)
-        return None if found is None else found["resources"]
-
-    def _is_remote(self, group: str, version: str) -> bool:
-        service = self._store.find(API_SERVICES, "", f"{version}.{group}")
-        return service is not None and bool(service["spec"].get("service"))
-
     def _aggregated(self) -> list[str]:
-        """The group versions whose servers are behind this one and answer; the router has their documents."""
+        """Returns the group versions of the aggregated servers that are available."""
         return [
             f"{service['spec']['group']}/{service['spec']['version']}"
             for service in self._store.list(API_SERVICES)
@@ -106,41 +97,35 @@ class Discovery:
         ]
 
     def _groups(self) -> Mapping[str, list[str]]:
-        """The versions of each group but the core one, the preferred first."""
+        """Returns the versions of each named group, the preferred version first."""
+        services = [service["spec"] for service in self._store.list(API_SERVICES)]
+        services.sort(key=lambda spec: -spec.get("versionPriority", 0))
+        served = [
+            *((kind.group, kind.version) for kind in self._kinds),
+            *((spec.get("group", ""), spec["version"]) for spec in services),
+            *((review.group, review.version) for review in self.reviews),
+        ]
         found: dict[str, list[str]] = {}
-        served = [(kind.group, kind.version) for kind in self._kinds]
-        for service in sorted(self._store.list(API_SERVICES), key=_preference):
-            served.append((service["spec"].get("group", ""), service["spec"]["version"]))
-        for group, version in [*served, *self._virtual]:
+        for group, version in served:
             if group and version not in found.setdefault(group, []):
                 found[group].append(version)
         return found
 
     def _resources(self, group: str, version: str) -> Object | None:
         kinds = [kind for kind in self._kinds if (kind.group, kind.version) == (group, version)]
-        virtual = self._virtual.get((group, version), [])
-        if not kinds and not virtual:
+        entries = [entry for kind in kinds for entry in _entries(kind)]
+        entries += [each.entry() for each in self.reviews if (each.group, each.version) == (group, version)]
+        if not entries:
             return None
-        found = sorted([each for kind in kinds for each in _entries(kind)] + virtual, key=_name)
-        api_version = f"{group}/{version}" if group else version
         return {
             "kind": "APIResourceList",
             "apiVersion": "v1",
-            "groupVersion": api_version,
-            "resources": found,
+            "groupVersion": f"{group}/{version}" if group else version,
+            "resources": sorted(entries, key=lambda entry: str(entry["name"])),
         }
 
 
-def _preference(service: Object) -> tuple[int, str]:
-    """Versions of higher priority come first, of which clients take the first."""
-    return -service["spec"].get("versionPriority", 0), service["metadata"]["name"]
-
-
-def _name(entry: Object) -> Any:
-    return entry["name"]
-
-
-def _group(name: str, versions: list[str]) -> Object:
+def _group(name: str, versions: Sequence[str]) -> Object:
     found = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": found, "preferredVersion": found[0]}
 
@@ -151,10 +136,8 @@ def _entries(kind: Kind) -> list[Object]:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": list(VERBS),
+        "verbs": [each for each in VERBS if (each, kind.collection) != ("deletecollection", NAMESPACES)],
     }
-    if kind.collection == NAMESPACES:
-        first["verbs"].remove("deletecollection")
     if kind.short_names:
         first["shortNames"] = list(kind.short_names)
     if kind.categories:
@@ -172,3 +155,63 @@ def _entries(kind: Kind) -> list[Object]:
             entry |= {"group": "autoscaling", "version": "v1", "kind": "Scale"}
         found.append(entry)
     return found
+
+
+# -- OpenAPI --------------------------------------------------------------------------------------------
+
+
+def openapi_index(kinds: Kinds, aggregated: Iterable[str] = ()) -> Object:
+    """Returns the index of documents; `aggregated` are group versions of other servers."""
+    prefixes = dict.fromkeys(aggregated, "apis")
+    prefixes |= {kind.api_version: "apis" if kind.group else "api" for kind in kinds}
+    paths = [f"{prefix}/{version}" for version, prefix in prefixes.items()]
+    return {"paths": {path: {"serverRelativeURL": f"{OPENAPI_V3}/{path}"} for path in paths}}
+
+
+def openapi_document(kinds: Kinds, api_version: str) -> Object | None:
+    """Returns the document of a group version."""
+    found = [kind for kind in kinds if kind.api_version == api_version]
+    if not found:
+        return None
+    schemas = closure({name_of(kind) for kind in found if not kind.custom} | {META}, definitions())
+    for kind in found:
+        if kind.custom:
+            schemas[_custom_name(kind)] = {
+                **schema_of(kind),
+                "x-kubernetes-group-version-kind": [_group_version_kind(kind)],
+            }
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36.3"},
+        "paths": {path: operations for kind in found for path, operations in _openapi_paths(kind).items()},
+        "components": {"schemas": schemas},
+    }
+
+
+def _custom_name(kind: Kind) -> str:
+    return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+
+
+def _group_version_kind(kind: Kind) -> Object:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _openapi_paths(kind: Kind) -> Object:
+    prefix = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
+    scope = "/namespaces/{namespace}" if kind.namespaced else ""
+    collection = f"{prefix}{scope}/{kind.plural}"
+    reference = {"$ref": PREFIX + (_custom_name(kind) if kind.custom else name_of(kind))}
+    responses = {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}}
+
+    def operation(action: str) -> Object:
+        return {
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": _group_version_kind(kind),
+            "parameters": [] if action in ("list", "get") else _PARAMETERS,
+            "responses": responses,
+        }
+
+    return {
+        collection: {"get": operation("list"), "post": operation("post")},
+        f"{collection}/{{name}}": {method: operation(method) for method in ("get", "put", "patch")},
+    }

@@ -1,64 +1,69 @@
-"""Lists: all or selected objects of a collection, in pages that show one moment."""
+"""Lists: label and field selectors, and pages of one version."""
 
 import base64
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from testbed.embedded.api import statuses as refusals
-from testbed.embedded.api.calls import Call
-from testbed.embedded.api.selection import selection
-from testbed.embedded.api.types import Object, Refusal
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.selectors import Selector, parse_selector
+from testbed.embedded.api import statuses
+from testbed.embedded.api.requests import ResourceRequest
+from testbed.embedded.api.types import Object, StatusError
+from testbed.embedded.objects.kinds import Kind
 from testbed.embedded.storage.store import Store
 
+_EVERY_KIND: Final = ("metadata.name", "metadata.namespace")
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "pods": ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase"),
+    "events": (
+        *(f"involvedObject.{field}" for field in _INVOLVED),
+        *("reason", "reportingComponent", "source", "type"),
+    ),
+    "secrets": ("type",),
+    "namespaces": ("status.phase",),
+    "nodes": ("spec.unschedulable",),
+}
+_TERM: Final = re.compile(r"([^=!]+)(!=|==|=)(.*)", re.DOTALL)
 _EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new "
-    "list without the continue parameter, or use the continue token in this response to retrieve the "
-    "remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
-    "that were created, modified, or deleted between the time the first chunk was returned and now may show "
-    "up in the list."
+    "list without the continue parameter."
 )
 
 
-def listed(store: Store, call: Call) -> Object:
-    """The list that a request asks for. Refusal BadRequest, Timeout or Expired."""
-    kind, query = call.kind, call.query
+def list_objects(store: Store, request: ResourceRequest) -> Object:
+    """Returns the list. Raises StatusError: BadRequest for a wrong query, Expired for an old version."""
+    kind, query = request.kind, request.query
     wanted = selection(kind, query)
-    # As a real API server, which answers "whatever version" from its cache, in one piece.
-    limit = 0 if query.get("resourceVersion") == "0" else int(query.get("limit") or 0)
-    version, start = _version(store, query), ""
+    version, start = store.version, ""
     if query.get("continue"):
         version, start = _read_token(query["continue"])
+    elif query.get("resourceVersionMatch") == "Exact":
+        version = min(int(query.get("resourceVersion") or 0), version)
     try:
-        found = store.at(kind.collection, version, call.namespace)
-    except Refusal as error:
-        raise refusals.expired(_EXPIRED) if start else error from error
+        found = store.at(kind.collection, version, request.namespace)
+    except StatusError as error:
+        raise statuses.expired(_EXPIRED) if start else error from error
     items = [obj for obj in found if _key(obj) > start and wanted(obj)]
     metadata: Object = {"resourceVersion": str(version)}
+    # A real API server answers resourceVersion=0 from its cache, without pages.
+    limit = 0 if query.get("resourceVersion") == "0" else int(query.get("limit") or 0)
     if limit and len(items) > limit:
         metadata["continue"] = _token(version, _key(items[limit - 1]))
         if wanted.everything:
             metadata["remainingItemCount"] = len(items) - limit
         items = items[:limit]
     for obj in items:
-        # Of built-in kinds only the list says what they are.
-        said = {"kind": kind.kind, "apiVersion": kind.api_version} if kind.custom else {}
+        # Items of built-in kinds carry no kind; the list has it.
         for name in ("kind", "apiVersion"):
             obj.pop(name, None)
-        obj |= said
+        if kind.custom:
+            obj |= {"kind": kind.kind, "apiVersion": kind.api_version}
     return {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
-
-
-def _version(store: Store, query: Mapping[str, str]) -> int:
-    """The version to list at: the newest, unless a certain one is asked for."""
-    asked = int(query.get("resourceVersion") or 0)
-    if asked > store.version:
-        text = f"Timeout: Too large resource version: {asked}, current: {store.version}"
-        causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-        details = {"causes": causes, "retryAfterSeconds": 1}
-        raise Refusal(504, "Timeout", text, details=details, headers={"Retry-After": "1"})
-    return asked if query.get("resourceVersionMatch") == "Exact" else store.version
 
 
 def _key(obj: Object) -> str:
@@ -73,4 +78,57 @@ def _read_token(token: str) -> tuple[int, str]:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(token), type=tuple[int, str])
     except (ValueError, msgspec.DecodeError) as error:
-        raise refusals.bad_request(f"continue key is not valid: {error}") from error
+        raise statuses.bad_request(f"continue key is not valid: {error}") from error
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A condition on objects; `fields` are (path, equal or not, value)."""
+
+    labels: Selector
+    fields: tuple[tuple[str, bool, str], ...]
+
+    def __call__(self, obj: Object) -> bool:
+        """True if the object is selected."""
+        return self.labels.matches(obj["metadata"].get("labels")) and all(
+            (_field(obj, path) == value) is equal for path, equal, value in self.fields
+        )
+
+    @property
+    def everything(self) -> bool:
+        """True if every object is selected."""
+        return not self.labels.requirements and not self.fields
+
+
+def selection(kind: Kind, query: Mapping[str, str]) -> Selection:
+    """Returns the selection of a query. Raises StatusError BadRequest."""
+    try:
+        labels = parse_selector(query.get("labelSelector", ""))
+    except InvalidObject as error:
+        raise statuses.bad_request(f"unable to parse requirement: {error}") from error
+    return Selection(labels, tuple(_terms(kind, query.get("fieldSelector", ""))))
+
+
+def _terms(kind: Kind, text: str) -> list[tuple[str, bool, str]]:
+    terms = []
+    for term in filter(None, text.split(",")):
+        match = _TERM.fullmatch(term)
+        if match is None:
+            raise statuses.bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+        path, operator, value = match.groups()
+        known = () if kind.custom else _FIELDS.get(kind.plural, ())
+        if path not in (*_EVERY_KIND, *known):
+            raise statuses.bad_request(f"field label not supported: {path}")
+        terms.append((path, operator != "!=", value))
+    return terms
+
+
+def _field(obj: Object, path: str) -> str:
+    value: object = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if path == "source" and isinstance(value, dict):
+        value = value.get("component")
+    if path == "spec.unschedulable":
+        return "true" if value else "false"
+    return "" if value is None else str(value)

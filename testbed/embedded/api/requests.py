@@ -1,9 +1,15 @@
-"""What a request is about, read from its method, path and query (k8s.io/apiserver 0.36, request info)."""
+"""Reads a request: its attributes, its kind, its query (k8s.io/apiserver 0.36, RequestInfo)."""
 
+from __future__ import annotations
+
+import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from testbed.embedded.api.types import Attributes, User
+from fedhpa.api.fielderror import forbidden, unsupported
+from testbed.embedded.api import statuses
+from testbed.embedded.api.types import Attributes, Object, User
+from testbed.embedded.objects.kinds import NAMESPACES, Kind
 
 _VERBS: Final = {
     "POST": "create",
@@ -13,14 +19,14 @@ _VERBS: Final = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-# What follows /namespaces/NAME and is about the namespace itself.
+# Subresources of a namespace itself, which follow /namespaces/NAME.
 _OF_NAMESPACES: Final = ("status", "finalize")
-# /api/VERSION/RESOURCE, /apis/GROUP/VERSION/RESOURCE
+# The number of path segments before the resource: /api/VERSION/..., /apis/GROUP/VERSION/...
 _PREFIX: Final = {"api": 2, "apis": 3}
 
 
-def attributes(user: User, method: str, path: str, query: Mapping[str, str]) -> Attributes:
-    """What authorization is asked."""
+def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) -> Attributes:
+    """Returns the attributes that authorization checks."""
     parts = [part for part in path.split("/") if part]
     prefix = _PREFIX.get(parts[0], 0) if parts else 0
     if not prefix or len(parts) <= prefix:
@@ -34,21 +40,90 @@ def attributes(user: User, method: str, path: str, query: Mapping[str, str]) -> 
     resource, name, subresource = (*rest, "", "")[:3]
     verb = _VERBS.get(method, method.lower())
     if not name and verb == "get":
-        verb = "watch" if is_true(query.get("watch")) else "list"
-        name = _required_name(query.get("fieldSelector", ""))
+        verb = "watch" if query.get("watch", "false").lower() not in ("false", "0") else "list"
+        name = _selected_name(query.get("fieldSelector", ""))
     elif not name and verb == "delete":
         verb = "deletecollection"
     return Attributes(user, verb, path, group, version, resource, subresource, namespace, name)
 
 
-def is_true(value: str | None) -> bool:
-    """A flag in a query."""
-    return value is not None and value.lower() not in ("false", "0")
-
-
-def _required_name(field_selector: str) -> str:
+def _selected_name(field_selector: str) -> str:
     for term in field_selector.split(","):
         field, _, value = term.partition("=")
         if field == "metadata.name":
             return value.removeprefix("=")
     return ""
+
+
+def has_path(attributes: Attributes, kind: Kind) -> bool:
+    """True if the kind is served at the path: its scope and its subresource match."""
+    scoped = kind.namespaced or not attributes.namespace or kind.collection == NAMESPACES
+    return scoped and (not attributes.subresource or attributes.subresource in kind.subresources)
+
+
+def has_method(attributes: Attributes, kind: Kind, method: str) -> bool:
+    """True if the path allows the method."""
+    if attributes.subresource:
+        return method in ("GET", "PUT", "PATCH")
+    if kind.namespaced and not attributes.namespace:
+        return method == "GET"
+    if attributes.name and attributes.verb not in ("list", "watch"):
+        return method in ("GET", "PUT", "PATCH", "DELETE")
+    return method in ("GET", "POST", "DELETE")
+
+
+def check_query(attributes: Attributes, query: Mapping[str, str]) -> None:
+    """Raises StatusError for a query parameter that cannot be read."""
+    for name in ("limit", "timeoutSeconds", "resourceVersion"):
+        value = query.get(name, "")
+        if value and not value.isdecimal():
+            raise statuses.bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    problems = []
+    if query.get("sendInitialEvents"):
+        # client-go lists instead when this is refused.
+        detail = "sendInitialEvents is forbidden unless the WatchList feature gate is enabled"
+        problems.append(forbidden("sendInitialEvents", detail))
+    if query.get("dryRun", "All") not in ("", "All"):
+        problems.append(unsupported("dryRun", [query["dryRun"]], ["All"]))
+    if problems:
+        raise statuses.invalid("meta.k8s.io", f"{attributes.verb.title()}Options", "", problems)
+
+
+@dataclasses.dataclass
+class ResourceRequest:
+    """A request for objects of a kind. `warnings` become Warning headers."""
+
+    attributes: Attributes
+    kind: Kind
+    query: Mapping[str, str]
+    body: bytes = b""
+    content_type: str = ""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the objects; "" for cluster-scoped kinds and for all namespaces."""
+        return self.attributes.namespace if self.kind.namespaced else ""
+
+    @property
+    def is_scale(self) -> bool:
+        """True for the scale subresource."""
+        return self.attributes.subresource == "scale"
+
+    @property
+    def dry_run(self) -> bool:
+        """True if nothing is to be stored."""
+        return bool(self.query.get("dryRun"))
+
+    @property
+    def field_validation(self) -> str:
+        """How unknown fields are treated: Strict, Warn or Ignore."""
+        return self.query.get("fieldValidation") or "Warn"
+
+    def for_object(self, obj: Object) -> ResourceRequest:
+        """Returns the same request for one object of the collection."""
+        metadata = obj["metadata"]
+        attributes = dataclasses.replace(
+            self.attributes, name=metadata["name"], namespace=metadata.get("namespace", "")
+        )
+        return dataclasses.replace(self, attributes=attributes)

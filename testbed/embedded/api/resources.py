@@ -1,245 +1,235 @@
-"""What can be done with objects: read, create, replace, patch, delete; each with admission and dry run."""
+"""The verbs on stored objects: get, list, create, update, patch, delete."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from fedhpa.api.fielderror import invalid
-from testbed.embedded.api import bodies, patches
-from testbed.embedded.api import statuses as refusals
-from testbed.embedded.api.calls import Call
-from testbed.embedded.api.lists import listed
-from testbed.embedded.api.scale import scale_of, scaled
-from testbed.embedded.api.types import Admitter, Object, Refusal, Write
-from testbed.embedded.api.watches import shown
+from fedhpa.api.selectors import selector_of
+from testbed.embedded.api import bodies, patches, statuses
+from testbed.embedded.api.lists import list_objects
+from testbed.embedded.api.requests import ResourceRequest
+from testbed.embedded.api.types import Admit, Object, StatusError, Validate, Write
+from testbed.embedded.api.watches import with_type
 from testbed.embedded.objects import defaults, rules
 from testbed.embedded.objects.definitions import definitions, schema_of
 from testbed.embedded.objects.kinds import NAMESPACES, Kind
+from testbed.embedded.objects.validation import problems
 from testbed.embedded.storage.store import Store, count_generation
 
-# How often a write that asks for no version is done again because somebody else was quicker.
+# Attempts of a write that names no version and meets a concurrent write.
 TRIES: Final = 5
-# What a client cannot change; written into the object before admission sees it.
+_SCALE_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+# Fields that a client cannot change; admission sees the stored values.
 _FIXED: Final = ("creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-class AdmitAll:
+async def admit_all(write: Write, validate: Validate) -> Object | None:
     """Admission without webhooks."""
-
-    async def admit(self, write: Write, validate: Callable[[Object], Object]) -> Object | None:
-        """The object if it is valid."""
-        return None if write.object is None else validate(write.object)
+    return None if write.object is None else validate(write.object)
 
 
 class Resources:
-    """The objects of one store as requests see them."""
+    """Runs requests against one store."""
 
-    def __init__(self, store: Store, admitter: Admitter | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
-        self.admitter: Admitter = admitter or AdmitAll()
+        self.admit: Admit = admit_all
 
-    async def answer(self, call: Call) -> tuple[int, Object]:
-        """The status and the body of the answer to anything but a watch. Refusal."""
-        match call.attributes.verb:
+    async def answer(self, request: ResourceRequest) -> tuple[int, Object]:
+        """Returns the HTTP status and the body for every verb but watch. Raises StatusError."""
+        match request.attributes.verb:
             case "get":
-                return 200, self._get(call)
+                return 200, self._get(request)
             case "list":
-                return 200, listed(self.store, call)
+                return 200, list_objects(self.store, request)
             case "create":
-                return 201, await self._create(call, self._object(call))
+                return 201, await self._create(request)
             case "update":
-                return await self._update(call)
+                return 200, await self._update(request)
             case "patch":
-                return 200, await self._patch(call)
+                return 200, await self._patch(request)
             case "delete":
-                return 200, await self._delete(call)
+                return 200, await self._delete(request)
             case _:
-                return 200, await self._delete_collection(call)
+                return 200, await self._delete_collection(request)
 
-    # -- reading ---------------------------------------------------------------------------------------
-    def _get(self, call: Call) -> Object:
-        obj = self._stored(call)
-        return scale_of(call.kind, obj, must_be=True) if call.is_scale else obj
+    def _get(self, request: ResourceRequest) -> Object:
+        obj = self._stored(request)
+        return scale_of(request.kind, obj, required=True) if request.is_scale else obj
 
-    def _stored(self, call: Call) -> Object:
-        return shown(call.kind, self.store.get(call.kind.collection, call.namespace, call.attributes.name))
+    def _stored(self, request: ResourceRequest) -> Object:
+        kind = request.kind
+        return with_type(kind, self.store.get(kind.collection, request.namespace, request.attributes.name))
 
-    # -- creating --------------------------------------------------------------------------------------
-    def _object(self, call: Call) -> Object:
-        return bodies.object_of(call.body, call.content_type, call.kind, call.directive, call.warnings.append)
+    def _body(self, request: ResourceRequest) -> Object:
+        warn = request.warnings.append
+        return bodies.read_object(
+            request.body, request.content_type, request.kind, request.field_validation, warn
+        )
 
-    async def _create(self, call: Call, obj: Object) -> Object:
-        kind, metadata = call.kind, obj["metadata"]
-        _check_namespace(metadata, call.namespace)
+    # -- create ----------------------------------------------------------------------------------------
+    async def _create(self, request: ResourceRequest) -> Object:
+        kind, obj = request.kind, self._body(request)
+        metadata = obj["metadata"]
+        _set_namespace(metadata, request.namespace)
         if metadata.pop("resourceVersion", "") not in ("", "0"):
-            raise refusals.plain("resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if metadata.get("generateName") and not metadata.get("name"):
             prefix = metadata["generateName"]
-            metadata["name"] = self.store.free_name(kind.collection, call.namespace, prefix)
+            metadata["name"] = self.store.free_name(kind.collection, request.namespace, prefix)
         name = metadata.get("name", "")
-        namespace = name if kind.collection == NAMESPACES else call.namespace
+        namespace = name if kind.collection == NAMESPACES else request.namespace
         if kind.namespaced:
             rules.check_namespace(self.store.find(NAMESPACES, "", namespace), kind, name, namespace)
         defaults.begin(kind, obj)
-        at = dataclasses.replace(call.attributes, name=name, namespace=namespace)
 
         def validate(each: Object) -> Object:
-            kept = bodies.checked(each, kind)
+            kept = bodies.validated(each, kind)
             self.store.identify(kind.collection, kept["metadata"])
             return kept
 
-        write = Write(at, "CREATE", kind.kind, obj, None, call.dry_run, call.warnings.append)
-        admitted = await self.admitter.admit(write, validate)
+        attributes = dataclasses.replace(request.attributes, name=name, namespace=namespace)
+        write = Write(attributes, "CREATE", kind.kind, obj, None, request.dry_run, request.warnings.append)
+        admitted = await self.admit(write, validate)
         assert admitted is not None
-        stored = self.store.create(kind.collection, admitted, identified=True, dry_run=call.dry_run)
-        return shown(kind, stored)
+        stored = self.store.create(kind.collection, admitted, identified=True, dry_run=request.dry_run)
+        return with_type(kind, stored)
 
-    # -- changing --------------------------------------------------------------------------------------
-    async def _update(self, call: Call) -> tuple[int, Object]:
-        at, kind = call.attributes, call.kind
-        if call.is_scale:
-            body = bodies.checked_scale(bodies.decode(call.body, call.content_type, "Scale"))
+    # -- update and patch ------------------------------------------------------------------------------
+    async def _update(self, request: ResourceRequest) -> Object:
+        kind, name = request.kind, request.attributes.name
+        if request.is_scale:
+            body = bodies.check_scale(bodies.decode(request.body, request.content_type, "Scale"))
         else:
-            body = self._object(call)
-        _check_name(body.setdefault("metadata", {}), call)
-        asked, uid = body["metadata"].get("resourceVersion"), body["metadata"].get("uid")
-        old = self.store.find(kind.collection, call.namespace, at.name)
-        if old is None and kind.put_creates and not at.subresource:
-            return 201, await self._create(call, body)
-        if old is not None and uid not in (None, old["metadata"]["uid"]):
-            there = old["metadata"]["uid"]
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {there}"
-            raise refusals.conflict(kind.group, kind.plural, at.name, why)
-        if not asked and not kind.unconditional and not call.is_scale and old is not None:
+            body = self._body(request)
+        _check_name(body.setdefault("metadata", {}), request)
+        version, uid = body["metadata"].get("resourceVersion"), body["metadata"].get("uid")
+        old = self.store.get(kind.collection, request.namespace, name)
+        if uid not in (None, old["metadata"]["uid"]):
+            why = f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+            raise statuses.conflict(kind.group, kind.plural, name, f"Precondition failed: {why}")
+        if not version and not kind.unconditional and not request.is_scale:
             problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise refusals.invalid(kind.group, kind.plural, at.name, [problem])
-        return 200, await self._change(call, lambda _old: body, conditional=bool(asked))
+            raise statuses.invalid(kind.group, kind.plural, name, [problem])
+        return await self._change(request, lambda _old: body, conditional=bool(version))
 
-    async def _patch(self, call: Call) -> Object:
-        kind = call.kind
-        definition = definitions()[bodies.SCALE] if call.is_scale else schema_of(kind)
+    async def _patch(self, request: ResourceRequest) -> Object:
+        kind = request.kind
+        schema = definitions()[bodies.SCALE] if request.is_scale else schema_of(kind)
 
         def patched(old: Object) -> Object:
-            new = patches.apply_patch(kind, definition, old, call.content_type, call.body)
-            if call.is_scale:
-                new = bodies.checked_scale(new)
+            new = patches.apply_patch(kind, schema, old, request.content_type, request.body)
+            if request.is_scale:
+                new = bodies.check_scale(new)
             else:
-                new = bodies.patched(new, kind, call.directive, call.warnings.append)
-            _check_name(new["metadata"], call)
+                bodies.check_kind(new, kind)
+                new = bodies.pruned(new, kind, request.field_validation, request.warnings.append)
+            _check_name(new.setdefault("metadata", {}), request)
             return new
 
-        return await self._change(call, patched, conditional=False)
+        return await self._change(request, patched, conditional=False)
 
-    async def _change(self, call: Call, make: Callable[[Object], Object], *, conditional: bool) -> Object:
-        """Write what `make` makes of the present object; anew if it changed meanwhile and nobody minds."""
+    async def _change(
+        self, request: ResourceRequest, make: Callable[[Object], Object], *, conditional: bool
+    ) -> Object:
+        """Stores what `make` returns for the current object; retries conflicts of unconditional writes."""
         for attempt in range(1, TRIES + 1):
-            old = self._stored(call)
-            seen = scale_of(call.kind, old) if call.is_scale else old
-            made = make(seen)
-            # What is shared with the old object must not be written into.
+            old = self._stored(request)
+            visible = scale_of(request.kind, old) if request.is_scale else old
+            made = make(visible)
+            # The metadata may be shared with the old object.
             new = {**made, "metadata": {**made["metadata"]}}
             version = old["metadata"]["resourceVersion"]
             explicit = conditional or new["metadata"].get("resourceVersion") not in (None, "", version)
             if not explicit:
                 new["metadata"]["resourceVersion"] = version
             try:
-                return await self._replace(call, old, seen, new)
-            except Refusal as refusal:
-                if refusal.reason != "Conflict" or explicit or attempt == TRIES:
+                return await self._replace(request, old, visible, new)
+            except StatusError as error:
+                if error.reason != "Conflict" or explicit or attempt == TRIES:
                     raise
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
-    async def _replace(self, call: Call, old: Object, seen: Object, new: Object) -> Object:
-        kind, at = call.kind, call.attributes
-        asked, version = new["metadata"]["resourceVersion"], old["metadata"]["resourceVersion"]
-        if at.subresource == "status":
-            new = {**_with_status_of(old, new), "metadata": {**old["metadata"], "resourceVersion": asked}}
-        elif not call.is_scale:
-            _fix(new["metadata"], old["metadata"])
+    async def _replace(self, request: ResourceRequest, old: Object, visible: Object, new: Object) -> Object:
+        kind, attributes = request.kind, request.attributes
+        wanted, version = new["metadata"]["resourceVersion"], old["metadata"]["resourceVersion"]
+        if attributes.subresource == "status":
+            new = {**_with_status_of(old, new), "metadata": {**old["metadata"], "resourceVersion": wanted}}
+        elif not request.is_scale:
+            _keep_fixed(new["metadata"], old["metadata"])
             if "status" in kind.subresources:
                 new = _with_status_of(new, old)
 
         def validate(each: Object) -> Object:
-            if asked != version:
-                raise refusals.conflict(kind.group, kind.plural, at.name)
-            if call.is_scale:
+            if wanted != version:
+                raise statuses.conflict(kind.group, kind.plural, attributes.name)
+            if request.is_scale:
                 return each
-            kept = bodies.checked(each, kind, old)
+            kept = bodies.validated(each, kind, old)
             count_generation(kind.collection, kept, old)
             return kept
 
-        name = "Scale" if call.is_scale else kind.kind
-        write = Write(at, "UPDATE", name, new, seen, call.dry_run, call.warnings.append)
-        admitted = await self.admitter.admit(write, validate)
+        name = "Scale" if request.is_scale else kind.kind
+        write = Write(attributes, "UPDATE", name, new, visible, request.dry_run, request.warnings.append)
+        admitted = await self.admit(write, validate)
         assert admitted is not None
-        whole = scaled(kind, old, admitted) if call.is_scale else admitted
+        whole = with_scale(kind, old, admitted) if request.is_scale else admitted
         whole = {**whole, "metadata": {**whole["metadata"], "resourceVersion": version}}
-        stored = shown(kind, self.store.update(kind.collection, whole, dry_run=call.dry_run))
-        return scale_of(kind, stored) if call.is_scale else stored
+        stored = with_type(kind, self.store.update(kind.collection, whole, dry_run=request.dry_run))
+        return scale_of(kind, stored) if request.is_scale else stored
 
-    # -- deleting --------------------------------------------------------------------------------------
-    async def _delete(self, call: Call) -> Object:
-        options = bodies.decode(call.body, call.content_type, "DeleteOptions") if call.body else {}
-        at, kind = call.attributes, call.kind
-        old = self._stored(call)
-        _check_preconditions(kind, old["metadata"], options.get("preconditions") or {})
-        dry_run = call.dry_run or bool(options.get("dryRun"))
-        write = Write(at, "DELETE", kind.kind, None, old, dry_run, call.warnings.append)
-        await self.admitter.admit(write, lambda each: each)
-        _check_preconditions(kind, self._stored(call)["metadata"], options.get("preconditions") or {})
-        gone = self.store.delete(kind.collection, call.namespace, at.name, dry_run=dry_run)
-        if kind.gives_deleted or "deletionTimestamp" in gone["metadata"]:
-            return shown(kind, gone)
-        details = {"name": at.name, "group": kind.group, "kind": kind.plural, "uid": gone["metadata"]["uid"]}
-        if not kind.group:
-            del details["group"]
-        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        return {**status, "details": details}
+    # -- delete ----------------------------------------------------------------------------------------
+    async def _delete(self, request: ResourceRequest) -> Object:
+        options = bodies.decode(request.body, request.content_type, "DeleteOptions") if request.body else {}
+        kind, attributes = request.kind, request.attributes
+        dry_run = request.dry_run or bool(options.get("dryRun"))
+        old = self._stored(request)
+        write = Write(attributes, "DELETE", kind.kind, None, old, dry_run, request.warnings.append)
+        await self.admit(write, lambda each: each)
+        deleted = self.store.delete(kind.collection, request.namespace, attributes.name, dry_run=dry_run)
+        if kind.returns_deleted or "deletionTimestamp" in deleted["metadata"]:
+            return with_type(kind, deleted)
+        details = {"name": attributes.name, "group": kind.group, "kind": kind.plural}
+        details = {key: value for key, value in details.items() if value}
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {**details, "uid": deleted["metadata"]["uid"]},
+        }
 
-    async def _delete_collection(self, call: Call) -> Object:
-        found = listed(self.store, call)
+    async def _delete_collection(self, request: ResourceRequest) -> Object:
+        found = list_objects(self.store, request)
         for obj in found["items"]:
-            await self._delete(call.named(obj))
+            await self._delete(request.for_object(obj))
         return found
 
 
-def _check_namespace(metadata: Object, namespace: str) -> None:
+def _set_namespace(metadata: Object, namespace: str) -> None:
     if metadata.get("namespace", namespace) != namespace:
-        raise refusals.bad_request(
+        raise statuses.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     if namespace:
         metadata["namespace"] = namespace
 
 
-def _check_name(metadata: Object, call: Call) -> None:
-    wanted, name = call.attributes.name, metadata.get("name")
+def _check_name(metadata: Object, request: ResourceRequest) -> None:
+    wanted, name = request.attributes.name, metadata.get("name")
     if not name:
-        raise refusals.bad_request(
+        raise statuses.bad_request(
             f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
         )
     if name != wanted:
-        raise refusals.bad_request(
+        raise statuses.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({wanted})"
         )
-    _check_namespace(metadata, call.namespace)
+    _set_namespace(metadata, request.namespace)
 
 
-def _check_preconditions(kind: Kind, stored: Object, asked: Object) -> None:
-    for field_, word, what in (
-        ("uid", "UID", "deleted and then recreated"),
-        ("resourceVersion", "ResourceVersion", "modified"),
-    ):
-        if asked.get(field_) not in (None, stored[field_]):
-            why = (
-                f"the {word} in the precondition ({asked[field_]}) does not match the {word} in record "
-                f"({stored[field_]}). The object might have been {what}"
-            )
-            # Here Kubernetes names the kind, not the resource.
-            raise refusals.conflict(kind.group, kind.kind, stored["name"], why)
-
-
-def _fix(metadata: Object, kept: Object) -> None:
+def _keep_fixed(metadata: Object, kept: Object) -> None:
     for name in _FIXED:
         metadata.pop(name, None)
         if name in kept:
@@ -250,3 +240,53 @@ def _fix(metadata: Object, kept: Object) -> None:
 def _with_status_of(obj: Object, other: Object) -> Object:
     found = {name: value for name, value in obj.items() if name != "status"}
     return {**found, "status": other["status"]} if "status" in other else found
+
+
+# -- the scale subresource ------------------------------------------------------------------------------
+
+
+def scale_of(kind: Kind, obj: Object, *, required: bool = False) -> Object:
+    """Returns the Scale. With `required`, raises StatusError if a custom object has no replicas."""
+    status: Object = {"replicas": _at(obj, kind.scale["statusReplicasPath"]) or 0}
+    selector = _at(obj, kind.scale.get("labelSelectorPath", ""))
+    if isinstance(selector, dict):
+        selector = str(selector_of(selector))
+    if selector:
+        status["selector"] = selector
+    replicas = _at(obj, kind.scale["specReplicasPath"])
+    if replicas is None and kind.custom and required:
+        raise statuses.internal(f'the spec replicas field "{kind.scale["specReplicasPath"]}" does not exist')
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: obj["metadata"][field] for field in _SCALE_METADATA if field in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def with_scale(kind: Kind, obj: Object, scale: Object) -> Object:
+    """Returns the object with the replicas of the Scale. Raises StatusError Invalid."""
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    name = obj["metadata"]["name"]
+    if replicas < 0 and not kind.custom:
+        problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise statuses.invalid("autoscaling", "Scale", name, [problem])
+    changed = dict(obj)
+    *parents, last = kind.scale["specReplicasPath"].strip(".").split(".")
+    inner = changed
+    for part in parents:
+        inner[part] = dict(inner.get(part) or {})
+        inner = inner[part]
+    inner[last] = replicas
+    found = [*problems(changed, schema_of(kind))] if kind.custom else []
+    if found:
+        raise statuses.invalid(kind.group, kind.kind, name, found)
+    return changed
+
+
+def _at(obj: Object, path: str) -> Any:
+    value: Any = obj if path else None
+    for part in path.strip(".").split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -1,10 +1,11 @@
-"""The embedded API server: one aiohttp application over one store.
+"""The API server: one aiohttp application over one store.
 
-It serves what the processes of this project and kubectl's get, apply, delete, create, patch, scale, top and
-explain need. Not there: server-side apply, managed fields, CEL, watch lists.
+It serves what the product's processes and kubectl's everyday verbs need. It has no server-side apply, no
+managed fields, no CEL and no watch lists.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,126 +13,75 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from testbed.embedded.api import (
-    one_document,
-    openapi,
-    queries,
-    tables,
-)
-from testbed.embedded.api import (
-    requests as addressing,
-)
-from testbed.embedded.api import (
-    selection as selecting,
-)
-from testbed.embedded.api import (
-    statuses as refusals,
-)
-from testbed.embedded.api import (
-    watches as watch,
-)
-from testbed.embedded.api.answers import has_method, has_path, json_response, readable, refused
+from testbed.embedded.api import statuses, tables, watches
 from testbed.embedded.api.bodies import decode
-from testbed.embedded.api.calls import Call
-from testbed.embedded.api.discovery import Discovery
+from testbed.embedded.api.discovery import (
+    OPENAPI_V2,
+    OPENAPI_V2_DOCUMENT,
+    OPENAPI_V2_TYPE,
+    OPENAPI_V3,
+    Discovery,
+    ReviewResource,
+)
+from testbed.embedded.api.lists import selection
+from testbed.embedded.api.requests import (
+    ResourceRequest,
+    attributes_of,
+    check_query,
+    has_method,
+    has_path,
+)
 from testbed.embedded.api.resources import Resources
 from testbed.embedded.api.types import (
     ANONYMOUS,
-    Admitter,
     Attributes,
-    Authenticator,
-    Authorizer,
     Object,
-    Refusal,
     Router,
+    StatusError,
     User,
 )
 from testbed.embedded.objects.crds import CustomKinds
 from testbed.embedded.objects.kinds import NAMESPACES, Kinds
-from testbed.embedded.storage.lifecycle import Lifecycle
+from testbed.embedded.storage.garbage import GarbageCollector
 from testbed.embedded.storage.store import Store
 
 log = structlog.get_logger(__name__)
 
-# kube-apiserver's bound for one request.
+# kube-apiserver's limit of one request body.
 MAX_BODY: Final = 3 * 1024 * 1024
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
-Virtual = Callable[[Attributes, Object], Awaitable[Object]]
-
-
-class AdmitEverybody:
-    """Authentication and authorization of a server that asks nobody who he is."""
-
-    async def authenticate(self, request: web.Request) -> User | None:  # noqa: ARG002  # as the Protocol has it
-        """Nobody in particular."""
-        return ANONYMOUS
-
-    def allowed(self, attributes: Attributes) -> str | None:  # noqa: ARG002
-        """Always."""
-        return "everybody may do everything here"
+ReviewHandler = Callable[[Attributes, Object], Object]
 
 
 class ApiServer:
-    """One API server. `app` is to be served; `now` is the clock of the objects' times."""
+    """One API server. `app` is the application to serve; `now` is the clock of the objects' times."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        now: Callable[[], datetime],
-        authenticator: Authenticator | None = None,
-        authorizer: Authorizer | None = None,
-        admitter: Admitter | None = None,
-        router: Router | None = None,
-    ) -> None:
+    def __init__(self, name: str, *, now: Callable[[], datetime]) -> None:
         self.name = name
         self.store = Store(now)
         self.kinds = Kinds()
-        self.authenticator: Authenticator = authenticator or AdmitEverybody()
-        self.authorizer: Authorizer = authorizer or AdmitEverybody()
-        self.router = router
-        self.watches = watch.Watches(self.store)
+        # The defaults allow every request; None from `authenticate` means wrong credentials.
+        self.authenticate: Callable[[web.Request], User | None] = lambda _: ANONYMOUS
+        self.allowed: Callable[[Attributes], object] = lambda _: True
+        self.route: Router = lambda _: None
+        self.watches = watches.Watches(self.store)
         self._now = now
-        self._resources = Resources(self.store, admitter)
-        self._virtual: dict[tuple[str, str, str, str], tuple[str, Virtual]] = {}
+        self.resources = Resources(self.store)
+        self._reviews: dict[tuple[str, str, str, str], tuple[str, ReviewHandler]] = {}
         self._custom = CustomKinds(self.store, self.kinds, now)
-        self._lifecycle = Lifecycle(self.store)
+        self._garbage = GarbageCollector(self.store)
         self._discovery = Discovery(self.kinds, self.store)
         for namespace in FIRST_NAMESPACES:
-            self.store.create(NAMESPACES, first_namespace(namespace))
+            self.store.create(NAMESPACES, new_namespace(namespace))
         self.app = web.Application(client_max_size=MAX_BODY)
         self.app.router.add_route("*", "/{path:.*}", self._handle)
         self.app.on_shutdown.append(self._end_watches)
 
-    @property
-    def admitter(self) -> Admitter:
-        """Who has the last word about writes."""
-        return self._resources.admitter
-
-    @admitter.setter
-    def admitter(self, admitter: Admitter) -> None:
-        self._resources.admitter = admitter
-
-    def virtual(
-        self,
-        api_version: str,
-        resource: str,
-        kind: str,
-        handler: Virtual,
-        *,
-        subresource: str = "",
-        namespaced: bool = False,
-    ) -> None:
-        """Serve POSTs to what stores nothing: `handler` makes the answer of attributes and body."""
-        group, _, version = api_version.rpartition("/")
-        self._virtual[group, version, resource, subresource] = (kind, handler)
-        self._discovery.add_virtual(
-            group, version, resource, kind, subresource=subresource, namespaced=namespaced
-        )
-
-    def remote(self, resources: Callable[[str], Sequence[Object] | None]) -> None:
-        """Who knows what the servers behind APIServices serve."""
-        self._discovery.remote = resources
+    def add_review(self, review: ReviewResource, handler: ReviewHandler) -> None:
+        """Serve POSTs to a review; the handler returns the body of the answer."""
+        path = (review.group, review.version, review.resource, review.subresource)
+        self._reviews[path] = (review.kind, handler)
+        self._discovery.reviews.append(review)
 
     async def _end_watches(self, _app: web.Application) -> None:
         self.watches.end()
@@ -139,108 +89,116 @@ class ApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             return await self._answer(request)
-        except Refusal as refusal:
-            return refused(refusal)
+        except StatusError as error:
+            return error_response(error)
         except web.HTTPRequestEntityTooLarge:
-            return refused(refusals.too_large(MAX_BODY))
+            message = f"Request entity too large: limit is {MAX_BODY}"
+            return error_response(StatusError(413, "RequestEntityTooLarge", message, details={}))
         except (ConnectionError, web.HTTPException):
             raise
-        # A bug here must look like a bug of a server, not like a broken connection.
-        except Exception as error:
+        except Exception as error:  # a bug is answered with 500, as a real server does
             log.exception("request failed", api=self.name, method=request.method, path=request.path)
-            text = f"Internal error occurred: {type(error).__name__}: {error}"
-            return refused(Refusal(500, "InternalError", text, details={"causes": [{"message": str(error)}]}))
+            return error_response(statuses.internal(f"{type(error).__name__}: {error}"))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        user = await self.authenticator.authenticate(request)
+        user = self.authenticate(request)
         if user is None:
-            raise Refusal(401, "Unauthorized", "Unauthorized")
-        at = addressing.attributes(user, request.method, request.path, request.query)
-        if self.authorizer.allowed(at) is None:
-            raise refusals.not_allowed(at)
-        passed_on = self.router.handler(request.path) if self.router else None
-        if passed_on is not None:
-            return await passed_on(request, user)
-        if not at.resource:
-            return self._about_server(request, at)
-        virtual = self._virtual.get((at.group, at.version, at.resource, at.subresource))
-        if virtual is not None:
-            return await self._answer_virtual(request, at, *virtual)
-        return await self._answer_resource(request, at)
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        attributes = attributes_of(user, request.method, request.path, request.query)
+        if not self.allowed(attributes):
+            raise statuses.not_allowed(attributes)
+        routed = self.route(request.path)
+        if routed is not None:
+            return await routed(request, user)
+        if not attributes.resource:
+            return self._answer_path(attributes)
+        review = (attributes.group, attributes.version, attributes.resource, attributes.subresource)
+        if review in self._reviews:
+            return await self._answer_review(request, attributes, *self._reviews[review])
+        return await self._answer_resource(request, attributes)
 
-    def _about_server(self, request: web.Request, at: Attributes) -> web.Response:
-        if at.verb not in ("get", "head"):
-            raise refusals.method_not_allowed()
-        check = at.path.strip("/").split("/")[0]
-        if check in ("livez", "readyz", "healthz"):
-            verbose = f"[+]ping ok\n{check} check passed\n"
-            return web.Response(text=verbose if "verbose" in request.query else "ok")
-        if at.path == openapi.V2_PATH:
-            return web.Response(body=openapi.V2, content_type=openapi.V2_TYPE)
-        version = one_document.asked_for(request.headers.get("Accept", ""))
-        if version is not None and at.path in ("/api", "/apis"):
-            whole = self._discovery.one_document(at.path, version)
-            if whole is not None:
-                return json_response(whole, content_type=one_document.content_type(version))
-        found = self._discovery.answer(at.path)
-        if found is None and at.path.startswith("/api/"):
-            raise refusals.no_such_path()
+    def _answer_path(self, attributes: Attributes) -> web.Response:
+        if attributes.verb not in ("get", "head"):
+            raise statuses.method_not_allowed()
+        if attributes.path.strip("/").split("/")[0] in ("livez", "readyz", "healthz"):
+            return web.Response(text="ok")
+        if attributes.path == OPENAPI_V2:
+            return web.Response(body=OPENAPI_V2_DOCUMENT, content_type=OPENAPI_V2_TYPE)
+        found = self._discovery.answer(attributes.path)
+        if found is None and attributes.path.startswith("/api/"):
+            raise statuses.no_such_path()
         if found is None:
             raise web.HTTPNotFound(text="404 page not found\n")
         response = json_response(found)
-        if at.path == openapi.V3_PATH:
+        if attributes.path == OPENAPI_V3:
             response.headers["Content-Type"] = "text/plain; charset=utf-8"
         return response
 
-    async def _answer_virtual(
-        self, request: web.Request, at: Attributes, kind: str, handler: Virtual
+    async def _answer_review(
+        self, request: web.Request, attributes: Attributes, kind: str, handler: ReviewHandler
     ) -> web.Response:
-        if at.verb != "create":
-            raise refusals.method_not_allowed()
+        if attributes.verb != "create":
+            raise statuses.method_not_allowed()
         body = decode(await request.read(), request.content_type, kind)
-        return json_response(await handler(at, body), 201)
+        return json_response(handler(attributes, body), 201)
 
-    async def _answer_resource(self, request: web.Request, at: Attributes) -> web.StreamResponse:
-        kind = self.kinds.find(at.group, at.version, at.resource)
-        if kind is None and not self.kinds.is_builtin(at.group, at.version):
+    async def _answer_resource(self, request: web.Request, attributes: Attributes) -> web.StreamResponse:
+        kind = self.kinds.find(attributes.group, attributes.version, attributes.resource)
+        if kind is None and not self.kinds.is_builtin(attributes.group, attributes.version):
             raise web.HTTPNotFound(text="404 page not found\n")
-        if kind is None or not has_path(at, kind):
-            raise refusals.no_such_path()
-        if not has_method(at, kind, request.method):
-            raise refusals.method_not_allowed()
-        if not readable(request.headers.get("Accept", "*/*")):
-            raise refusals.not_acceptable()
-        queries.check(at, request.query)
+        if kind is None or not has_path(attributes, kind):
+            raise statuses.no_such_path()
+        if not has_method(attributes, kind, request.method):
+            raise statuses.method_not_allowed()
+        check_query(attributes, request.query)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
-        call = Call(at, kind, request.query, await request.read(), content_type)
-        table = tables.asked(request)
-        if at.verb == "watch":
-            return await self._stream(request, call, table)
+        resource_request = ResourceRequest(
+            attributes, kind, request.query, await request.read(), content_type
+        )
+        table = tables.wants_table(request)
+        if attributes.verb == "watch":
+            return await self._stream(request, resource_request, table)
         try:
-            status, body = await self._resources.answer(call)
-        except Refusal as refusal:
-            return refused(refusal, call.warnings)
-        if table and at.verb in ("get", "list"):
+            status, body = await self.resources.answer(resource_request)
+        except StatusError as error:
+            return error_response(error, resource_request.warnings)
+        if table and attributes.verb in ("get", "list"):
             body = tables.table(kind, body, self._now(), request.query)
-        return json_response(body, status, call.warnings)
+        return json_response(body, status, resource_request.warnings)
 
-    async def _stream(self, request: web.Request, call: Call, table: bool) -> web.StreamResponse:
-        wanted = selecting.selection(call.kind, call.query)
+    async def _stream(self, request: web.Request, watch: ResourceRequest, table: bool) -> web.StreamResponse:
+        wanted = selection(watch.kind, watch.query)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        headed = False
-        async for event in self.watches.events(call.kind, call.namespace, wanted, call.query):
+        first = True
+        async for event in self.watches.events(watch.kind, watch.namespace, wanted, watch.query):
             if table and event["type"] not in ("ERROR", "BOOKMARK"):
-                found = tables.table(call.kind, event["object"], self._now(), call.query)
-                # What the columns are is said once.
-                event["object"] = {**found, "columnDefinitions": [] if headed else found["columnDefinitions"]}
-                headed = True
+                event["object"] = tables.table(watch.kind, event["object"], self._now(), watch.query)
+                if not first:  # only the first event defines the columns
+                    event["object"]["columnDefinitions"] = []
+                first = False
             await response.write(msgspec.json.encode(event) + b"\n")
         return response
 
 
-def first_namespace(name: str) -> Object:
-    """A namespace as it is after its creation."""
+def json_response(body: Object, status: int = 200, warnings: Sequence[str] = ()) -> web.Response:
+    """Returns a JSON answer with Warning headers."""
+    response = web.Response(
+        body=msgspec.json.encode(body), status=status, headers={"Content-Type": "application/json"}
+    )
+    response.headers["Cache-Control"] = "no-cache, private"
+    for text in dict.fromkeys(warnings):
+        response.headers.add("Warning", f"299 - {json.dumps(text, ensure_ascii=False)}")
+    return response
+
+
+def error_response(error: StatusError, warnings: Sequence[str] = ()) -> web.Response:
+    """Returns the Status of an error as an answer."""
+    return json_response(statuses.status_of(error), error.code, warnings)
+
+
+def new_namespace(name: str) -> Object:
+    """Returns an active namespace."""
     return {
         "apiVersion": "v1",
         "kind": "Namespace",

@@ -1,50 +1,57 @@
-"""Watches: what happened since a version, then what happens, as lines of JSON with bookmarks in between."""
+"""Watches: the changes since a version, then the changes as they happen, with bookmarks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
-from testbed.embedded.api import statuses as refusals
-from testbed.embedded.api.selection import Selection
-from testbed.embedded.api.types import Object, Refusal
+from testbed.embedded.api import statuses
+from testbed.embedded.api.lists import Selection
+from testbed.embedded.api.types import Object, StatusError
 from testbed.embedded.objects.kinds import Kind
 from testbed.embedded.storage.store import Change, Store
 
-# kube-apiserver 1.36: a bookmark a minute, and watches that name no end last 30 to 60 minutes.
+# kube-apiserver 1.36: one bookmark a minute, and a watch without timeoutSeconds lasts 30 to 60 minutes.
 BOOKMARK_SECONDS: Final = 60.0
 LAST_BOOKMARK_SECONDS: Final = 2.0
 DEFAULT_SECONDS: Final = 1800.0
-# A reader that is so far behind is cut off, as a real API server does.
+# A watcher that falls this many events behind is disconnected.
 LONGEST_QUEUE: Final = 10_000
+
+_Queue = asyncio.Queue[Change | None]
 
 
 class Watches:
-    """All watches of one store."""
+    """The open watches of a store."""
 
     def __init__(self, store: Store) -> None:
         self.bookmark_seconds = BOOKMARK_SECONDS
         self._store = store
-        self._open: set[asyncio.Queue[Change | None]] = set()
+        self._open: set[_Queue] = set()
 
     def end(self) -> None:
-        """End them all; their readers come back."""
+        """End all watches; clients reconnect."""
         for queue in self._open:
             queue.put_nowait(None)
 
     async def events(
         self, kind: Kind, namespace: str, wanted: Selection, query: Mapping[str, str]
     ) -> AsyncIterator[Object]:
-        """The events of one watch, each of them a JSON object with type and object."""
+        """Yields the events of one watch as JSON objects with type and object."""
         try:
             backlog = list(self._backlog(kind, namespace, wanted, query.get("resourceVersion", "")))
-        except Refusal as error:
-            # Once the request is understood, all that is wrong is an event.
-            yield {"type": "ERROR", "object": refusals.status_of(error)}
+        except StatusError as error:
+            # The response has begun, so the error is sent as an event.
+            yield {"type": "ERROR", "object": statuses.status_of(error)}
             return
-        # The newest version that the client knows of.
+        # The newest version that the client knows.
         version = int(query.get("resourceVersion") or 0) or self._store.version
-        queue: asyncio.Queue[Change | None] = asyncio.Queue()
-        unsubscribe = self._store.subscribe(_listener(queue, kind))
+        queue: _Queue = asyncio.Queue()
+
+        def enqueue(change: Change) -> None:
+            if change.collection == kind.collection:
+                queue.put_nowait(change)
+
+        unsubscribe = self._store.subscribe(enqueue)
         self._open.add(queue)
         try:
             for event in backlog:
@@ -53,10 +60,10 @@ class Watches:
             bookmarks = query.get("allowWatchBookmarks") == "true"
             async for change in self._changes(queue, seconds, bookmarks):
                 if isinstance(change, Change):
-                    seen = _event(change, kind, namespace, wanted)
-                    if seen is not None:
+                    visible = _event(change, kind, namespace, wanted)
+                    if visible is not None:
                         version = change.version
-                        yield seen
+                        yield visible
                 elif self._store.version > version:
                     version = self._store.version
                     yield _bookmark(kind, version)
@@ -64,13 +71,11 @@ class Watches:
             unsubscribe()
             self._open.discard(queue)
 
-    async def _changes(
-        self, queue: asyncio.Queue[Change | None], seconds: float, bookmarks: bool
-    ) -> AsyncIterator[Change | None]:
-        """Changes as they come, None when a bookmark is due; ends after `seconds`."""
+    async def _changes(self, queue: _Queue, seconds: float, bookmarks: bool) -> AsyncIterator[Change | None]:
+        """Yields changes, and None when a bookmark is due; ends after `seconds`."""
         clock = asyncio.get_running_loop().time
         end = clock() + seconds
-        # Once a minute, and shortly before the end.
+        # The last bookmark comes shortly before the end.
         last = end - LAST_BOOKMARK_SECONDS
         bookmark = min(clock() + self.bookmark_seconds, last) if bookmarks else end
         while queue.qsize() < LONGEST_QUEUE:
@@ -92,7 +97,7 @@ class Watches:
         if version in ("", "0"):
             for obj in self._store.list(kind.collection, namespace):
                 if wanted(obj):
-                    yield {"type": "ADDED", "object": shown(kind, obj)}
+                    yield {"type": "ADDED", "object": with_type(kind, obj)}
             return
         for change in self._store.since(int(version)):
             event = _event(change, kind, namespace, wanted) if change.collection == kind.collection else None
@@ -100,36 +105,25 @@ class Watches:
                 yield event
 
 
-def shown(kind: Kind, obj: Object) -> Object:
-    """An object in the version that was asked for."""
+def with_type(kind: Kind, obj: Object) -> Object:
+    """Returns the object with the kind and apiVersion of the request."""
     return {**obj, "kind": kind.kind, "apiVersion": kind.api_version}
 
 
-def _listener(queue: asyncio.Queue[Change | None], kind: Kind) -> Callable[[Change], None]:
-    def listen(change: Change) -> None:
-        if change.collection == kind.collection:
-            queue.put_nowait(change)
-
-    return listen
-
-
 def _event(change: Change, kind: Kind, namespace: str, wanted: Selection) -> Object | None:
-    """The change as a watch with this selection sees it: what leaves the selection is deleted to it."""
+    """Returns the event of a change; an object that leaves the selection is DELETED."""
     if namespace not in ("", change.namespace):
         return None
-    was = change.old is not None and wanted(change.old)
-    is_ = change.type != "DELETED" and wanted(change.object)
-    if not was and not is_:
+    before = change.old is not None and wanted(change.old)
+    after = change.type != "DELETED" and wanted(change.object)
+    if not before and not after:
         return None
-    if was and not is_:
-        obj, type_ = change.object, "DELETED"
-        if change.type != "DELETED" and change.old is not None:
-            version = change.object["metadata"]["resourceVersion"]
-            obj = {**change.old, "metadata": {**change.old["metadata"], "resourceVersion": version}}
-    else:
-        obj, type_ = change.object, "MODIFIED" if was else "ADDED"
-    return {"type": type_, "object": shown(kind, obj)}
+    obj = change.object
+    if not after and change.type != "DELETED" and change.old is not None:
+        obj = {**change.old, "metadata": {**change.old["metadata"], "resourceVersion": str(change.version)}}
+    type_ = "DELETED" if not after else "MODIFIED" if before else "ADDED"
+    return {"type": type_, "object": with_type(kind, obj)}
 
 
 def _bookmark(kind: Kind, version: int) -> Object:
-    return {"type": "BOOKMARK", "object": shown(kind, {"metadata": {"resourceVersion": str(version)}})}
+    return {"type": "BOOKMARK", "object": with_type(kind, {"metadata": {"resourceVersion": str(version)}})}

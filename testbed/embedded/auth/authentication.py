@@ -1,7 +1,7 @@
-"""Who asks: client certificates, bearer tokens of users and of ServiceAccounts, or nobody.
+"""Authenticates users by client certificate, by static token, or by ServiceAccount token.
 
-As kube-apiserver with --anonymous-auth: no credentials are system:anonymous, wrong ones are refused. Unlike
-there a certificate of another CA ends the handshake already.
+A request without credentials is system:anonymous; wrong credentials are refused. A client certificate of
+another CA fails in the TLS handshake; kube-apiserver would answer 401.
 """
 
 import datetime as dt
@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from fedhpa.api.fielderror import invalid
 from fedhpa.serving.authentication import AUTHENTICATED, peer_certificate, utc_now
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
-from testbed.embedded.api import statuses as refusals
+from testbed.embedded.api import statuses
 from testbed.embedded.api.types import ANONYMOUS, Attributes, Object, User
 from testbed.embedded.storage.store import Store
 
@@ -29,38 +29,42 @@ SERVICE_ACCOUNTS = ("", "serviceaccounts")
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 # k8s.io/kubernetes, apis/authentication/validation.
-SHORTEST_TOKEN, LONGEST_TOKEN, DEFAULT_TOKEN = 600, 1 << 32, 3600
+SHORTEST_TOKEN, DEFAULT_TOKEN = 600, 3600
 
 
 @dataclass(frozen=True)
-class _ServiceAccountToken:
+class _IssuedToken:
     namespace: str
     name: str
     uid: str
     expires: dt.datetime
+    user: User
 
 
 class Authenticator:
-    """Users of one plane. `tokens` may be given users at any time; `now` is the clock of tokens' ends."""
+    """The users of one plane. Callers may change `tokens`; `now` is the clock of token expiry."""
 
     def __init__(self, store: Store, client_ca: bytes, now: Callable[[], dt.datetime] = utc_now) -> None:
         self.tokens: dict[str, User] = {}
         self._store = store
         self._now = now
         self._certificates = ClientVerifier(client_ca, utc_now)
-        self._issued: dict[str, tuple[_ServiceAccountToken, User]] = {}
+        self._issued: dict[str, _IssuedToken] = {}
 
-    async def authenticate(self, request: web.Request) -> User | None:
-        """The user, or whom it impersonates; ANONYMOUS without proof, None with a wrong one. Refusal."""
-        user, other = self._proven(request), request.headers.get("Impersonate-User", "")
+    def authenticate(self, request: web.Request) -> User | None:
+        """Returns the user or the impersonated user, ANONYMOUS without credentials, None for wrong ones.
+
+        Raises StatusError Forbidden if the user may not impersonate.
+        """
+        user, other = self._user(request), request.headers.get("Impersonate-User", "")
         if user is None or not other:
             return user
         if SUPERUSERS not in user.groups:
-            raise refusals.not_allowed(Attributes(user, "impersonate", "", resource="users", name=other))
+            raise statuses.not_allowed(Attributes(user, "impersonate", "", resource="users", name=other))
         groups = request.headers.getall("Impersonate-Group", []) or _account_groups(other)
         return _authenticated(User(other, tuple(groups)))
 
-    def _proven(self, request: web.Request) -> User | None:
+    def _user(self, request: web.Request) -> User | None:
         leaf = peer_certificate(request)
         certified = self._certified(leaf) if leaf is not None else None
         if certified is not None:
@@ -71,29 +75,28 @@ class Authenticator:
         return ANONYMOUS if leaf is None else None
 
     def bearer(self, token: str) -> User | None:
-        """Whose token it is; None if it is nobody's, or no longer."""
+        """Returns the user of a token, or None for an unknown or expired token."""
         if token in self.tokens:
             return _authenticated(self.tokens[token])
-        claim, user = self._issued.get(token, (None, ANONYMOUS))
-        if claim is None or self._now() >= claim.expires:
+        issued = self._issued.get(token)
+        if issued is None or self._now() >= issued.expires:
             return None
-        account = self._store.find(SERVICE_ACCOUNTS, claim.namespace, claim.name)
-        return user if account is not None and account["metadata"]["uid"] == claim.uid else None
+        account = self._store.find(SERVICE_ACCOUNTS, issued.namespace, issued.name)
+        return issued.user if account is not None and account["metadata"]["uid"] == issued.uid else None
 
     def issue(self, namespace: str, name: str, seconds: int = DEFAULT_TOKEN) -> tuple[str, dt.datetime]:
-        """A token for a ServiceAccount, good while that exists, and its end. Refusal for a wrong one."""
-        problem = "less than 10 minutes" if seconds < SHORTEST_TOKEN else "larger than 2^32 seconds"
-        if not SHORTEST_TOKEN <= seconds <= LONGEST_TOKEN:
-            wrong = invalid("spec.expirationSeconds", seconds, f"may not specify a duration {problem}")
-            raise refusals.invalid("authentication.k8s.io", "TokenRequest", "", [wrong])
+        """Returns a token of a ServiceAccount and its expiry. Raises StatusError NotFound or Invalid."""
+        if seconds < SHORTEST_TOKEN:
+            detail = "may not specify a duration less than 10 minutes"
+            problem = invalid("spec.expirationSeconds", seconds, detail)
+            raise statuses.invalid("authentication.k8s.io", "TokenRequest", "", [problem])
         uid = self._store.get(SERVICE_ACCOUNTS, namespace, name)["metadata"]["uid"]
         username = f"{SERVICE_ACCOUNT}{namespace}:{name}"
         extra = {CREDENTIAL: (f"JTI={uuid.uuid4()}",)}
-        user = User(username, _account_groups(username), uid, extra)
+        user = _authenticated(User(username, _account_groups(username), uid, extra))
         expires = self._now() + dt.timedelta(seconds=seconds)
-        token = _token({"sub": user.name, "aud": [AUDIENCE], "exp": int(expires.timestamp())})
-        claim = _ServiceAccountToken(namespace, name, uid, expires)
-        self._issued[token] = claim, _authenticated(user)
+        token = _token({"sub": username, "aud": [AUDIENCE], "exp": int(expires.timestamp())})
+        self._issued[token] = _IssuedToken(namespace, name, uid, expires, user)
         return token, expires
 
     def _certified(self, leaf: bytes) -> User | None:
@@ -113,13 +116,13 @@ def _account_groups(username: str) -> tuple[str, ...]:
 
 
 def _token(claims: Object) -> str:
-    """A token with the claims of a JWT, for people who look; what proves it is that we know it."""
+    """Returns a random token in the format of a JWT; the server looks it up instead of verifying it."""
     parts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
     return ".".join(urlsafe_b64encode(p).decode().rstrip("=") for p in (*parts, secrets.token_bytes(32)))
 
 
 def user_info(user: User) -> Object:
-    """authentication.k8s.io/v1 UserInfo."""
+    """Returns an authentication.k8s.io/v1 UserInfo."""
     extra = {key: list(values) for key, values in user.extra.items()}
     found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
     return {key: value for key, value in found.items() if value}

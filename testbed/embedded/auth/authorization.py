@@ -1,4 +1,4 @@
-"""Who may do what: RBAC over the stored roles and bindings (k8s.io/kubernetes, auth/authorizer/rbac)."""
+"""RBAC over the stored roles and bindings (k8s.io/kubernetes, auth/authorizer/rbac)."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,58 +13,48 @@ from testbed.embedded.auth.authentication import SERVICE_ACCOUNT, SUPERUSERS
 from testbed.embedded.storage.store import Store
 
 GROUP = "rbac.authorization.k8s.io"
-BOOTSTRAP = Path(__file__).with_name("rbac.yaml")
+_BOOTSTRAP = Path(__file__).with_name("rbac.yaml")
 
 
 class Authorizer:
-    """The rights that are stored, and all of them for system:masters."""
+    """Allows system:masters everything, and other users what the stored bindings grant."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def allowed(self, attributes: Attributes) -> str | None:
-        """Why, in Kubernetes' words; None if not."""
+    def allowed(self, attributes: Attributes) -> bool:
+        """True if the user is a superuser or a binding grants the request."""
         if SUPERUSERS in attributes.user.groups:
-            return ""
-        for source, rule in self._rules(attributes.user, attributes.namespace):
-            if _allows(rule, attributes):
-                return f"RBAC: allowed by {source}"
-        return None
+            return True
+        return any(_allows(rule, attributes) for rule in self._rules(attributes.user, attributes.namespace))
 
-    def _rules(self, user: User, namespace: str) -> Iterator[tuple[str, Object]]:
+    def _rules(self, user: User, namespace: str) -> Iterator[Object]:
+        """Yields the rules of the user's roles."""
         bindings = self._store.list((GROUP, "clusterrolebindings"))
         if namespace:
             bindings += self._store.list((GROUP, "rolebindings"), namespace)
         for binding in bindings:
-            place = binding["metadata"].get("namespace", "")
-            subject = next((s for s in binding.get("subjects") or () if _is(s, user, place)), None)
-            reference = binding["roleRef"]
-            collection, where = ("roles", place) if reference["kind"] == "Role" else ("clusterroles", "")
-            role = self._store.find((GROUP, collection), where, reference["name"]) if subject else None
-            if role is None or subject is None:
-                continue
-            source = (
-                f'{"RoleBinding" if place else "ClusterRoleBinding"} "{binding["metadata"]["name"]}'
-                f'{"/" + place if place else ""}" of {reference["kind"]} "{reference["name"]}" to '
-                f"{_described(subject, place)}"
-            )
-            for rule in role.get("rules") or ():
-                yield source, rule
+            scope = binding["metadata"].get("namespace", "")
+            if any(_matches(subject, user, scope) for subject in binding.get("subjects") or ()):
+                kind, name = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+                collection, where = ("roles", scope) if kind == "Role" else ("clusterroles", "")
+                role = self._store.find((GROUP, collection), where, name) or {}
+                yield from role.get("rules") or ()
 
 
 def bootstrap() -> list[Object]:
-    """The roles and bindings that every cluster begins with, as far as somebody here needs them."""
+    """Returns the roles and bindings of a new cluster, as far as the product and kubectl need them."""
     return cast("list[Object]", msgspec.json.decode(_bootstrap()))
 
 
 @lru_cache(maxsize=1)
 def _bootstrap() -> bytes:
-    # Reading YAML costs more than everything else that a plane begins with; a process may have many planes.
-    return msgspec.json.encode(list(yaml.safe_load_all(BOOTSTRAP.read_text(encoding="utf-8"))))
+    # Reading YAML is the slowest step of a plane's start, and a process may start many planes.
+    return msgspec.json.encode(list(yaml.safe_load_all(_BOOTSTRAP.read_text(encoding="utf-8"))))
 
 
 def _allows(rule: Object, attributes: Attributes) -> bool:
-    if not {"*", attributes.verb} & set(rule["verbs"]):
+    if not {"*", attributes.verb} & set(rule.get("verbs") or ()):
         return False
     if not attributes.resource:
         return any(_is_under(attributes.path, url) for url in rule.get("nonResourceURLs") or ())
@@ -82,13 +72,7 @@ def _is_under(path: str, url: str) -> bool:
     return path.startswith(url.rstrip("*")) if url.endswith("*") else path == url
 
 
-def _is(subject: Object, user: User, namespace: str) -> bool:
+def _matches(subject: Object, user: User, namespace: str) -> bool:
     if subject["kind"] == "ServiceAccount":
         return user.name == f"{SERVICE_ACCOUNT}{subject.get('namespace') or namespace}:{subject['name']}"
     return subject["name"] in (user.groups if subject["kind"] == "Group" else (user.name,))
-
-
-def _described(subject: Object, namespace: str) -> str:
-    if subject["kind"] == "ServiceAccount":
-        return f'ServiceAccount "{subject["name"]}/{subject.get("namespace") or namespace}"'
-    return f'{subject["kind"]} "{subject["name"]}"'

@@ -1,25 +1,28 @@
-"""Questions put to the API server about tokens, access and oneself: answers that nobody stores."""
+"""The review APIs: token and access reviews, token requests, and `kubectl auth whoami`."""
 
 import datetime as dt
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 
 from fedhpa.api.fielderror import FieldError, invalid
 from fedhpa.serving.authentication import utc_now
-from testbed.embedded.api import statuses as refusals
+from testbed.embedded.api import statuses
+from testbed.embedded.api.discovery import ReviewResource
+from testbed.embedded.api.server import ReviewHandler
 from testbed.embedded.api.types import Attributes, Object, User
 from testbed.embedded.auth.authentication import AUDIENCE, DEFAULT_TOKEN, Authenticator, user_info
 from testbed.embedded.auth.authorization import Authorizer
 from testbed.embedded.network.pki import Pki
 
-_CHOICE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+_ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _NOT_BOTH = "cannot be specified in combination with resourceAttributes"
-_NAMED = {field.name for field in fields(Attributes)} - {"user", "path"}
+_ATTRIBUTES = {field.name for field in fields(Attributes)} - {"user", "path"}
 
 
 class Reviews:
-    """Takes the body of a review, who sent it and the path's namespace and name; gives the body answered."""
+    """The handlers of the review APIs."""
 
     def __init__(
         self, authenticator: Authenticator, authorizer: Authorizer, now: Callable[[], dt.datetime] = utc_now
@@ -28,64 +31,72 @@ class Reviews:
         self._authorizer = authorizer
         self._now = now
 
-    def token(self, body: Object, _user: User, _namespace: str, _name: str) -> Object:
-        """TokenReview. Refusal without a token."""
+    def handlers(self) -> Iterator[tuple[ReviewResource, ReviewHandler]]:
+        """Yields each resource with its handler."""
+        yield ReviewResource(_AUTHENTICATION, "tokenreviews", "TokenReview"), self._token
+        yield ReviewResource(_AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview"), self._self
+        yield ReviewResource(_AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview"), self._access
+        own_access = "selfsubjectaccessreviews"
+        yield ReviewResource(_AUTHORIZATION, own_access, "SelfSubjectAccessReview"), self._own_access
+        token = ReviewResource("", "serviceaccounts", "TokenRequest", "token", namespaced=True)
+        yield token, self._new_token
+
+    def _token(self, _attributes: Attributes, body: Object) -> Object:
         token = (body.get("spec") or {}).get("token")
         if not token:
-            raise refusals.bad_request("token is required for TokenReview in authentication")
+            raise statuses.bad_request("token is required for TokenReview in authentication")
         user = self._authenticator.bearer(token)
-        if user is None:
-            return {**body, "metadata": {}, "status": {"user": {}, "error": "invalid bearer token"}}
-        known = {"authenticated": True, "user": user_info(user), "audiences": [AUDIENCE]}
-        return {**body, "metadata": {}, "status": known}
+        status: Object = {"user": {}, "error": "invalid bearer token"}
+        if user is not None:
+            status = {"authenticated": True, "user": user_info(user), "audiences": [AUDIENCE]}
+        return {**body, "metadata": {}, "status": status}
 
-    def access(self, body: Object, _user: User, _namespace: str, _name: str) -> Object:
-        """SubjectAccessReview. Refusal for one that says neither who nor what."""
+    def _self(self, attributes: Attributes, body: Object) -> Object:
+        metadata = {"creationTimestamp": self._time(self._now())}
+        return {**body, "metadata": metadata, "status": {"userInfo": user_info(attributes.user)}}
+
+    def _access(self, _attributes: Attributes, body: Object) -> Object:
         spec = body.get("spec") or {}
-        problems = _unclear(spec)
+        problems = _problems(spec)
         if not spec.get("user") and not spec.get("groups"):
             problems.append(invalid("spec.user", "", "at least one of user or group must be specified"))
         extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
         return self._reviewed(body, problems, user)
 
-    def own_access(self, body: Object, user: User, _namespace: str, _name: str) -> Object:
-        """SelfSubjectAccessReview."""
-        return self._reviewed(body, _unclear(body.get("spec") or {}), user)
+    def _own_access(self, attributes: Attributes, body: Object) -> Object:
+        return self._reviewed(body, _problems(body.get("spec") or {}), attributes.user)
 
-    def oneself(self, body: Object, user: User, _namespace: str, _name: str) -> Object:
-        """SelfSubjectReview: `kubectl auth whoami`."""
-        metadata = {"creationTimestamp": f"{self._now():%Y-%m-%dT%H:%M:%SZ}"}
-        return {**body, "metadata": metadata, "status": {"userInfo": user_info(user)}}
-
-    def new_token(self, body: Object, _user: User, namespace: str, name: str) -> Object:
-        """TokenRequest, of a ServiceAccount. Refusal."""
+    def _new_token(self, attributes: Attributes, body: Object) -> Object:
+        namespace, name = attributes.namespace, attributes.name
         spec: Object = {"audiences": [AUDIENCE], "expirationSeconds": DEFAULT_TOKEN, "boundObjectRef": None}
         spec |= body.get("spec") or {}
         token, expires = self._authenticator.issue(namespace, name, spec["expirationSeconds"])
-        created = f"{self._now():%Y-%m-%dT%H:%M:%SZ}"
+        created = self._time(self._now())
         return {
             **body,
             "metadata": {"name": name, "namespace": namespace, "creationTimestamp": created},
             "spec": spec,
-            "status": {"token": token, "expirationTimestamp": f"{expires:%Y-%m-%dT%H:%M:%SZ}"},
+            "status": {"token": token, "expirationTimestamp": self._time(expires)},
         }
 
     def _reviewed(self, body: Object, problems: list[FieldError], user: User) -> Object:
         if problems:
-            # Without a kind: by then Kubernetes has forgotten it.
-            raise refusals.invalid("authorization.k8s.io", "", "", problems)
+            # Kubernetes names no kind in this message.
+            raise statuses.invalid(_AUTHORIZATION, "", "", problems)
         spec = body["spec"]
         wanted = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
-        named = {key: value for key, value in wanted.items() if key in _NAMED}
-        attributes = Attributes(user, path=wanted.get("path") or "", **{"verb": "", **named})
-        why = self._authorizer.allowed(attributes)
-        status = {"allowed": why is not None} | ({"reason": why} if why else {})
-        return {**body, "metadata": {}, "status": status}
+        given = {key: value for key, value in wanted.items() if key in _ATTRIBUTES}
+        attributes = Attributes(user, path=wanted.get("path") or "", **{"verb": "", **given})
+        return {**body, "metadata": {}, "status": {"allowed": self._authorizer.allowed(attributes)}}
+
+    @staticmethod
+    def _time(moment: dt.datetime) -> str:
+        return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def trust_config_map(pki: Pki) -> Object:
-    """kube-system/extension-apiserver-authentication: whom aggregated servers should believe."""
+    """Returns kube-system/extension-apiserver-authentication, the trust of aggregated servers."""
     lists = {
         "allowed-names": "front-proxy-client",
         "username-headers": "X-Remote-User",
@@ -99,9 +110,9 @@ def trust_config_map(pki: Pki) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def _unclear(spec: Object) -> list[FieldError]:
+def _problems(spec: Object) -> list[FieldError]:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
-        shown = {key.title(): value for key, value in path.items()}
-        return [invalid("spec.nonResourceAttributes", shown, _NOT_BOTH)]
-    return [invalid("spec.resourceAttributes", None, _CHOICE)] if resource is None and path is None else []
+        given = {key.title(): value for key, value in path.items()}
+        return [invalid("spec.nonResourceAttributes", given, _NOT_BOTH)]
+    return [invalid("spec.resourceAttributes", None, _ONE_OF)] if resource is None and path is None else []

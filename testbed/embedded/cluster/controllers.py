@@ -1,48 +1,51 @@
-"""A member's controllers, scheduler and kubelets in one: workloads get pods, pods get nodes and become ready.
+"""The controllers, the scheduler and the kubelets of a member in one loop.
 
-All of it is one step from what is stored to what should be, taken again whenever something was written or
-is due. There are no ReplicaSets below Deployments, and a changed template replaces all pods at once.
+Each step compares the stored objects with the desired state and writes the difference. Deployments create
+pods without ReplicaSets, and a changed template replaces all pods at once.
 """
 
 import asyncio
+import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
+from fedhpa.api.errors import InvalidQuantity
+from fedhpa.api.quantity import parse_milli
 from testbed.embedded.api.types import Object
-from testbed.embedded.cluster import pods as life
+from testbed.embedded.cluster import pods as lifecycle
 from testbed.embedded.cluster.pods import PODS
-from testbed.embedded.cluster.scheduling import Room
 from testbed.embedded.storage.store import Change, Collection, Store
 
 NODES: Collection = ("", "nodes")
-READY_AFTER = 1.0  # seconds from start to Ready, where no readiness probe says how long
+READY_AFTER = 1.0  # seconds from start to Ready, for containers without a readiness probe
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How the pods of a kind of workload are told apart: by revision, and by number instead of chance."""
+class WorkloadKind:
+    """A kind of workload: the label that names a revision, and whether pods have ordinal numbers."""
 
     collection: Collection
     revision_label: str | None
-    numbered: bool = False
+    ordinal: bool = False
 
 
 KINDS = (
-    Kind(("apps", "deployments"), "pod-template-hash"),
-    Kind(("apps", "replicasets"), None),
-    Kind(("apps", "statefulsets"), "controller-revision-hash", numbered=True),
+    WorkloadKind(("apps", "deployments"), "pod-template-hash"),
+    WorkloadKind(("apps", "replicasets"), None),
+    WorkloadKind(("apps", "statefulsets"), "controller-revision-hash", ordinal=True),
 )
 WATCHED = {PODS, NODES, *(kind.collection for kind in KINDS)}
 
 
-class Workloads:
-    """Works on the store of one member while `run` runs; `step` alone does what is due now."""
+class Controllers:
+    """Work on the store of one member: `run` continuously, `step` once."""
 
     def __init__(
         self, store: Store, now: Callable[[], datetime], *, ready_after: float = READY_AFTER
@@ -50,11 +53,11 @@ class Workloads:
         self._store = store
         self._now = now
         self._ready_after = ready_after
-        self._due: dict[str, datetime] = {}  # when a started pod becomes ready, by uid
+        self._due: dict[str, datetime] = {}  # the time that a started pod becomes ready, by uid
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
-        """Step whenever something changed or is due, until cancelled."""
+        """Step after each change and when a pod is due to become ready, until cancelled."""
         unsubscribe = self._store.subscribe(self._changed)
         try:
             while True:
@@ -69,85 +72,90 @@ class Workloads:
             unsubscribe()
 
     def step(self) -> float | None:
-        """Bring everything to where it should be now; seconds until the next pod becomes ready, if any."""
+        """Write the desired state; returns the seconds until the next pod becomes ready, or None."""
         owned: dict[str, list[Object]] = defaultdict(list)
         for pod in self._store.list(PODS):
-            owned[life.owner_of(pod)[1]].append(pod)
-        lone = owned.pop("", [])
+            owned[lifecycle.owner_of(pod)[1]].append(pod)
+        alive = owned.pop("", [])
         workloads = [(kind, each) for kind in KINDS for each in self._store.list(kind.collection)]
-        alive = list(lone)
         for kind, workload in workloads:
             pods = owned.pop(workload["metadata"]["uid"], [])
             try:
                 alive += self._resize(kind, workload, pods)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                # The server checks less than Kubernetes does; one such object must not stop the others.
+                # The server validates less than Kubernetes does. One such object must not stop the others.
                 log.warning("workload cannot be read", name=workload["metadata"]["name"], error=repr(error))
                 alive += pods
         for orphans in owned.values():
             self._delete(orphans)
         self._schedule(alive)
-        self._grow_up(alive)
-        counted, serving = self._count()
+        self._start(alive)
+        total, serving = self._count()
         for kind, workload in workloads:
             uid = workload["metadata"]["uid"]
-            self._store.update(kind.collection, _reported(kind, workload, counted[uid], serving[uid]))
+            self._store.update(kind.collection, _with_status(kind, workload, total[uid], serving[uid]))
         return min(((due - self._now()).total_seconds() for due in self._due.values()), default=None)
 
     def _changed(self, change: Change) -> None:
         if change.collection in WATCHED:
             self._wake.set()
 
-    # ---- as many pods as wanted
+    # -- the number of pods ----------------------------------------------------------------------------
 
-    def _resize(self, kind: Kind, workload: Object, pods: list[Object]) -> list[Object]:
-        revision = (kind.revision_label, _revision(workload)) if kind.revision_label else None
+    def _resize(self, kind: WorkloadKind, workload: Object, pods: list[Object]) -> list[Object]:
+        revision = (
+            (kind.revision_label, lifecycle.revision_of(workload["spec"]["template"]))
+            if kind.revision_label
+            else None
+        )
         wanted = int(workload["spec"].get("replicas", 1))
-        kept = [pod for pod in pods if _is_current(pod, revision)]
-        kept.sort(key=_number if kind.numbered else _worth)
-        if kind.numbered:
-            kept = [pod for pod in kept if _number(pod) < wanted]
+        kept = [pod for pod in pods if _has_revision(pod, revision)]
+        kept.sort(key=_ordinal if kind.ordinal else _deletion_order)
+        if kind.ordinal:
+            kept = [pod for pod in kept if _ordinal(pod) < wanted]
         kept = kept[:wanted]
         kept_uids = {pod["metadata"]["uid"] for pod in kept}
         self._delete([pod for pod in pods if pod["metadata"]["uid"] not in kept_uids])
         names: list[str | None] = [None] * (wanted - len(kept))
-        if kind.numbered:
-            taken = {_number(pod) for pod in kept}
+        if kind.ordinal:
+            taken = {_ordinal(pod) for pod in kept}
             names = [f"{workload['metadata']['name']}-{n}" for n in range(wanted) if n not in taken]
-        return kept + [self._store.create(PODS, life.born(workload, revision, name)) for name in names]
+        return kept + [
+            self._store.create(PODS, lifecycle.new_pod(workload, revision, name)) for name in names
+        ]
 
     def _delete(self, pods: list[Object]) -> None:
         for pod in pods:
             self._store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
             self._due.pop(pod["metadata"]["uid"], None)
 
-    # ---- on nodes, started, ready
+    # -- nodes and readiness ---------------------------------------------------------------------------
 
     def _schedule(self, pods: list[Object]) -> None:
-        room = Room(self._store.list(NODES), pods)
+        capacity = FreeCapacity(self._store.list(NODES), pods)
         for index, pod in enumerate(pods):
             if pod["spec"].get("nodeName"):
                 continue
-            node, why = room.place(pod)
-            after = life.bound(pod, node) if node else life.unschedulable(pod, why, self._now())
+            node, why = capacity.place(pod)
+            after = lifecycle.bound(pod, node) if node else lifecycle.unschedulable(pod, why, self._now())
             pods[index] = self._store.update(PODS, after)
 
-    def _grow_up(self, pods: list[Object]) -> None:
+    def _start(self, pods: list[Object]) -> None:
         now = self._now()
         for pod in pods:
             uid = pod["metadata"]["uid"]
-            if not pod["spec"].get("nodeName") or life.is_ready(pod):
+            if not pod["spec"].get("nodeName") or lifecycle.is_ready(pod):
                 continue
             if (pod.get("status") or {}).get("phase", "Pending") == "Pending":
-                pod = self._store.update(PODS, life.started(pod, now))
-                self._due[uid] = now + timedelta(seconds=self._patience(pod))
+                pod = self._store.update(PODS, lifecycle.started(pod, now))
+                self._due[uid] = now + timedelta(seconds=self._readiness_delay(pod))
             if uid in self._due and self._due[uid] <= now:
                 del self._due[uid]
-                self._store.update(PODS, life.ready(pod, now))
+                self._store.update(PODS, lifecycle.ready(pod, now))
         known = {pod["metadata"]["uid"] for pod in pods}
         self._due = {uid: due for uid, due in self._due.items() if uid in known}
 
-    def _patience(self, pod: Object) -> float:
+    def _readiness_delay(self, pod: Object) -> float:
         containers = pod["spec"].get("containers") or ()
         probes = [each["readinessProbe"] for each in containers if each.get("readinessProbe")]
         if not probes:
@@ -155,17 +163,16 @@ class Workloads:
         return float(max(probe.get("initialDelaySeconds", 0) for probe in probes))
 
     def _count(self) -> tuple[Counter[str], Counter[str]]:
-        """By owner: how many pods there are, and how many are ready."""
-        counted, serving = Counter[str](), Counter[str]()
+        """Returns the number of pods and of ready pods by the uid of their owner."""
+        total, serving = Counter[str](), Counter[str]()
         for pod in self._store.list(PODS):
-            _, owner = life.owner_of(pod)
-            counted[owner] += 1
-            serving[owner] += life.is_ready(pod)
-        return counted, serving
+            _, owner = lifecycle.owner_of(pod)
+            total[owner] += 1
+            serving[owner] += lifecycle.is_ready(pod)
+        return total, serving
 
 
-def _reported(kind: Kind, workload: Object, pods: int, serving: int) -> Object:
-    """The workload with the status that people and autoscalers read."""
+def _with_status(kind: WorkloadKind, workload: Object, pods: int, serving: int) -> Object:
     counts = {
         "replicas": pods,
         "updatedReplicas": pods if kind.revision_label else 0,
@@ -176,21 +183,86 @@ def _reported(kind: Kind, workload: Object, pods: int, serving: int) -> Object:
     return {**workload, "status": status | {name: count for name, count in counts.items() if count}}
 
 
-def _revision(workload: Object) -> str:
-    return life.revision_of(workload["spec"]["template"])
-
-
-def _is_current(pod: Object, revision: tuple[str, str] | None) -> bool:
+def _has_revision(pod: Object, revision: tuple[str, str] | None) -> bool:
     labels = pod["metadata"].get("labels") or {}
     return revision is None or labels.get(revision[0]) == revision[1]
 
 
-def _worth(pod: Object) -> tuple[bool, bool, str, str]:
-    """Sorts those first that a scale-down keeps: bound, ready, old."""
+def _deletion_order(pod: Object) -> tuple[bool, bool, str, str]:
+    """Sorts the pods that a scale-down keeps first: bound, ready, old."""
     metadata = pod["metadata"]
-    bound = bool(pod["spec"].get("nodeName"))
-    return not bound, not life.is_ready(pod), metadata["creationTimestamp"], metadata["name"]
+    is_bound = bool(pod["spec"].get("nodeName"))
+    return not is_bound, not lifecycle.is_ready(pod), metadata["creationTimestamp"], metadata["name"]
 
 
-def _number(pod: Object) -> int:
+def _ordinal(pod: Object) -> int:
     return int(pod["metadata"]["name"].rpartition("-")[2])
+
+
+# -- scheduling -----------------------------------------------------------------------------------------
+
+
+class FreeCapacity:
+    """The free capacity of the schedulable nodes; `place` reduces it."""
+
+    def __init__(self, nodes: Iterable[Object], pods: Iterable[Object]) -> None:
+        self._nodes = 0
+        self._free: dict[str, dict[str, int]] = {}
+        for node in nodes:
+            self._nodes += 1
+            if is_schedulable(node):
+                self._free[node["metadata"]["name"]] = _milli(node.get("status", {}).get("allocatable"))
+        for pod in pods:
+            free = self._free.get(pod["spec"].get("nodeName", ""))
+            if free is not None and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+                with contextlib.suppress(InvalidQuantity):  # a user bound the pod
+                    _take(free, requests(pod))
+
+    def place(self, pod: Object) -> tuple[str, str]:
+        """Returns (node, "") for the node with the most free CPU, or ("", the scheduler's reason)."""
+        try:
+            requested = requests(pod)
+        except InvalidQuantity as error:
+            return "", str(error)
+        reasons: Counter[str] = Counter()
+        fitting: list[str] = []
+        for name, free in self._free.items():
+            short = [resource for resource, amount in requested.items() if amount > free.get(resource, 0)]
+            reasons.update("Too many pods" if each == "pods" else f"Insufficient {each}" for each in short)
+            if not short:
+                fitting.append(name)
+        if fitting:
+            best = max(fitting, key=lambda name: self._free[name].get("cpu", 0))
+            _take(self._free[best], requested)
+            return best, ""
+        cordoned = self._nodes - len(self._free)
+        if cordoned:
+            reasons["node(s) were unschedulable"] = cordoned
+        texts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        why = f"0/{self._nodes} nodes are available"
+        return "", f"{why}: {texts}." if texts else f"{why}."
+
+
+def is_schedulable(node: Object) -> bool:
+    """True if the node is ready and not cordoned."""
+    conditions = node.get("status", {}).get("conditions") or ()
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and not node.get("spec", {}).get("unschedulable")
+
+
+def requests(pod: Object) -> dict[str, int]:
+    """Returns the sum of the containers' requests, and one pod. A limit replaces a missing request."""
+    total = Counter({"pods": 1000})
+    for container in pod["spec"].get("containers") or ():
+        resources = container.get("resources") or {}
+        total.update(_milli({**(resources.get("limits") or {}), **(resources.get("requests") or {})}))
+    return dict(total)
+
+
+def _milli(amounts: Mapping[str, Any] | None) -> dict[str, int]:
+    return {resource: parse_milli(value) for resource, value in (amounts or {}).items()}
+
+
+def _take(free: dict[str, int], requested: Mapping[str, int]) -> None:
+    for resource, amount in requested.items():
+        free[resource] = free.get(resource, 0) - amount

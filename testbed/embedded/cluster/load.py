@@ -1,4 +1,4 @@
-"""What the world demands of workloads, and what each pod uses for it: all ready pods share alike."""
+"""The simulated load: the demand on each workload, and the usage of each pod."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,49 +10,48 @@ from testbed.embedded.cluster.pods import PODS, is_ready, owner_of
 from testbed.embedded.storage.store import Change, Store
 
 IDLE_MILLIS = 1
-MEBIBYTE = 1024 * 1024
-IDLE_MEMORY = 40 * MEBIBYTE
+IDLE_MEMORY = 40 * 1024 * 1024
 MEMORY_PER_MILLI = 20 * 1024
-MILLIS_PER_REQUEST = 10  # CPU milliseconds that a request costs
+MILLIS_PER_REQUEST = 10  # CPU milliseconds of one request
 
-# (namespace, name) of a workload, or of a pod on its own.
+# (namespace, name) of a workload, or of a pod without an owner.
 Workload = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one container: CPU in milli-units, memory in bytes."""
+    """The usage of a container: CPU in milli-units, memory in bytes."""
 
     cpu: int
     memory: int
 
 
 class Load:
-    """The traffic to all workloads, spread over the stores that joined."""
+    """The demand on all workloads, shared equally by their ready pods in all joined members."""
 
     def __init__(self) -> None:
         self._demand: dict[Workload, int] = {}
         self._ready: Counter[Workload] = Counter()
 
     def join(self, store: Store) -> None:
-        """Let the pods of a member take their share, whether its API server answers or not."""
+        """Count the ready pods of a member from now on, also while its API server is unavailable."""
         for pod in store.list(PODS):
             self._ready[_workload(pod)] += is_ready(pod)
         store.subscribe(self._changed)
 
     def demand(self, namespace: str, name: str, millis: int) -> None:
-        """From now on the world wants so much CPU time a second of a workload, in milli-units."""
+        """Set the CPU demand on a workload, in milli-units."""
         self._demand[namespace, name] = millis
 
     def share(self, pod: Object) -> float:
-        """The milli-units that a ready pod is asked for; 0 for one that is not ready."""
+        """Returns the pod's share of the demand in milli-units; 0 for a pod that is not ready."""
         workload = _workload(pod)
         if not is_ready(pod):
             return 0.0
         return self._demand.get(workload, 0) / max(1, self._ready[workload])
 
     def usage(self, pod: Object) -> dict[str, Usage]:
-        """By container: the first does the work, up to its limit, the others idle."""
+        """Returns the usage by container. The first container works, up to its limit; the others idle."""
         share = self.share(pod)
         usages: dict[str, Usage] = {}
         for container in pod["spec"].get("containers") or ():
@@ -63,7 +62,7 @@ class Load:
         return usages
 
     def requests_per_second(self, pod: Object) -> float:
-        """How many requests the pod answers."""
+        """Returns the rate of requests that the pod serves."""
         served = min(self.share(pod), _limit(pod["spec"]["containers"][0]))
         return served / MILLIS_PER_REQUEST
 

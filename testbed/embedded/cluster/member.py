@@ -1,16 +1,16 @@
-"""An embedded member: nodes, workloads that get pods, usage that follows a load, metrics of it."""
+"""An embedded member cluster: a control plane with nodes, controllers, load and metrics APIs."""
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedhpa.serving.authentication import utc_now
-from testbed.embedded.api.types import Router
-from testbed.embedded.cluster.controllers import NODES, READY_AFTER, Workloads
+from testbed.embedded.api.types import Handler
+from testbed.embedded.cluster.controllers import NODES, READY_AFTER, Controllers
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.metrics import VERSIONS, MetricsApis
-from testbed.embedded.cluster.pods import stamp
+from testbed.embedded.cluster.pods import timestamp
 from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.objects.kinds import API_SERVICES
 from testbed.stage.registrations import CLUSTER_NAMESPACE, MEMBER_RIGHTS, MEMBER_USER, Credentials, documents
@@ -20,7 +20,7 @@ TOKEN_SECONDS = 24 * 3600
 
 
 class Member(ControlPlane):
-    """A member whose pods take their share of `load`, which it may have in common with others."""
+    """A member cluster; several members may share one `load`."""
 
     def __init__(
         self,
@@ -29,72 +29,70 @@ class Member(ControlPlane):
         load: Load,
         *,
         now: Callable[[], dt.datetime] = utc_now,
-        nodes: int = 1,
-        allocatable: Mapping[str, str] = NODE_ALLOCATABLE,
         ready_after: float = READY_AFTER,
     ) -> None:
         self.load = load
         super().__init__(folder, name, now=now)
         load.join(self.store)
-        self._working: asyncio.Task[None] | None = None
-        self.workloads = Workloads(self.store, now, ready_after=ready_after)
-        for number in range(1, nodes + 1):
-            self._add_node(f"{name}-node{number}", allocatable)
+        self.metrics = MetricsApis(
+            self.store, load, self.now, invalid_values=lambda: self.faults.metric_values
+        )
+        self.controllers = Controllers(self.store, now, ready_after=ready_after)
+        self._running: asyncio.Task[None] | None = None
+        self.store.create(NODES, self._node(f"{name}-node1"))
         for group, version in VERSIONS.items():
             spec = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100}
-            name_ = {"name": f"{version}.{group}"}
-            api_service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-            self.store.create(API_SERVICES, {**api_service, "metadata": name_, "spec": spec})
+            head = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
+            self.store.create(
+                API_SERVICES, {**head, "metadata": {"name": f"{version}.{group}"}, "spec": spec}
+            )
 
     async def start(self) -> None:
-        """Serve, and let the workloads have their pods."""
+        """Serve, and run the controllers."""
         await super().start()
-        self._working = asyncio.create_task(self.workloads.run())
+        self._running = asyncio.create_task(self.controllers.run())
         async with self.api() as api:
             await api.apply_all(documents(MEMBER_RIGHTS))
 
     async def end(self) -> None:
-        """Close everything; raises what the controllers failed with, if they did."""
+        """Close everything. Raises the error of the controllers, if they failed."""
         await super().end()
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait([self._working])
-            if not self._working.cancelled():
-                self._working.result()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+            if not self._running.cancelled():
+                self._running.result()
 
     def credentials(self) -> Credentials:
-        """A token of the ServiceAccount whose rights are those that a hub needs, and no more."""
+        """Returns a token of the ServiceAccount with the rights that a hub needs."""
         token, _ = self.authenticator.issue(CLUSTER_NAMESPACE, MEMBER_USER, TOKEN_SECONDS)
         return Credentials(token, self.pki.ca.bundle_pem)
 
-    def routers(self) -> Sequence[Router]:
-        """The member's own metrics come before what may be registered."""
-        self.metrics = MetricsApis(self.store, self.load, self.now, rubbish=lambda: self.faults.metric_values)
-        return [self.metrics, *super().routers()]
+    def route(self, path: str) -> Handler | None:
+        """The member's metrics APIs take precedence over registered APIServices."""
+        return self.metrics.handler(path) or super().route(path)
 
     def set_capacity(self, allocatable: Mapping[str, str]) -> None:
-        """From now on each node offers so much, e.g. {"cpu": "4"}; pods that run stay."""
+        """Change the allocatable resources of each node, e.g. {"cpu": "4"}; running pods stay."""
         for node in self.store.list(NODES):
             node["status"]["allocatable"] = {**node["status"]["allocatable"], **allocatable}
             self.store.update(NODES, node)
 
-    def _add_node(self, name: str, allocatable: Mapping[str, str]) -> None:
+    def _node(self, name: str) -> dict[str, object]:
+        now = timestamp(self.now())
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-        times = {"lastHeartbeatTime": stamp(self.now()), "lastTransitionTime": stamp(self.now())}
-        self.store.create(
-            NODES,
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {
-                    "name": name,
-                    "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
-                },
-                "spec": {},
-                "status": {
-                    "capacity": dict(allocatable),
-                    "allocatable": dict(allocatable),
-                    "conditions": [ready | times],
-                },
+        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
             },
-        )
+            "spec": {},
+            "status": {
+                "capacity": dict(NODE_ALLOCATABLE),
+                "allocatable": dict(NODE_ALLOCATABLE),
+                "conditions": [ready],
+            },
+        }

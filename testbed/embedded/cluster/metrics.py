@@ -1,18 +1,18 @@
-"""A member's three metrics APIs (metrics, custom, external), made from its load when they are asked."""
+"""The metrics APIs of a member (metrics, custom, external), computed from its load on each request."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-import msgspec
 from aiohttp import web
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
-from testbed.embedded.api import statuses as refusals
-from testbed.embedded.api.types import Object, User
+from testbed.embedded.api import statuses
+from testbed.embedded.api.server import json_response
+from testbed.embedded.api.types import Handler, Object, User
 from testbed.embedded.cluster.load import IDLE_MEMORY, IDLE_MILLIS, Load, Usage
-from testbed.embedded.cluster.pods import PODS, stamp
+from testbed.embedded.cluster.pods import PODS, timestamp
 from testbed.embedded.storage.store import Store
 
 METRICS, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
@@ -20,41 +20,44 @@ VERSIONS = {METRICS: "v1beta1", CUSTOM: "v1beta2", EXTERNAL: "v1beta1"}
 REQUESTS = "http_requests_per_second"
 WINDOW_SECONDS = 1
 
-Answer = Callable[[web.Request, User], Awaitable[web.StreamResponse]]
-# What is reported instead of a value: that of `Faults.metric_values`.
-Rubbish = Callable[[], Literal["nan", "negative"] | None]
+# Returns the kind of invalid value to report; see `Faults.metric_values`.
+InvalidValues = Callable[[], Literal["nan", "negative"] | None]
 
 
 class MetricsApis:
-    """Answers the paths of the three groups, for the API server's router.
+    """Routes the paths of the three groups.
 
-    `external` holds the values of external metrics with their labels, in milli-units, free to be changed.
+    `external` holds external metrics with labels and milli-units; callers may change it.
     """
 
     def __init__(
-        self, store: Store, load: Load, now: Callable[[], datetime], *, rubbish: Rubbish = lambda: None
+        self,
+        store: Store,
+        load: Load,
+        now: Callable[[], datetime],
+        *,
+        invalid_values: InvalidValues = lambda: None,
     ) -> None:
         self.external: dict[str, list[tuple[Mapping[str, str], int]]] = {}
         self._store = store
         self._load = load
         self._now = now
-        self._rubbish = rubbish
+        self._invalid_values = invalid_values
 
-    def handler(self, path: str) -> Answer | None:
-        """Who answers the path, or None."""
+    def handler(self, path: str) -> Handler | None:
+        """Returns the handler of a path of the three groups, or None."""
         parts = path.strip("/").split("/")
         if len(parts) < 2 or parts[0] != "apis" or parts[1] not in VERSIONS:
             return None
 
         async def answer(request: web.Request, _user: User) -> web.StreamResponse:
             if request.method != "GET":
-                raise refusals.method_not_allowed()
+                raise statuses.method_not_allowed()
             try:
                 selector = parse_selector(request.query.get("labelSelector", ""))
             except InvalidObject as error:
-                raise refusals.bad_request(str(error)) from error
-            body = self._answer(parts[1], parts[2:], selector)
-            return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+                raise statuses.bad_request(str(error)) from error
+            return json_response(self._answer(parts[1], parts[2:], selector))
 
         return answer
 
@@ -65,7 +68,8 @@ class MetricsApis:
                 head = {"kind": "APIGroup", "apiVersion": "v1", "name": group}
                 return {**head, "versions": [version], "preferredVersion": version}
             case _, [version]:
-                return _resources(f"{group}/{version}", self._served(group))
+                head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}"}
+                return {**head, "resources": self._resources(group)}
             case "metrics.k8s.io", [_, "nodes"]:
                 return _list(METRICS, "NodeMetricsList", self._nodes(selector))
             case "metrics.k8s.io", [_, "nodes", name]:
@@ -81,25 +85,23 @@ class MetricsApis:
                     return _list(CUSTOM, "MetricValueList", self._requests(namespace, name, selector))
             case "external.metrics.k8s.io", [_, "namespaces", _, metric]:
                 return _list(EXTERNAL, "ExternalMetricValueList", self._external(metric, selector))
-        raise refusals.no_such_path()
+        raise statuses.no_such_path()
 
-    def _served(self, group: str) -> list[Object]:
-        """The group's resources, as discovery shows them: name, kind, namespaced."""
+    def _resources(self, group: str) -> list[Object]:
         if group == METRICS:
             return [_resource("nodes", "NodeMetrics", False), _resource("pods", "PodMetrics", True)]
         if group == EXTERNAL:
             return [_resource(metric, "ExternalMetricValueList", True) for metric in self.external]
         return [_resource(f"pods/{REQUESTS}", "MetricValueList", True)]
 
-    # ---- metrics.k8s.io
+    # -- metrics.k8s.io --------------------------------------------------------------------------------
 
     def _pods(self, namespace: str, selector: Selector) -> list[Object]:
         found = []
         for pod in self._running(namespace, selector):
-            containers = [
-                {"name": name, "usage": self._usage(usage)} for name, usage in self._load.usage(pod).items()
-            ]
-            found.append(self._measured(pod, containers=containers))
+            usages = self._load.usage(pod).items()
+            containers = [{"name": name, "usage": self._usage(usage)} for name, usage in usages]
+            found.append(self._item(pod, containers=containers))
         return found
 
     def _nodes(self, selector: Selector) -> list[Object]:
@@ -110,7 +112,7 @@ class MetricsApis:
                 sums[pod["spec"]["nodeName"]] = Usage(before.cpu + usage.cpu, before.memory + usage.memory)
         idle = Usage(IDLE_MILLIS, IDLE_MEMORY)
         return [
-            self._measured(node, usage=self._usage(sums.get(node["metadata"]["name"], idle)))
+            self._item(node, usage=self._usage(sums.get(node["metadata"]["name"], idle)))
             for node in self._store.list(("", "nodes"))
             if selector.matches(node["metadata"].get("labels"))
         ]
@@ -122,36 +124,32 @@ class MetricsApis:
             if pod["status"].get("phase") == "Running" and selector.matches(pod["metadata"].get("labels"))
         ]
 
-    def _measured(self, thing: Object, **values: Any) -> Object:
-        """An item as metrics-server writes it."""
-        now = stamp(self._now())
-        metadata = {
-            **_named(thing),
-            "creationTimestamp": now,
-            "labels": thing["metadata"].get("labels") or {},
-        }
+    def _item(self, obj: Object, **values: Any) -> Object:
+        """Returns an item in the format of metrics-server."""
+        now, labels = timestamp(self._now()), obj["metadata"].get("labels") or {}
+        metadata = {**_reference(obj), "creationTimestamp": now, "labels": labels}
         return {"metadata": metadata, "timestamp": now, "window": f"{WINDOW_SECONDS}s", **values}
 
     def _usage(self, usage: Usage) -> dict[str, str]:
         return {"cpu": self._value(usage.cpu, "m"), "memory": self._value(usage.memory // 1024, "Ki")}
 
     def _value(self, value: int, suffix: str) -> str:
-        match self._rubbish():
+        match self._invalid_values():
             case "nan":
                 return "NaN"
             case "negative":
                 return f"-{max(1, value)}{suffix}"
         return f"{value}{suffix}"
 
-    # ---- custom and external metrics
+    # -- custom and external metrics -------------------------------------------------------------------
 
     def _requests(self, namespace: str, name: str, selector: Selector) -> list[Object]:
-        """Requests per second of the pods of that name, "*" for all."""
+        """Returns the requests per second of the named pod, or of all pods for "*"."""
         return [
             {
-                "describedObject": {"kind": "Pod", **_named(pod), "apiVersion": "/v1"},
+                "describedObject": {"kind": "Pod", **_reference(pod), "apiVersion": "/v1"},
                 "metric": {"name": REQUESTS, "selector": None},
-                "timestamp": stamp(self._now()),
+                "timestamp": timestamp(self._now()),
                 "windowSeconds": WINDOW_SECONDS,
                 "value": self._value(round(1000 * self._load.requests_per_second(pod)), "m"),
             }
@@ -164,7 +162,7 @@ class MetricsApis:
             {
                 "metricName": metric,
                 "metricLabels": dict(labels),
-                "timestamp": stamp(self._now()),
+                "timestamp": timestamp(self._now()),
                 "value": self._value(milli, "m"),
             }
             for labels, milli in self.external.get(metric, [])
@@ -172,18 +170,13 @@ class MetricsApis:
         ]
 
 
-def _named(thing: Object) -> Object:
-    return {key: thing["metadata"][key] for key in ("name", "namespace") if key in thing["metadata"]}
+def _reference(obj: Object) -> Object:
+    return {key: obj["metadata"][key] for key in ("name", "namespace") if key in obj["metadata"]}
 
 
 def _resource(name: str, kind: str, namespaced: bool) -> Object:
     names = {"name": name, "singularName": "", "namespaced": namespaced, "kind": kind}
     return {**names, "verbs": ["get"] if "/" in name else ["get", "list"]}
-
-
-def _resources(version: str, resources: list[Object]) -> Object:
-    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version}
-    return {**head, "resources": resources}
 
 
 def _list(group: str, kind: str, items: list[Object]) -> Object:
@@ -194,4 +187,4 @@ def _one(items: list[Object], kind: str, resource: str, name: str) -> Object:
     for item in items:
         if item["metadata"]["name"] == name:
             return {"kind": kind, "apiVersion": f"{METRICS}/{VERSIONS[METRICS]}", **item}
-    raise refusals.not_found(METRICS, resource, name)
+    raise statuses.not_found(METRICS, resource, name)

@@ -1,4 +1,4 @@
-"""The life of a pod: born of a template, bound to a node, started, ready; each step gives a new one."""
+"""The life of a pod: created, bound to a node, started, ready. Each step returns a new pod."""
 
 import hashlib
 from datetime import datetime
@@ -11,15 +11,23 @@ from testbed.embedded.api.types import Object
 PODS = ("", "pods")
 
 
-def born(owner: Object, revision: tuple[str, str] | None, name: str | None) -> Object:
-    """A pod of the owner's template, not stored yet; `revision` is the label that tells templates apart.
+def new_pod(owner: Object, revision: tuple[str, str] | None, name: str | None) -> Object:
+    """Returns an unstored pod of the owner's template.
 
-    Without a name it is generated.
+    `revision` is the label that names the template's revision. Without a name, the store generates one.
     """
     template, metadata = owner["spec"]["template"], owner["metadata"]
     given = template.get("metadata") or {}
     labels = dict(given.get("labels") or {}) | (dict([revision]) if revision else {})
     prefix = f"{metadata['name']}-{revision[1]}-" if revision else f"{metadata['name']}-"
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -28,16 +36,7 @@ def born(owner: Object, revision: tuple[str, str] | None, name: str | None) -> O
             "namespace": metadata["namespace"],
             "labels": labels,
             **({"annotations": given["annotations"]} if given.get("annotations") else {}),
-            "ownerReferences": [
-                {
-                    "apiVersion": owner["apiVersion"],
-                    "kind": owner["kind"],
-                    "name": metadata["name"],
-                    "uid": metadata["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [reference],
         },
         "spec": template["spec"],
         "status": {"phase": "Pending"},
@@ -45,7 +44,7 @@ def born(owner: Object, revision: tuple[str, str] | None, name: str | None) -> O
 
 
 def unschedulable(pod: Object, why: str, now: datetime) -> Object:
-    """The pod that no node takes."""
+    """Returns the pod with the condition that no node fits it."""
     status = {**(pod.get("status") or {}), "phase": "Pending"}
     message = {"reason": "Unschedulable", "message": why}
     status["conditions"] = _with(status, now, PodScheduled=("False", message))
@@ -53,14 +52,14 @@ def unschedulable(pod: Object, why: str, now: datetime) -> Object:
 
 
 def bound(pod: Object, node: str) -> Object:
-    """The pod on a node, not started."""
+    """Returns the pod on a node, not started."""
     return {**pod, "spec": {**pod["spec"], "nodeName": node}}
 
 
 def started(pod: Object, now: datetime) -> Object:
-    """The pod whose containers run and are not ready."""
+    """Returns the pod with running containers that are not ready."""
     waiting = {"reason": "ContainersNotReady", "message": "containers with unready status"}
-    status = {**(pod.get("status") or {}), "phase": "Running", "startTime": stamp(now)}
+    status = {**(pod.get("status") or {}), "phase": "Running", "startTime": timestamp(now)}
     status["containerStatuses"] = [
         {
             "name": container["name"],
@@ -68,7 +67,7 @@ def started(pod: Object, now: datetime) -> Object:
             "ready": False,
             "started": True,
             "restartCount": 0,
-            "state": {"running": {"startedAt": stamp(now)}},
+            "state": {"running": {"startedAt": timestamp(now)}},
         }
         for container in pod["spec"].get("containers") or ()
     ]
@@ -84,7 +83,7 @@ def started(pod: Object, now: datetime) -> Object:
 
 
 def ready(pod: Object, now: datetime) -> Object:
-    """The pod that serves."""
+    """Returns the pod with ready containers."""
     status = dict(pod["status"])
     status["containerStatuses"] = [{**each, "ready": True} for each in status.get("containerStatuses", ())]
     status["conditions"] = _with(status, now, Ready=("True", {}), ContainersReady=("True", {}))
@@ -92,13 +91,13 @@ def ready(pod: Object, now: datetime) -> Object:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether its Ready condition is True."""
+    """True if the Ready condition is True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def owner_of(pod: Object) -> tuple[str, str]:
-    """(name, uid) of the workload that controls it; ("", "") for a pod on its own."""
+    """Returns (name, uid) of the controlling workload, or ("", "")."""
     for reference in pod["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return reference["name"], reference["uid"]
@@ -106,20 +105,20 @@ def owner_of(pod: Object) -> tuple[str, str]:
 
 
 def revision_of(template: Any) -> str:
-    """A short name for the content of a template."""
+    """Returns a short hash of a template."""
     return hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()[:10]
 
 
-def stamp(moment: datetime) -> str:
-    """A metav1.Time."""
+def timestamp(moment: datetime) -> str:
+    """Returns a metav1.Time."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _with(status: Object, now: datetime, **news: tuple[str, dict[str, str]]) -> list[Object]:
-    """The conditions with these in place of the ones of the same type."""
+def _with(status: Object, now: datetime, **changes: tuple[str, dict[str, str]]) -> list[Object]:
+    """Returns the conditions with some types replaced."""
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
-    for kind, (value, why) in news.items():
+    for kind, (value, why) in changes.items():
         old = conditions.get(kind, {})
-        since = old["lastTransitionTime"] if old.get("status") == value else stamp(now)
+        since = old["lastTransitionTime"] if old.get("status") == value else timestamp(now)
         conditions[kind] = {"type": kind, "status": value, "lastTransitionTime": since, **why}
     return list(conditions.values())

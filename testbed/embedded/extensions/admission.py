@@ -1,93 +1,105 @@
-"""Admission: which webhooks have a say in a write, in which order, and what becomes of their answers.
+"""Admission webhooks: selects the registered webhooks of a write and applies their verdicts.
 
-After k8s.io/apiserver 0.36, admission/plugin/webhook, without conversion between versions (matchPolicy),
-without reinvocation, and without CEL: a webhook with matchConditions is asked as if they held.
+Follows k8s.io/apiserver 0.36, admission/plugin/webhook, without conversion between versions (matchPolicy),
+reinvocation, Services in clientConfig, and CEL: a webhook is called even if its matchConditions are false.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+import uuid
+from base64 import b64decode
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
+
+import aiohttp
+import msgspec
 
 from fedhpa.api.selectors import selector_of
+from testbed.embedded.api import statuses
 from testbed.embedded.api.patches import json_patch
-from testbed.embedded.api.types import Attributes, Object, Refusal, Write
-from testbed.embedded.extensions.outgoing import Outgoing, Unreachable
-from testbed.embedded.extensions.webhooks import ask
+from testbed.embedded.api.types import Attributes, Object, StatusError, Validate, Write
+from testbed.embedded.auth.authentication import user_info
+from testbed.embedded.extensions.outgoing import Outgoing, Unreachable, ca_bundle, go_words
+from testbed.embedded.network.pki import client_context
 from testbed.embedded.storage.store import Collection, Store
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING: Collection = (GROUP, "mutatingwebhookconfigurations")
 VALIDATING: Collection = (GROUP, "validatingwebhookconfigurations")
+DEFAULT_SECONDS: Final = 10
+_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*"}
+# k8s.io/apimachinery, api/errors, NewGenericServerResponse.
+_STATUSES: Final = {
+    404: "the server could not find the requested resource",
+    503: "the server is currently unable to handle the request",
+}
 
 
 class Admission:
-    """The webhooks that are registered at the moment of a write."""
+    """Calls the webhooks that are registered when a write arrives."""
 
     def __init__(self, store: Store, outgoing: Outgoing) -> None:
         self._store = store
         self._outgoing = outgoing
 
-    async def admit(self, write: Write, validate: Callable[[Object], Object]) -> Object | None:
-        """The object to store: mutated in the order of names, completed, and let pass by everybody."""
+    async def admit(self, write: Write, validate: Validate) -> Object | None:
+        """Returns the object after all mutating webhooks, `validate`, and all validating webhooks."""
         for hook in self._registered(MUTATING, write):
-            if self._concerns(hook, write):
+            if self._selects(hook, write):
                 write = replace(write, object=await self._mutated(hook, write))
         if write.object is not None:
             write = replace(write, object=validate(write.object))
-        hooks = [hook for hook in self._registered(VALIDATING, write) if self._concerns(hook, write)]
-        asked = (self._ask(hook, write, mutating=False) for hook in hooks)
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
+        hooks = [hook for hook in self._registered(VALIDATING, write) if self._selects(hook, write)]
+        calls = (self._call(hook, write, mutating=False) for hook in hooks)
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
         return write.object
 
     def _registered(self, collection: Collection, write: Write) -> Iterator[Object]:
-        # Or a webhook that does not answer could not be removed.
+        # Registrations are exempt. Otherwise nobody could remove a broken webhook.
         exempt = write.attributes.group == GROUP
         for configuration in [] if exempt else self._store.list(collection):
             yield from configuration.get("webhooks") or ()
 
-    def _concerns(self, hook: Object, write: Write) -> bool:
+    def _selects(self, hook: Object, write: Write) -> bool:
         objects = [obj for obj in (write.object, write.old) if obj is not None]
         selector = selector_of(hook.get("objectSelector") or {})
         return (
-            any(_matches(rule, write) for rule in hook.get("rules") or ())
+            any(_rule_matches(rule, write) for rule in hook.get("rules") or ())
             and any(selector.matches(obj["metadata"].get("labels")) for obj in objects)
-            and self._is_in_namespace(hook, write)
+            and self._selects_namespace(hook, write)
         )
 
-    def _is_in_namespace(self, hook: Object, write: Write) -> bool:
-        wanted = write.attributes
+    def _selects_namespace(self, hook: Object, write: Write) -> bool:
+        attributes = write.attributes
         selector = selector_of(hook.get("namespaceSelector") or {})
-        if not selector.requirements or not (wanted.namespace or _is_namespace(wanted)):
+        if not selector.requirements or not (attributes.namespace or _is_namespace(attributes)):
             return True
-        if _is_namespace(wanted) and write.object is not None:
+        if _is_namespace(attributes) and write.object is not None:
             namespace = write.object
         else:
-            namespace = self._store.get(("", "namespaces"), "", wanted.namespace or wanted.name)
+            namespace = self._store.get(("", "namespaces"), "", attributes.namespace or attributes.name)
         return selector.matches(namespace["metadata"].get("labels"))
 
     async def _mutated(self, hook: Object, write: Write) -> Object | None:
-        patch = (await self._ask(hook, write, mutating=True)).get("patch")
-        if not patch:
+        patch = (await self._call(hook, write, mutating=True)).get("patch")
+        if not patch or write.object is None:
             return write.object
-        if write.object is None:
-            why = f'admission webhook "{hook["name"]}" attempted to modify the object, which is not supported'
-            raise _internal(f"{why} for this operation")
         try:
             return json_patch(write.object, patch)
-        except Refusal as error:
-            raise _internal(str(error)) from error
+        except StatusError as error:
+            raise statuses.internal(str(error)) from error
 
-    async def _ask(self, hook: Object, write: Write, *, mutating: bool) -> Object:
-        """The webhook's response; {} if there is none and that may be. Refusal."""
+    async def _call(self, hook: Object, write: Write, *, mutating: bool) -> Object:
+        """Returns the webhook's response, or {} for an ignored failure. Raises StatusError."""
         name = hook["name"]
         try:
-            response = await ask(self._outgoing, hook, write, mutating=mutating)
+            response = await call_webhook(self._outgoing, hook, write, mutating=mutating)
         except Unreachable as error:
             if hook.get("failurePolicy") == "Ignore":
                 return {}
-            raise _internal(f'failed calling webhook "{name}": {error}') from error
+            raise statuses.internal(f'failed calling webhook "{name}": {error}') from error
         for warning in response.get("warnings") or ():
             write.warn(warning)
         if not response.get("allowed"):
@@ -95,37 +107,119 @@ class Admission:
         return response
 
 
-def _matches(rule: Object, write: Write) -> bool:
-    wanted = write.attributes
-    scope = "Namespaced" if wanted.namespace and not _is_namespace(wanted) else "Cluster"
+def _rule_matches(rule: Object, write: Write) -> bool:
+    attributes = write.attributes
+    scope = "Namespaced" if attributes.namespace and not _is_namespace(attributes) else "Cluster"
+    wanted = {
+        "operations": write.operation,
+        "apiGroups": attributes.group,
+        "apiVersions": attributes.version,
+    }
     return (
         rule.get("scope", "*") in ("*", scope)
-        and bool({"*", write.operation} & set(rule["operations"]))
-        and bool({"*", wanted.group} & set(rule["apiGroups"]))
-        and bool({"*", wanted.version} & set(rule["apiVersions"]))
-        and any(_names(resource, wanted) for resource in rule["resources"])
+        and all({"*", value} & set(rule.get(key) or ()) for key, value in wanted.items())
+        and any(_resource_matches(resource, attributes) for resource in rule.get("resources") or ())
     )
 
 
-def _names(resource: str, wanted: Attributes) -> bool:
+def _resource_matches(resource: str, attributes: Attributes) -> bool:
     plural, _, subresource = resource.partition("/")
-    return plural in ("*", wanted.resource) and subresource in ("*", wanted.subresource)
+    return plural in ("*", attributes.resource) and subresource in ("*", attributes.subresource)
 
 
-def _is_namespace(wanted: Attributes) -> bool:
-    return (wanted.group, wanted.resource) == ("", "namespaces")
+def _is_namespace(attributes: Attributes) -> bool:
+    return (attributes.group, attributes.resource) == ("", "namespaces")
 
 
-def _internal(text: str) -> Refusal:
-    details = {"causes": [{"message": text}]}
-    return Refusal(500, "InternalError", f"Internal error occurred: {text}", details=details)
-
-
-def _denied(name: str, status: Object) -> Refusal:
+def _denied(name: str, status: Object) -> StatusError:
     """k8s.io/apiserver, admission/plugin/webhook/errors."""
-    why = status.get("message") or status.get("reason")
+    reason = status.get("reason") or ""
+    why = status.get("message") or reason
     text = f'admission webhook "{name}" denied the request' + (f": {why}" if why else " without explanation")
     code = status.get("code") or 0
-    return Refusal(
-        code if code >= 400 else 400, status.get("reason") or "", text, details=status.get("details")
-    )
+    return StatusError(code if code >= 400 else 400, reason, text, details=status.get("details"))
+
+
+# -- one call -------------------------------------------------------------------------------------------
+
+
+async def call_webhook(outgoing: Outgoing, hook: Object, write: Write, *, mutating: bool) -> Object:
+    """Returns the response in the webhook's AdmissionReview, its patch decoded. Raises Unreachable."""
+    review = _review(write)
+    config, seconds = hook["clientConfig"], hook.get("timeoutSeconds") or DEFAULT_SECONDS
+    url = f"{config.get('url')}?timeout={seconds}s"
+    try:
+        call = outgoing.session.post(
+            url,
+            data=msgspec.json.encode(review),
+            headers=_HEADERS,
+            ssl=client_context(ca_bundle(config)),
+            allow_redirects=False,
+        )
+        async with asyncio.timeout(seconds), call as answer:
+            status, body = answer.status, await answer.read()
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise Unreachable(f'failed to call webhook: Post "{url}": {go_words(error)}') from error
+    if status >= 300:
+        unknown = (
+            f'an error on the server ("{body.decode(errors="replace").strip()}") has prevented the request'
+        )
+        raise Unreachable(f"failed to call webhook: {_STATUSES.get(status, f'{unknown} from succeeding')}")
+    return _response(review["request"]["uid"], body, mutating=mutating)
+
+
+def _review(write: Write) -> Object:
+    attributes = write.attributes
+    group_version = {"group": attributes.group, "version": attributes.version}
+    kind = {**group_version, "kind": write.kind}
+    if write.kind == "Scale":
+        kind |= {"group": "autoscaling", "version": "v1"}
+    resource = {**group_version, "resource": attributes.resource}
+    options: Object = {"kind": f"{write.operation.title()}Options", "apiVersion": "meta.k8s.io/v1"}
+    if write.dry_run:
+        options["dryRun"] = ["All"]
+    place = {
+        "subResource": attributes.subresource,
+        "requestSubResource": attributes.subresource,
+        "name": attributes.name or (write.object or {}).get("metadata", {}).get("name"),
+        "namespace": attributes.namespace,
+    }
+    request = {
+        "uid": str(uuid.uuid4()),
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        **{key: value for key, value in place.items() if value},
+        "operation": write.operation,
+        "userInfo": user_info(attributes.user),
+        "object": write.object,
+        "oldObject": write.old,
+        "dryRun": write.dry_run,
+        "options": options,
+    }
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _response(uid: str, body: bytes, *, mutating: bool) -> Object:
+    """Returns the response of an AdmissionReview. Raises Unreachable if it is malformed."""
+    try:
+        response = msgspec.json.decode(body, type=dict).get("response")
+    except msgspec.DecodeError as error:
+        text = f"couldn't get version/kind; json parse error: {error}"
+        raise Unreachable(f"failed to call webhook: {text}") from error
+    if not isinstance(response, dict):
+        raise _invalid("webhook response was absent")
+    if response.get("uid") != uid:
+        raise _invalid(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+    if response.get("patch") and not (mutating and response.get("patchType")):
+        raise _invalid("only mutating webhooks return response.patch, with response.patchType")
+    try:
+        patch = msgspec.json.decode(b64decode(response.get("patch") or "bnVsbA=="), type=list | None)
+    except ValueError as error:
+        raise Unreachable(f"received undecodable patch in webhook response: {error}") from error
+    return {**response, "patch": patch}
+
+
+def _invalid(problem: str) -> Unreachable:
+    return Unreachable(f"received invalid webhook response: {problem}")

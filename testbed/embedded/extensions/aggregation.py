@@ -1,9 +1,11 @@
-"""Aggregated APIs: what they add to discovery, and requests passed on to them in their users' names.
+"""Aggregated APIs: proxies their requests, and keeps the Available conditions of APIServices.
 
-After k8s.io/kube-aggregator 0.36, apiserver.
+Follows k8s.io/kube-aggregator 0.36.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -11,13 +13,17 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from testbed.embedded.api.types import Object, User
-from testbed.embedded.extensions.availability import API_SERVICES, available
-from testbed.embedded.extensions.outgoing import Outgoing, Unreachable, words
-from testbed.embedded.storage.store import Store
+from fedhpa.serving.authentication import utc_now
+from testbed.embedded.api.types import Handler, Object, User
+from testbed.embedded.extensions.outgoing import SERVICES, Outgoing, Unreachable, go_words
+from testbed.embedded.objects.kinds import API_SERVICES
+from testbed.embedded.storage.store import Change, Store
 
 OPENAPI: Final = "/openapi/v3"
-NOT_PASSED_ON: Final = frozenset(
+# kube-aggregator also gives up after 5 s, but it checks every 30 s.
+CHECK_SECONDS, EVERY_SECONDS = 5.0, 1.0
+CHECKER = User("system:kube-aggregator", ("system:masters",))
+_NOT_FORWARDED: Final = frozenset(
     {
         *("host", "connection", "keep-alive", "transfer-encoding"),
         *("authorization", "impersonate-user", "impersonate-group", "impersonate-uid"),
@@ -26,14 +32,14 @@ NOT_PASSED_ON: Final = frozenset(
 
 
 class Aggregator:
-    """The APIServices of one plane that name a Service."""
+    """Serves the paths of APIServices that name a Service."""
 
     def __init__(self, store: Store, outgoing: Outgoing) -> None:
         self._store = store
         self._outgoing = outgoing
 
-    def handler(self, path: str) -> Callable[[web.Request, User], Awaitable[web.StreamResponse]] | None:
-        """Who answers the path: the server behind the APIService of its group and version, if any."""
+    def handler(self, path: str) -> Handler | None:
+        """Returns the proxy for the group and version of the path, or None."""
         parts = path.removeprefix(OPENAPI).split("/")
         if len(parts) < 4 or parts[1] != "apis":
             return None
@@ -46,13 +52,13 @@ class Aggregator:
         response: web.StreamResponse | None = None
         try:
             base = self._outgoing.resolve(service["spec"]["service"])
-            headers = {**_kept(request.headers), **_forwarded(request, base)}
+            headers = {**_forwarded(request.headers), **_forwarded_for(request, base)}
             data = request.content if request.can_read_body else None
             call = self._outgoing.aggregated(
                 service, base + request.raw_path, user, request.method, headers, data
             )
             async with call as answer:
-                response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
+                response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
@@ -60,17 +66,17 @@ class Aggregator:
                 return response
         except (aiohttp.ClientError, OSError, ValueError, Unreachable) as error:
             if response is None:
-                return _unavailable(f"error trying to reach service: {words(error)}")
-            if request.transport is not None:  # in the middle of an answer there is no other way to say it
+                return _unavailable(f"error trying to reach service: {go_words(error)}")
+            if request.transport is not None:  # the status is sent, so only an abort reports the error
                 request.transport.abort()
             return response
 
 
-def _kept(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in NOT_PASSED_ON)
+def _forwarded(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _NOT_FORWARDED)
 
 
-def _forwarded(request: web.Request, base: str) -> dict[str, str]:
+def _forwarded_for(request: web.Request, base: str) -> dict[str, str]:
     scheme, _, host = base.partition("://")
     return {
         "X-Forwarded-For": request.remote or "",
@@ -82,3 +88,87 @@ def _forwarded(request: web.Request, base: str) -> dict[str, str]:
 
 def _unavailable(text: str) -> web.Response:
     return web.Response(status=503, text=f"{text}\n", headers={"X-Content-Type-Options": "nosniff"})
+
+
+class Availability:
+    """Checks every APIService in `async with`: periodically, and when an APIService or a Service changes."""
+
+    def __init__(self, store: Store, outgoing: Outgoing, *, now: Callable[[], dt.datetime] = utc_now) -> None:
+        self._store = store
+        self._outgoing = outgoing
+        self._now = now
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> "Availability":
+        self._unsubscribe = self._store.subscribe(self._notice)
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._unsubscribe()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()  # raises the error that ended the task
+
+    def _notice(self, change: Change) -> None:
+        if change.collection in (API_SERVICES, SERVICES):
+            self._changed.set()
+
+    async def _watch(self) -> None:
+        while True:
+            self._changed.clear()
+            async with asyncio.TaskGroup() as group:
+                for service in self._store.list(API_SERVICES):
+                    group.create_task(self._check(service))
+            try:
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _check(self, service: Object) -> None:
+        reason, message = "Local", "Local APIServices are always available"
+        if service["spec"].get("service"):
+            reason, message = await self._probe(service["spec"], service)
+        self._record(service["metadata"]["name"], reason, message)
+
+    async def _probe(self, spec: Object, service: Object) -> tuple[str, str]:
+        """Returns the reason and the message of the condition."""
+        reference = spec["service"]
+        namespace, name = reference["namespace"], reference["name"]
+        if self._store.find(SERVICES, namespace, name) is None:
+            return "ServiceNotFound", f'service/{name} in "{namespace}" is not present'
+        try:
+            url = self._outgoing.resolve(reference) + f"/apis/{spec['group']}/{spec['version']}"
+        except Unreachable as error:
+            return "FailedDiscoveryCheck", str(error)
+        failing = f"failing or missing response from {url}: "
+        try:
+            call = self._outgoing.aggregated(service, url, CHECKER)
+            async with asyncio.timeout(CHECK_SECONDS), call as answer:
+                await answer.read()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return "FailedDiscoveryCheck", f'{failing}Get "{url}": {go_words(error)}'
+        if not 200 <= answer.status < 300:
+            return "FailedDiscoveryCheck", f"{failing}bad status from {url}: {answer.status}"
+        return "Passed", "all checks passed"
+
+    def _record(self, name: str, reason: str, message: str) -> None:
+        service = self._store.find(API_SERVICES, "", name)
+        if service is None:
+            return
+        status = "True" if reason in ("Passed", "Local") else "False"
+        old, since = available(service), f"{self._now():%Y-%m-%dT%H:%M:%SZ}"
+        if old.get("status") == status:
+            since = old["lastTransitionTime"]
+        condition = {"lastTransitionTime": since, "message": message, "reason": reason}
+        condition |= {"status": status, "type": "Available"}
+        if condition != old:
+            self._store.update(API_SERVICES, {**service, "status": {"conditions": [condition]}})
+
+
+def available(service: Object) -> Object:
+    """Returns the Available condition of an APIService, or {}."""
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == "Available"), {})

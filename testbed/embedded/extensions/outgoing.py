@@ -1,4 +1,4 @@
-"""Calls of the API server to those that its objects name: webhooks and aggregated API servers."""
+"""The connection pool of an API server for webhooks and aggregated API servers."""
 
 import errno
 import os
@@ -22,11 +22,11 @@ CONNECT_SECONDS = 5.0
 
 
 class Unreachable(Exception):
-    """No answer, or none that can be used; the message is Go's, as people see it."""
+    """A server gave no usable answer; the message is worded as Go's."""
 
 
 class Outgoing:
-    """One pool for all calls; `close` it in the end. Bodies come as they were sent, redirects are answers."""
+    """One connection pool; callers `close` it. Bodies are not decompressed, redirects are not followed."""
 
     def __init__(self, store: Store, pki: Pki) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Outgoing:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """Each call brings its own TLS context."""
+        """The session; each call passes its own TLS context."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
@@ -51,13 +51,13 @@ class Outgoing:
             await self._session.close()
 
     def resolve(self, reference: Object) -> str:
-        """Where the Service of a webhook or APIService leads, as https://HOST:PORT. Raises Unreachable."""
+        """Returns https://HOST:PORT of a Service. Raises Unreachable unless it is an ExternalName Service."""
         service = self._store.find(SERVICES, reference["namespace"], reference["name"])
         if service is None:
             raise Unreachable(f'service "{reference["name"]}" not found')
         spec = service.get("spec") or {}
         if spec.get("type") != "ExternalName":
-            why = "only a Service of type ExternalName leads out of here"
+            why = "the embedded plane only reaches Services of type ExternalName"
             raise Unreachable(f'service "{reference["name"]}": {why}')
         return f"https://{spec['externalName']}:{reference.get('port') or 443}"
 
@@ -70,12 +70,12 @@ class Outgoing:
         headers: Mapping[str, str] | None = None,
         data: Any = None,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """A call of the server behind an APIService, as the front proxy that speaks for a user."""
+        """Calls the server of an APIService as the front proxy on behalf of a user."""
         spec = service["spec"]
         return self.session.request(
             method,
             URL(url, encoded=True),
-            headers=_for(user, headers or {}),
+            headers=_with_user(headers or {}, user),
             data=data,
             ssl=self._pki.front_proxy(ca_bundle(spec), verify=not spec.get("insecureSkipTLSVerify")),
             server_hostname=server_name(spec["service"]),
@@ -83,7 +83,7 @@ class Outgoing:
         )
 
 
-def _for(user: User, headers: Mapping[str, str]) -> CIMultiDict[str]:
+def _with_user(headers: Mapping[str, str], user: User) -> CIMultiDict[str]:
     """k8s.io/client-go, transport.SetAuthProxyHeaders."""
     found = CIMultiDict((k, v) for k, v in headers.items() if not k.lower().startswith("x-remote-"))
     found["X-Remote-User"] = user.name
@@ -98,17 +98,17 @@ def _for(user: User, headers: Mapping[str, str]) -> CIMultiDict[str]:
 
 
 def server_name(reference: Object) -> str:
-    """Whose certificate the server behind a Service must show."""
+    """Returns the name that the certificate of a Service's server must have."""
     return f"{reference['name']}.{reference['namespace']}.svc"
 
 
 def ca_bundle(config: Object) -> str:
-    """The PEM text of a caBundle field, "" without one."""
+    """Returns the PEM text of a caBundle field, or ""."""
     return b64decode(config.get("caBundle") or "").decode()
 
 
-def words(error: BaseException) -> str:
-    """What Go's net, crypto/tls and context say where Python says this."""
+def go_words(error: BaseException) -> str:
+    """Returns the message of Go's net, crypto/tls or context for a Python error."""
     if isinstance(error, TimeoutError):
         return "context deadline exceeded"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

@@ -1,4 +1,4 @@
-"""What can go wrong with a member's API server, switched on and off while it runs."""
+"""Faults of a plane's API server, which tests switch on and off while it runs."""
 
 import asyncio
 import ssl
@@ -7,21 +7,20 @@ from enum import StrEnum
 from functools import partial
 from typing import Literal, Protocol
 
-import msgspec
 from aiohttp import web
 
-from testbed.embedded.api.statuses import status_of
-from testbed.embedded.api.types import Refusal
+from testbed.embedded.api.server import error_response
+from testbed.embedded.api.types import StatusError
 from testbed.embedded.network.pki import Pki
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Fault(StrEnum):
-    """Those of the first group hold for the whole server, the others for paths."""
+    """The first group affects the whole server, the second affects paths."""
 
     REFUSE = "refuse"
-    DISAPPEAR = "disappear"  # as refuse; who sets it removes the Cluster object too
+    DISAPPEAR = "disappear"  # like REFUSE; the test also removes the Cluster object
     WRONG_CA = "wrong-ca"
     EXPIRED = "expired-certificate"
 
@@ -29,7 +28,7 @@ class Fault(StrEnum):
     DRIP = "drip"
     TOO_MANY_REQUESTS = "429"
     SERVER_ERROR = "500"
-    TRUNCATED = "truncated-json"  # a whole answer whose JSON is not
+    TRUNCATED = "truncated-json"  # a complete HTTP answer with half of the JSON
     CUT = "cut"  # the connection ends in the middle of an answer
     NAN = "nan"
     NEGATIVE = "negative"
@@ -39,26 +38,28 @@ GONE = frozenset({Fault.REFUSE, Fault.DISAPPEAR})
 TLS = frozenset({Fault.WRONG_CA, Fault.EXPIRED})
 
 
-class Door(Protocol):
-    """A listener, on a socket or in memory."""
+class Restartable(Protocol):
+    """A listener on a socket or in memory."""
 
     async def start(self, context: ssl.SSLContext | None = None) -> None:
-        """Listen again, with another certificate if one is given; whoever was connected no longer is."""
+        """Listen again, with another certificate if one is given; cuts open connections."""
 
     async def stop(self) -> None:
-        """Refuse connections and end those that are open."""
+        """Refuse new connections and cut open ones."""
 
 
 class Faults:
-    """The switchboard of one server. Answers drip a byte every `drip_seconds`."""
+    """The active faults of one server. DRIP sends one byte every `drip_seconds`."""
 
     def __init__(
-        self, application: web.Application, listener: Door, pki: Pki | None, *, drip_seconds: float = 0.5
+        self,
+        application: web.Application,
+        listener: Restartable,
+        pki: Pki | None,
+        *,
+        drip_seconds: float = 0.5,
     ) -> None:
-        """Goes between the application and its clients; to be made before the listener is entered.
-
-        Without `pki`, for a server without TLS, those of TLS do nothing.
-        """
+        """Adds a middleware; call it before the listener starts. Without `pki`, TLS faults do nothing."""
         self._listener = listener
         self._pki = pki
         self._drip_seconds = drip_seconds
@@ -69,20 +70,20 @@ class Faults:
 
     @property
     def metric_values(self) -> Literal["nan", "negative"] | None:
-        """What the metrics APIs should report instead of usage."""
+        """The invalid values that the metrics APIs report, if any."""
         return "nan" if Fault.NAN in self._paths else "negative" if Fault.NEGATIVE in self._paths else None
 
     def active(self, path: str) -> list[Fault]:
-        """The faults that meet a request for the path."""
+        """Returns the faults of a path."""
         return [fault for fault, prefixes in self._paths.items() if path.startswith(prefixes)]
 
     async def set(self, name: Fault, paths: Sequence[str] = ("",)) -> None:
-        """Switch a fault on, beside those that are, for paths that begin so. Holds when this returns."""
+        """Switch a fault on for paths with these prefixes; other faults stay active."""
         self._paths[name] = tuple(paths)
         await self._apply(name)
 
     async def clear(self, name: Fault | None = None) -> None:
-        """Switch one fault off, or all."""
+        """Switch off one fault, or all faults."""
         names = list(self._paths) if name is None else [name]
         for each in names:
             self._paths.pop(each, None)
@@ -99,23 +100,23 @@ class Faults:
             context = None
             if self._pki is not None and TLS.intersection(self._paths):
                 context = self._pki.serving(
-                    stranger=Fault.WRONG_CA in self._paths, expired=Fault.EXPIRED in self._paths
+                    untrusted=Fault.WRONG_CA in self._paths, expired=Fault.EXPIRED in self._paths
                 )
             await self._listener.start(context)
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        await self._silence(request.path)
+        await self._wait_while_hanging(request.path)
         faults = self.active(request.path)
-        if GONE.intersection(faults):  # a connection that was being made when the port was closed
-            return _cut(request)
+        if GONE.intersection(faults):  # the connection was opened just before the listener stopped
+            return _abort(request)
         if Fault.TOO_MANY_REQUESTS in faults:
             # k8s.io/apiserver, server/filters/maxinflight.go.
             text = "Too many requests, please try again later.\n"
             return web.Response(status=429, text=text, headers={"Retry-After": "1"})
         if Fault.SERVER_ERROR in faults:
-            error = Refusal(500, "InternalError", "Internal error occurred: etcdserver: request timed out")
-            return web.json_response(status_of(error), status=500, dumps=_json)
+            text = "Internal error occurred: etcdserver: request timed out"
+            return error_response(StatusError(500, "InternalError", text))
         answer = await handler(request)
         if answer.prepared or not isinstance(answer, web.Response) or not isinstance(answer.body, bytes):
             return answer
@@ -124,7 +125,7 @@ class Faults:
             answer.body = half
         elif Fault.CUT in faults:
             await (await _streamed(request, answer)).write(half)
-            return _cut(request)
+            return _abort(request)
         elif Fault.DRIP in faults:
             stream = await _streamed(request, answer)
             await stream.write(answer.body)
@@ -133,7 +134,7 @@ class Faults:
 
     async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
         if not isinstance(response, web.Response):
-            # Also the watches that are open when a fault is switched on fall silent or drip.
+            # HANG and DRIP also affect watches that are open already.
             write = partial(self._write, request.path, response.write)
             response.write = write  # type: ignore[method-assign]  # aiohttp has no hook between chunks
 
@@ -142,19 +143,19 @@ class Faults:
     ) -> None:
         rest = bytes(data)
         while rest:
-            await self._silence(path)
+            await self._wait_while_hanging(path)
             dripping = Fault.DRIP in self.active(path)
             now, rest = (rest[:1], rest[1:]) if dripping else (rest, b"")
             await write(now)
             if dripping:
-                await self._pause()
+                await self._wait_for_next_byte()
 
-    async def _silence(self, path: str) -> None:
+    async def _wait_while_hanging(self, path: str) -> None:
         while Fault.HANG in self.active(path):
             await self._changed.wait()
 
-    async def _pause(self) -> None:
-        """The time between two drops, or less if the faults change meanwhile."""
+    async def _wait_for_next_byte(self) -> None:
+        """Wait for the drip period, or until the faults change."""
         try:
             async with asyncio.timeout(self._drip_seconds):
                 await self._changed.wait()
@@ -163,18 +164,14 @@ class Faults:
 
 
 async def _streamed(request: web.Request, answer: web.Response) -> web.StreamResponse:
-    """Headers sent, body still to be written by hand."""
+    """Returns a response whose headers are sent and whose body the caller writes."""
     headers = {**answer.headers, "Content-Length": str(len(bytes(answer.body or b"")))}  # type: ignore[arg-type]
     stream = web.StreamResponse(status=answer.status, headers=headers)
     await stream.prepare(request)
     return stream
 
 
-def _cut(request: web.Request) -> web.Response:
+def _abort(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=503)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

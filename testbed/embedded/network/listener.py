@@ -1,4 +1,4 @@
-"""The port of one embedded plane: TLS on the loop-back, that can be lost and regained."""
+"""The TLS port of one plane on the loopback interface, which can be closed and opened again."""
 
 import socket
 import ssl
@@ -10,15 +10,15 @@ HOST = "127.0.0.1"
 
 
 class Listener:
-    """Serves an application on one port, in `async with`; the port is known and kept from the beginning."""
+    """Serves an application in `async with`. The port is reserved from the start."""
 
     def __init__(self, application: web.Application, context: ssl.SSLContext) -> None:
-        # Bound and never listening: nobody else is given the port while we do not listen.
-        self._holder = _bound(0)
-        self.port: int = self._holder.getsockname()[1]
+        # This socket never listens. It keeps the port from other programs while the listener is stopped.
+        self._reservation = _bound(0)
+        self.port: int = self._reservation.getsockname()[1]
         self.server = f"https://{HOST}:{self.port}"
         self._context = context
-        # A handler whose client is gone ends: watches, and requests that hang on purpose.
+        # Cancellation ends watches and hanging requests whose client disconnected.
         self._runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5
         )
@@ -34,16 +34,16 @@ class Listener:
     ) -> None:
         await self.stop()
         await self._runner.cleanup()
-        self._holder.close()
+        self._reservation.close()
 
     async def start(self, context: ssl.SSLContext | None = None) -> None:
-        """Listen (again), with another certificate if one is given; who was connected no longer is."""
+        """Listen again, with another certificate if one is given; cuts open connections."""
         await self.stop()
         self._site = web.SockSite(self._runner, _bound(self.port), ssl_context=context or self._context)
         await self._site.start()
 
     async def stop(self) -> None:
-        """Refuse connections from now on and cut those that are open."""
+        """Refuse new connections and cut open ones."""
         if self._site is not None:
             await self._site.stop()
             self._site = None

@@ -1,6 +1,4 @@
-"""The certificates and kubeconfigs of one embedded plane, in a folder: a CA for its server and its users, and
-one for its front proxy.
-"""
+"""The certificates and kubeconfigs of one plane, in a folder."""
 
 import datetime as dt
 import ssl
@@ -15,7 +13,7 @@ SERVER_NAMES = ("localhost", "kubernetes.default.svc")
 
 
 class Pki:
-    """What one plane proves itself with, and believes. Nothing here outlives the folder."""
+    """One CA for the server and its users, and one CA for the front proxy."""
 
     def __init__(self, folder: Path, plane: str) -> None:
         self.folder = folder
@@ -26,12 +24,12 @@ class Pki:
         self._users: dict[str, tuple[Path, Path]] = {}
         self._front_proxy = self._saved(self.front_proxy_ca.issue_client("front-proxy-client"), "front-proxy")
 
-    def serving(self, *, stranger: bool = False, expired: bool = False) -> ssl.SSLContext:
-        """A server's context, that asks clients for certificates and does not insist on them.
+    def serving(self, *, untrusted: bool = False, expired: bool = False) -> ssl.SSLContext:
+        """Returns a server context that requests client certificates without requiring them.
 
-        `stranger`: its certificate is of a CA of the same name that nobody trusts; `expired`: since an hour.
+        `untrusted`: another CA of the same name signs the certificate. `expired`: it expired an hour ago.
         """
-        issuer = CertificateAuthority.create(f"{self.plane}-ca") if stranger else self.ca
+        issuer = CertificateAuthority.create(f"{self.plane}-ca") if untrusted else self.ca
         issued = dt.datetime.now(dt.UTC) - (2 * HOUR if expired else 0 * HOUR)
         validity = HOUR if expired else 24 * 365 * HOUR
         leaf = issuer.issue_server(
@@ -41,33 +39,33 @@ class Pki:
         context.load_cert_chain(*self._saved(leaf, "serving"))
         context.load_verify_locations(cadata=self.ca.bundle_pem.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
-        # OpenSSL refuses to resume sessions that carry client certificates without more ado.
+        # OpenSSL refuses to resume sessions with client certificates unless a session id context is set.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
         return context
 
     def user(self, name: str, *groups: str) -> tuple[Path, Path]:
-        """The files of a client certificate, issued when first asked for, and of its key."""
+        """Returns the files of a user's client certificate and key."""
         if name not in self._users:
             leaf = self.ca.issue_client(name, organizations=groups)
             self._users[name] = self._saved(leaf, f"user-{len(self._users)}")
         return self._users[name]
 
     def kubeconfig(self, path: Path, server: str, name: str, *groups: str, token: str = "") -> Path:
-        """Write a kubeconfig, all inside: with the token, or with a client certificate of that user."""
+        """Write a kubeconfig with the token or, without one, with the user's client certificate."""
         user = {"token": token} if token else by_certificate(*self.user(name, *groups))
         return write_kubeconfig(path, server, self.ca.bundle_pem, user, plane=self.plane, name=name)
 
     def client(self, name: str | None = None, *groups: str) -> ssl.SSLContext:
-        """A context that trusts this plane and, with a name, shows that user's certificate."""
+        """Returns a client context that trusts this plane; with a name, it sends that user's certificate."""
         context = ssl.create_default_context(cadata=self.ca.bundle_pem.decode())
         if name is not None:
             context.load_cert_chain(*self.user(name, *groups))
         return context
 
     def front_proxy(self, ca_pem: str, *, verify: bool = True) -> ssl.SSLContext:
-        """A context that trusts an aggregated server and shows it the front proxy's certificate."""
-        return trusting(ca_pem, verify, self._front_proxy)
+        """Returns a client context with the front proxy's certificate."""
+        return client_context(ca_pem, verify, self._front_proxy)
 
     def _saved(self, leaf: IssuedCertificate, name: str) -> tuple[Path, Path]:
         leaf.save(self.folder, cert_name=f"{name}.crt", key_name=f"{name}.key")
@@ -75,10 +73,13 @@ class Pki:
 
 
 @lru_cache(maxsize=64)
-def trusting(
+def client_context(
     ca_pem: str, verify: bool = True, certificate: tuple[Path, Path] | None = None
 ) -> ssl.SSLContext:
-    """A client's context; without a CA the system's are trusted. ValueError or SSLError for a wrong CA."""
+    """Returns a client context that trusts the CA, or the system's CAs if `ca_pem` is "".
+
+    Raises ValueError or SSLError for a CA that cannot be read.
+    """
     context = ssl.create_default_context(cadata=ca_pem or None)
     if not verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: each makes kinds, which are served as soon as it is there."""
+"""Serves the kinds of CustomResourceDefinitions."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -10,15 +10,15 @@ from testbed.embedded.storage.store import Change, Store
 
 
 class CustomKinds:
-    """Keeps the custom kinds, and the status of their definitions, as the store has them."""
+    """Follows the CRDs of a store: registers their kinds and writes their status."""
 
     def __init__(self, store: Store, kinds: Kinds, now: Callable[[], datetime]) -> None:
         self._store = store
         self._kinds = kinds
         self._now = now
-        store.subscribe(self._notice)
+        store.subscribe(self._changed)
 
-    def _notice(self, change: Change) -> None:
+    def _changed(self, change: Change) -> None:
         if change.collection != CRDS:
             return
         crd = change.object
@@ -29,64 +29,62 @@ class CustomKinds:
             self._kinds.set_custom(change.name, ())
             return
         self._kinds.set_custom(change.name, kinds_of(crd))
-        present = self._store.find(CRDS, "", change.name)  # somebody else may have heard of it sooner
-        if present is not None:
-            self._store.update(CRDS, {**present, "status": self._status(present)})
+        current = self._store.find(CRDS, "", change.name)  # an earlier listener may have deleted it
+        if current is not None:
+            self._store.update(CRDS, {**current, "status": self._status(current)})
 
     def _status(self, crd: Object) -> Object:
-        spec = crd["spec"]
+        spec, old = crd["spec"], crd.get("status") or {}
         names = spec["names"]
-        given = {"listKind": f"{names['kind']}List", "singular": names["kind"].lower(), **names}
         stored = next(version["name"] for version in spec["versions"] if version["storage"])
-        old = crd.get("status") or {}
-        conditions = old.get("conditions") or [
-            _condition("NamesAccepted", "NoConflicts", "no conflicts found", self._now()),
-            _condition(
-                "Established", "InitialNamesAccepted", "the initial names have been accepted", self._now()
-            ),
-        ]
         versions = old.get("storedVersions") or []
         return {
-            "conditions": conditions,
-            "acceptedNames": given,
+            "conditions": old.get("conditions")
+            or [
+                self._condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+                self._condition(
+                    "Established", "InitialNamesAccepted", "the initial names have been accepted"
+                ),
+            ],
+            "acceptedNames": {
+                "listKind": f"{names['kind']}List",
+                "singular": names["kind"].lower(),
+                **names,
+            },
             "storedVersions": versions if stored in versions else [*versions, stored],
+        }
+
+    def _condition(self, type_: str, reason: str, message: str) -> Object:
+        return {
+            "type": type_,
+            "status": "True",
+            "lastTransitionTime": f"{self._now():%Y-%m-%dT%H:%M:%SZ}",
+            "reason": reason,
+            "message": message,
         }
 
 
 def kinds_of(crd: Object) -> tuple[Kind, ...]:
-    """The kinds that a definition serves, one for each served version."""
+    """Returns one kind for each served version of a CRD."""
     spec = crd["spec"]
     names = spec["names"]
-    found = []
-    for version in spec["versions"]:
-        subresources = version.get("subresources") or {}
-        if version["served"]:
-            kind = Kind(
-                spec["group"],
-                version["name"],
-                names["plural"],
-                names["kind"],
-                namespaced=spec["scope"] == "Namespaced",
-                short_names=tuple(names.get("shortNames") or ()),
-                categories=tuple(names.get("categories") or ()),
-                subresources=frozenset(subresources),
-                singular=names.get("singular") or names["kind"].lower(),
-                unconditional=False,
-                custom=True,
-                storage=version["storage"],
-                schema=custom_schema((version.get("schema") or {}).get("openAPIV3Schema")),
-                columns=tuple(version.get("additionalPrinterColumns") or ()),
-                scale=subresources.get("scale") or {},
-            )
-            found.append(kind)
-    return tuple(found)
-
-
-def _condition(type_: str, reason: str, message: str, now: datetime) -> Object:
-    return {
-        "type": type_,
-        "status": "True",
-        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "reason": reason,
-        "message": message,
-    }
+    return tuple(
+        Kind(
+            spec["group"],
+            version["name"],
+            names["plural"],
+            names["kind"],
+            namespaced=spec["scope"] == "Namespaced",
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            subresources=frozenset(version.get("subresources") or ()),
+            singular=names.get("singular") or names["kind"].lower(),
+            unconditional=False,
+            custom=True,
+            schema=custom_schema((version.get("schema") or {}).get("openAPIV3Schema")),
+            columns=tuple(version.get("additionalPrinterColumns") or ()),
+            scale=(version.get("subresources") or {}).get("scale") or {},
+        )
+        for version in spec["versions"]
+        if version["served"]
+    )

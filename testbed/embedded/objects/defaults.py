@@ -1,42 +1,26 @@
-"""What Kubernetes' own code adds to built-in objects, as far as it matters here."""
+"""The defaults and first statuses that Kubernetes' code gives to built-in objects; pods get none here."""
 
 import base64
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from testbed.embedded.api.types import Object
 from testbed.embedded.objects.kinds import NAMESPACES, Kind
 
-_POD: Final[Object] = {
-    "restartPolicy": "Always",
-    "terminationGracePeriodSeconds": 30,
-    "dnsPolicy": "ClusterFirst",
-    "securityContext": {},
-    "schedulerName": "default-scheduler",
-}
-_CONTAINER: Final[Object] = {
-    "resources": {},
-    "terminationMessagePath": "/dev/termination-log",
-    "terminationMessagePolicy": "File",
-}
 _ROLLING: Final = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
+_PARTITIONED: Final = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
 _SPECS: Final[Mapping[str, Object]] = {
     "deployments": {
         "replicas": 1,
         "strategy": _ROLLING,
-        "revisionHistoryLimit": 10,
-        "progressDeadlineSeconds": 600,
     },
     "statefulsets": {
         "replicas": 1,
-        "podManagementPolicy": "OrderedReady",
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
-        "revisionHistoryLimit": 10,
+        "updateStrategy": _PARTITIONED,
     },
     "replicasets": {"replicas": 1},
     "horizontalpodautoscalers": {"minReplicas": 1},
     "services": {"type": "ClusterIP", "sessionAffinity": "None"},
-    "customresourcedefinitions": {"conversion": {"strategy": "None"}},
 }
 _WEBHOOK: Final[Object] = {
     "failurePolicy": "Fail",
@@ -64,7 +48,7 @@ def complete(kind: Kind, obj: Object) -> None:
 
 
 def begin(kind: Kind, obj: Object) -> None:
-    """The status, and what goes with it, of an object that is created."""
+    """Set the status of a new object, in place. A Node keeps the status that it is created with."""
     if "status" in kind.subresources and kind.plural != "nodes":
         obj.pop("status", None)
     if not kind.custom and kind.plural in _STATUS:
@@ -77,25 +61,6 @@ def _fill(value: Object, defaults: Object) -> None:
     for name, each in defaults.items():
         if name not in value:
             value[name] = dict(each) if isinstance(each, dict) else each
-
-
-def _pod(spec: Any) -> None:
-    if not isinstance(spec, dict):
-        return
-    _fill(spec, _POD)
-    for volume in spec.get("volumes") or ():
-        if "hostPath" in volume:
-            _fill(volume["hostPath"], {"type": ""})
-    for container in spec.get("containers") or ():
-        tag = container.get("image", "").rpartition("/")[2].partition(":")[2]
-        pull = "IfNotPresent" if tag not in ("", "latest") else "Always"
-        _fill(container, {**_CONTAINER, "imagePullPolicy": pull})
-        for port in container.get("ports") or ():
-            _fill(port, {"protocol": "TCP"})
-
-
-def _workload(obj: Object) -> None:
-    _pod(((obj.get("spec") or {}).get("template") or {}).get("spec"))
 
 
 def _webhooks(obj: Object) -> None:
@@ -120,10 +85,6 @@ def _namespace(obj: Object) -> None:
 
 
 _COMPLETE: Final[Mapping[str, Callable[[Object], None]]] = {
-    "deployments": _workload,
-    "statefulsets": _workload,
-    "replicasets": _workload,
-    "pods": lambda obj: _pod(obj.get("spec")),
     "mutatingwebhookconfigurations": _webhooks,
     "validatingwebhookconfigurations": _webhooks,
     "secrets": _secret,

@@ -1,6 +1,6 @@
 """The schemas of the built-in kinds, as a real API server publishes them, with short descriptions.
 
-`definitions.json` is made from one: `python -m testbed.embedded.objects.definitions KUBECONFIG`.
+`python -m testbed.embedded.objects.definitions KUBECONFIG` writes definitions.json from a real API server.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from testbed.embedded.objects.kinds import BUILTIN, Kind
 PREFIX: Final = "#/components/schemas/"
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _FILE: Final = Path(__file__).with_name("definitions.json")
-_REFERENCE = re.compile(re.escape(PREFIX) + r'([^"]+)')
+_REFERENCE: Final = re.compile(re.escape(PREFIX) + r'([^"]+)')
 _GVK: Final = "x-kubernetes-group-version-kind"
 
 
 @lru_cache(maxsize=1)
 def definitions() -> dict[str, Object]:
-    """All of them, by name."""
+    """Returns all definitions by name."""
     return msgspec.json.decode(_FILE.read_bytes(), type=dict[str, Object])
 
 
@@ -40,52 +40,46 @@ def _names() -> dict[tuple[str, str, str], str]:
 
 
 def name_of(kind: Kind) -> str:
-    """The name of a built-in kind's definition."""
+    """Returns the name of a built-in kind's definition."""
     return _names()[kind.group, kind.version, kind.kind]
 
 
 def schema_of(kind: Kind) -> Object:
-    """The schema of any kind."""
+    """Returns the schema of a built-in or custom kind."""
     return kind.schema if kind.schema is not None else definitions()[name_of(kind)]
 
 
 def custom_schema(schema: Object | None) -> Object:
-    """A CRD's schema with what every object has."""
+    """Returns a CRD's schema with apiVersion, kind and metadata."""
     found = schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     common = schema_of(BUILTIN[0])["properties"]
-    own = found.get("properties", {})
     every = {name: common[name] for name in ("apiVersion", "kind", "metadata")}
-    return {**found, "properties": {**own, **every}}
+    return {**found, "properties": {**found.get("properties", {}), **every}}
 
 
-def reference(schema: Object) -> str:
-    """The name of the definition that a schema refers to, or ""."""
-    found: str = (schema.get("allOf") or [schema])[0].get("$ref", "")
-    return found.removeprefix(PREFIX)
-
-
-# By the identity of the schema that refers; it is kept beside, so that no other ever has the same.
+# By the id of the referring schema. The schema is kept in the value, so its id stays in use.
 _RESOLVED: dict[int, tuple[Object, Object]] = {}
 
 
 def resolve(schema: Object) -> Object:
-    """The schema itself where it only refers to one; what it adds to it stays.
+    """Returns the definition that a schema refers to, merged with the schema's own keywords.
 
-    Asked for every field of every object that is written, so no answer is made twice.
+    Results are cached because this runs for every field of every written object.
     """
     if "$ref" not in schema and "allOf" not in schema:
         return schema
     known = _RESOLVED.get(id(schema))
     if known is None:
-        name = reference(schema)
-        if not name:
+        reference = (schema.get("allOf") or [schema])[0].get("$ref", "")
+        if not reference:
             return schema
+        name = reference.removeprefix(PREFIX)
         known = _RESOLVED[id(schema)] = (schema, {**definitions()[name], **schema})
     return known[1]
 
 
 def closure(roots: set[str], among: dict[str, Object]) -> dict[str, Object]:
-    """The definitions of these names, and of all that they refer to."""
+    """Returns the named definitions and all definitions that they refer to."""
     found: dict[str, Object] = {}
     missing = sorted(roots)
     while missing:
@@ -96,22 +90,11 @@ def closure(roots: set[str], among: dict[str, Object]) -> dict[str, Object]:
     return dict(sorted(found.items()))
 
 
-def _short(schema: Any) -> Any:
-    """With the first sentence of each description."""
-    if isinstance(schema, list):
-        return [_short(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: re.split(r"(?<=\.)\s", value)[0]
-        if key == "description" and isinstance(value, str)
-        else _short(value)
-        for key, value in schema.items()
-    }
+# -- writing definitions.json ---------------------------------------------------------------------------
 
 
 async def fetch(kubeconfig: str) -> dict[str, Object]:
-    """The definitions of the built-in kinds from a real API server."""
+    """Returns the definitions of the built-in kinds from a real API server."""
     everything: dict[str, Object] = {}
     async with ApiClient(await load_config(kubeconfig)) as client:
         for version in sorted({kind.api_version for kind in BUILTIN} | {"autoscaling/v1"}):
@@ -124,11 +107,23 @@ async def fetch(kubeconfig: str) -> dict[str, Object]:
         for name, schema in everything.items()
         if any((gvk["group"], gvk["version"], gvk["kind"]) in wanted for gvk in schema.get(_GVK, ()))
     }
-    return cast(dict[str, Object], _short(closure(roots, everything)))
+    return cast(dict[str, Object], _shortened(closure(roots, everything)))
 
 
-def render(found: dict[str, Object]) -> str:
-    """The file: a definition a line."""
+def _shortened(schema: Any) -> Any:
+    """Keeps the first sentence of each description."""
+    if isinstance(schema, list):
+        return [_shortened(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _shortened(value) for key, value in schema.items()}
+    if isinstance(found.get("description"), str):
+        found["description"] = re.split(r"(?<=\.)\s", found["description"])[0]
+    return found
+
+
+def _rendered(found: dict[str, Object]) -> str:
+    """Formats the file with one definition a line."""
     lines = (
         f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(found[name], order='sorted').decode()}"
         for name in found
@@ -137,4 +132,4 @@ def render(found: dict[str, Object]) -> str:
 
 
 if __name__ == "__main__":
-    _FILE.write_text(render(asyncio.run(fetch(sys.argv[1]))))
+    _FILE.write_text(_rendered(asyncio.run(fetch(sys.argv[1]))))

@@ -1,4 +1,4 @@
-"""What the API server serves: the built-in kinds that something here needs, and those of the CRDs."""
+"""The served kinds: some built-in kinds, and those of CRDs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind in one version. `schema` and `columns` are a CRD's; `scale` has the paths of its scale."""
+    """One kind in one version. `schema` and `columns` come from a CRD; `scale` has the paths of its scale."""
 
     group: str
     version: str
@@ -23,41 +23,34 @@ class Kind:
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
     singular: str = ""
-    # Whether PUT creates, whether it may be without resourceVersion, whether DELETE gives the object.
-    put_creates: bool = False
+    # True if PUT needs no resourceVersion; true if DELETE answers with the object.
     unconditional: bool = True
-    gives_deleted: bool = False
+    returns_deleted: bool = False
     custom: bool = False
-    storage: bool = True
     schema: Object | None = None
     columns: tuple[Object, ...] = ()
     scale: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def collection(self) -> Collection:
-        """Where its objects are stored, whatever the version."""
+        """The collection in the store, the same for all versions."""
         return (self.group, self.plural)
 
     @property
     def api_version(self) -> str:
-        """`apps/v1`, `v1`."""
+        """For example `apps/v1` or `v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def list_kind(self) -> str:
-        """`DeploymentList`."""
+        """For example `DeploymentList`."""
         return f"{self.kind}List"
-
-    @property
-    def qualified(self) -> str:
-        """`Deployment.apps`, `Pod`: as Kubernetes names kinds in errors."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
 def _kind(api_version: str, plural: str, kind: str, *names: str, **more: object) -> Kind:
     group, _, version = api_version.rpartition("/")
     singular = kind.lower()
-    return Kind(group, version, plural, kind, short_names=names, singular=singular, **more)  # type: ignore[arg-type]  # rows of the table below
+    return Kind(group, version, plural, kind, short_names=names, singular=singular, **more)  # type: ignore[arg-type]  # keywords of the table below
 
 
 _ALL = ("all",)
@@ -68,6 +61,7 @@ _REPLICAS = {
     "labelSelectorPath": ".spec.selector",
 }
 _WORKLOAD: Final = {"categories": _ALL, "subresources": _STATUS | {"scale"}, "scale": _REPLICAS}
+_STATUS_ONLY: Final = {"subresources": _STATUS}
 _RBAC, _ADMISSION = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
 
 NAMESPACES: Final = ("", "namespaces")
@@ -75,17 +69,17 @@ CRDS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 API_SERVICES: Final = ("apiregistration.k8s.io", "apiservices")
 
 BUILTIN: Final = (
-    _kind("v1", "namespaces", "Namespace", "ns", namespaced=False, subresources=_STATUS, gives_deleted=True),
+    _kind("v1", "namespaces", "Namespace", "ns", namespaced=False, **_STATUS_ONLY, returns_deleted=True),
     _kind("v1", "nodes", "Node", "no", namespaced=False, subresources=_STATUS),
-    _kind("v1", "pods", "Pod", "po", categories=_ALL, subresources=_STATUS, gives_deleted=True),
+    _kind("v1", "pods", "Pod", "po", categories=_ALL, subresources=_STATUS, returns_deleted=True),
     _kind(
         "v1", "services", "Service", "svc",
-        categories=_ALL, subresources=_STATUS, put_creates=True, gives_deleted=True,
+        categories=_ALL, subresources=_STATUS, returns_deleted=True,
     ),
     _kind("v1", "secrets", "Secret"),
     _kind("v1", "configmaps", "ConfigMap", "cm"),
-    _kind("v1", "serviceaccounts", "ServiceAccount", "sa", gives_deleted=True),
-    _kind("v1", "events", "Event", "ev", put_creates=True),
+    _kind("v1", "serviceaccounts", "ServiceAccount", "sa", returns_deleted=True),
+    _kind("v1", "events", "Event", "ev"),
     _kind("apps/v1", "deployments", "Deployment", "deploy", **_WORKLOAD),
     _kind("apps/v1", "statefulsets", "StatefulSet", "sts", **_WORKLOAD),
     _kind("apps/v1", "replicasets", "ReplicaSet", "rs", **_WORKLOAD),
@@ -93,11 +87,11 @@ BUILTIN: Final = (
         "autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa",
         categories=_ALL, subresources=_STATUS,
     ),
-    _kind("coordination.k8s.io/v1", "leases", "Lease", put_creates=True, unconditional=False),
-    _kind(_RBAC, "roles", "Role", put_creates=True),
-    _kind(_RBAC, "rolebindings", "RoleBinding", put_creates=True),
-    _kind(_RBAC, "clusterroles", "ClusterRole", namespaced=False, put_creates=True),
-    _kind(_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False, put_creates=True),
+    _kind("coordination.k8s.io/v1", "leases", "Lease", unconditional=False),
+    _kind(_RBAC, "roles", "Role"),
+    _kind(_RBAC, "rolebindings", "RoleBinding"),
+    _kind(_RBAC, "clusterroles", "ClusterRole", namespaced=False),
+    _kind(_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
     _kind(
         _ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration",
         namespaced=False, unconditional=False, categories=("api-extensions",),
@@ -109,7 +103,7 @@ BUILTIN: Final = (
     _kind(
         "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "crd", "crds",
         namespaced=False, subresources=_STATUS, unconditional=False, categories=("api-extensions",),
-        gives_deleted=True,
+        returns_deleted=True,
     ),
     _kind(
         "apiregistration.k8s.io/v1", "apiservices", "APIService",
@@ -119,7 +113,7 @@ BUILTIN: Final = (
 
 
 class Kinds:
-    """Every kind served: the built-in ones, and the custom ones that come and go."""
+    """All served kinds; the custom ones change while the server runs."""
 
     def __init__(self) -> None:
         self._builtin = {(kind.group, kind.version, kind.plural): kind for kind in BUILTIN}
@@ -131,27 +125,20 @@ class Kinds:
             yield from kinds
 
     def set_custom(self, crd: str, kinds: tuple[Kind, ...]) -> None:
-        """What a CRD of that name serves now; nothing if it is gone."""
-        if kinds:
-            self._custom[crd] = kinds
-        else:
-            self._custom.pop(crd, None)
+        """Set the kinds of a CRD; none if the CRD is deleted."""
+        self._custom[crd] = kinds
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """The kind at a path."""
+        """Returns the kind at a path, or None."""
         return next(
             (kind for kind in self if (kind.group, kind.version, kind.plural) == (group, version, plural)),
             None,
         )
 
     def of(self, api_version: str, kind: str) -> Kind | None:
-        """The kind of an object."""
+        """Returns the kind of an object, or None."""
         return next((each for each in self if (each.api_version, each.kind) == (api_version, kind)), None)
 
-    def served(self, collection: Collection) -> Kind | None:
-        """The kind of a collection, in the version it is stored in."""
-        return next((each for each in self if each.collection == collection and each.storage), None)
-
     def is_builtin(self, group: str, version: str) -> bool:
-        """Whether a group's version is one of Kubernetes' own."""
+        """True for a group version of Kubernetes itself."""
         return not group or any((kind.group, kind.version) == (group, version) for kind in BUILTIN)

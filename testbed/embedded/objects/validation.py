@@ -1,7 +1,7 @@
-"""Objects against their schemas: unknown fields, defaults and, with Kubernetes' messages, validation.
+"""Checks objects against their schemas: prunes unknown fields, fills in defaults, reports wrong values.
 
-Not evaluated: CEL rules (x-kubernetes-validations), anyOf, oneOf, not, and of formats all but date-time. What
-only these refuse is admitted here, so such a refusal must be shown on a real plane.
+Not evaluated: CEL rules, anyOf, oneOf, not, and formats other than date-time. A value that only these refuse
+is admitted here, so tests of such a refusal need a real plane.
 """
 
 import json
@@ -13,23 +13,20 @@ from typing import Any, Final
 
 from fedhpa.api.fielderror import FieldError, invalid, printed, required, too_long, too_many
 from testbed.embedded.api.types import Object
-from testbed.embedded.objects.definitions import reference, resolve
+from testbed.embedded.objects.definitions import resolve
 
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
-_EMBEDDED: Final = "x-kubernetes-embedded-resource"
-_TYPE_FIELDS: Final = ("apiVersion", "kind", "metadata")
 _INT32: Final = 2**31
 
 
-def child(path: str, name: str) -> str:
-    """The path of a field."""
+def _child(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
 def prune(value: Any, schema: Object, unknown: list[str], *, builtin: bool, path: str = "") -> Any:
-    """The value without the fields that its schema does not know, whose paths are added to `unknown`.
+    """Returns the value without unknown fields, and adds their paths to `unknown`.
 
-    Of built-in kinds null is the same as absent, as it is to Go.
+    For built-in kinds null means absent, as in Go.
     """
     schema = resolve(schema)
     if isinstance(value, list):
@@ -46,20 +43,18 @@ def prune(value: Any, schema: Object, unknown: list[str], *, builtin: bool, path
     for name, field in value.items():
         if builtin and field is None:
             continue
-        if name in _TYPE_FIELDS and schema.get(_EMBEDDED):
-            kept[name] = field
-        elif name in properties or isinstance(more, dict):
+        if name in properties or isinstance(more, dict):
             inner = properties.get(name, more)
-            kept[name] = prune(field, inner, unknown, builtin=builtin, path=child(path, name))
+            kept[name] = prune(field, inner, unknown, builtin=builtin, path=_child(path, name))
         elif open_ended:
             kept[name] = field
         else:
-            unknown.append(child(path, name))
+            unknown.append(_child(path, name))
     return kept
 
 
 def default(value: Any, schema: Object) -> None:
-    """Fill in a CRD's defaults, in place; null where it is not allowed is the same as absent."""
+    """Fill in a CRD's defaults, in place. Null means absent where the schema does not allow null."""
     if isinstance(value, list):
         for item in value:
             default(item, schema.get("items") or {})
@@ -77,18 +72,17 @@ def default(value: Any, schema: Object) -> None:
 
 
 def problems(value: Any, schema: Object, path: str = "") -> Iterator[FieldError]:
-    """What is wrong with a custom object or a part of it."""
+    """Yields the problems of an object or of a part of it."""
+    schema = resolve(schema)
     if value is None and schema.get("nullable"):
         return
     wanted = _wrong_type(value, schema)
     if wanted:
-        yield _wrong(path, _TypeName(_json_type(value)), wanted)
+        yield _type_error(path, _TypeName(_json_type(value)), wanted)
         return
     if "enum" in schema and value not in schema["enum"]:
-        names = ", ".join(
-            printed(each if isinstance(each, str) else printed(each)) for each in schema["enum"]
-        )
-        yield FieldError(path, "Unsupported value", f"supported values: {names}", value)
+        names = (printed(each if isinstance(each, str) else printed(each)) for each in schema["enum"])
+        yield FieldError(path, "Unsupported value", f"supported values: {', '.join(names)}", value)
     if isinstance(value, dict):
         yield from _object_problems(value, schema, path)
     elif isinstance(value, list):
@@ -99,41 +93,15 @@ def problems(value: Any, schema: Object, path: str = "") -> Iterator[FieldError]
         yield from _number_problems(value, schema, path)
 
 
-def go_problem(value: Any, schema: Object, struct: str = "", path: str = "") -> str:
-    """Why a Go type cannot take a built-in object, in the words of its JSON library, or ""."""
-    name = reference(schema)
-    schema = resolve(schema)
-    wanted = _wrong_type(value, schema)
-    if wanted:
-        kind = {"integer": schema.get("format", "int"), "boolean": "bool", "number": "float64"}.get(
-            wanted, wanted
-        )
-        of = f"{name.rsplit('.', 2)[-2]}.{name.rsplit('.', 1)[-1]}" if name else kind
-        found = {"boolean": "bool", "integer": "number"}.get(_json_type(value), _json_type(value))
-        return f"json: cannot unmarshal {found} into Go struct field {struct}.{path} of type {of}"
-    found = ""
-    if isinstance(value, list):
-        items = schema.get("items") or {}
-        return next(filter(None, (go_problem(item, items, struct, path) for item in value)), "")
-    if isinstance(value, dict):
-        struct = name.rsplit(".", 1)[-1] if name else struct
-        properties, more = schema.get("properties", {}), schema.get("additionalProperties")
-        for key, field in value.items():
-            inner = properties.get(key) or (more if isinstance(more, dict) else {})
-            found = found or go_problem(field, inner, struct, child(path, key))
-    return found
-
-
 class _TypeName(str):
-    """The name of a JSON type, which stands for a value in messages."""
+    """The name of a JSON type, printed in place of a value."""
 
     __slots__ = ()
 
 
-def _wrong(path: str, value: Any, wanted: str) -> FieldError:
-    said = f": {printed(str(value))}" if isinstance(value, str) else ""
+def _type_error(path: str, value: Any, wanted: str) -> FieldError:
     name = f"{path} in body" if path else "body"
-    return invalid(path or "<nil>", value, f"{name} must be of type {wanted}{said}")
+    return invalid(path or "<nil>", value, f"{name} must be of type {wanted}: {printed(str(value))}")
 
 
 def _json_type(value: Any) -> str:
@@ -148,7 +116,7 @@ def _json_type(value: Any) -> str:
 
 
 def _wrong_type(value: Any, schema: Object) -> str:
-    """The type that the value should have had, or ""."""
+    """Returns the required type if the value has another, or ""."""
     if schema.get("x-kubernetes-int-or-string"):
         return "" if _json_type(value) in ("integer", "string") else "integer,string"
     wanted = schema.get("type")
@@ -165,10 +133,10 @@ def _object_problems(value: Object, schema: Object, path: str) -> Iterator[Field
     for name, field in value.items():
         inner = properties.get(name) or (more if isinstance(more, dict) else None)
         if inner is not None and (path or name != "metadata"):
-            yield from problems(field, inner, child(path, name))
+            yield from problems(field, inner, _child(path, name))
     for name in schema.get("required", ()):
         if name not in value:
-            yield required(child(path, name))
+            yield required(_child(path, name))
 
 
 def _list_problems(value: list[Any], schema: Object, path: str) -> Iterator[FieldError]:
@@ -179,14 +147,12 @@ def _list_problems(value: list[Any], schema: Object, path: str) -> Iterator[Fiel
     keys, kind = schema.get("x-kubernetes-list-map-keys", ()), schema.get("x-kubernetes-list-type")
     seen: list[Any] = []
     for index, item in enumerate(value):
-        inner = f"{path}[{index}]"
-        yield from problems(item, schema.get("items") or {}, inner)
+        yield from problems(item, schema.get("items") or {}, f"{path}[{index}]")
         if kind in ("map", "set"):
-            key = (
-                {name: item.get(name) for name in keys} if kind == "map" and isinstance(item, dict) else item
-            )
+            by_keys = kind == "map" and isinstance(item, dict)
+            key = {name: item.get(name) for name in keys} if by_keys else item
             if key in seen:
-                yield FieldError(inner, "Duplicate value", "", key)
+                yield FieldError(f"{path}[{index}]", "Duplicate value", "", key)
             seen.append(key)
 
 
@@ -198,7 +164,7 @@ def _text_problems(value: str, schema: Object, path: str) -> Iterator[FieldError
     if "pattern" in schema and not re.search(schema["pattern"], value):
         yield invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
     if schema.get("format") == "date-time" and not _is_time(value):
-        yield _wrong(path, value, "date-time")
+        yield _type_error(path, value, "date-time")
 
 
 def _is_time(value: str) -> bool:

@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.servers import Handler, Heard, review
 from tests.conformance.plane.talk import Talk
-from tests.conformance.plane.things import GROUP, core, install_widgets, widget, widgets
+from tests.conformance.plane.things import GROUP, install_widgets, widget, widgets
 from tests.conformance.plane.webhooks import note_heard, register, webhook_server
 
 
@@ -39,19 +39,6 @@ async def what_a_webhook_is_told(talk: Talk) -> None:
     assert [request["oldObject"] is None for request in requests] == [True, False, False, False]
     assert requests[0]["object"]["spec"] == {"name": "a", "size": 3}
     assert requests[0]["userInfo"]["username"] == "system:admin"
-
-
-@check()
-async def dry_runs_are_told(talk: Talk) -> None:
-    """A dry run reaches the webhook, marked as one."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    server = await webhook_server(talk)
-    await register(talk, server)
-    await talk.ask("POST", f"{path}?dryRun=All", widget("one", name="a"))
-    heard = note_heard(talk, server)
-
-    assert heard[0].json["request"]["dryRun"] is True
 
 
 @check()
@@ -134,21 +121,6 @@ async def denied(talk: Talk) -> None:
 
 
 @check()
-async def deletion_denied(talk: Talk) -> None:
-    """A deletion can be refused, and the object stays."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    await talk.make(path, widget("one", name="a"), keep=True)
-    server = await webhook_server(talk)
-    await register(talk, server)
-    server.answer = review(allowed=False, status={"message": "it stays"})
-    refused = await talk.ask("DELETE", f"{path}/one")
-    there = await talk.get(f"{path}/one")
-
-    assert (refused.status, there.status) == (400, 200)
-
-
-@check()
 async def warnings(talk: Talk) -> None:
     """Warnings reach the client, with a permission and with a denial."""
     await install_widgets(talk)
@@ -197,27 +169,6 @@ async def mutated(talk: Talk) -> None:
 
 
 @check()
-async def invalid_objects_are_not_asked_about(talk: Talk) -> None:
-    """What the schema refuses no validating webhook sees; what a mutating one does may mend it."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    server = await webhook_server(talk)
-    await register(talk, server, name="validate")
-    refused = await talk.ask("POST", path, widget("one", name="A"))
-    seen = note_heard(talk, server)
-    await register(talk, server, mutating=True, name="mutate")
-    server.answer = _by_path(
-        {
-            "/mutate": review(**json_patch({"op": "replace", "path": "/spec/name", "value": "a"})),
-            "/validate": review(),
-        }
-    )
-    mended = await talk.ask("POST", path, widget("one", name="A"))
-
-    assert (refused.status, seen, mended.status) == (422, [], 201)
-
-
-@check()
 async def in_order(talk: Talk) -> None:
     """Mutating configurations are asked by name, each with what the one before made."""
     await install_widgets(talk)
@@ -235,59 +186,6 @@ async def in_order(talk: Talk) -> None:
     made = await talk.ask("POST", path, widget("one", name="a"))
 
     assert made.json["spec"]["tags"] == ["a-first", "b-second"]
-
-
-@check()
-async def reached_through_a_service(talk: Talk) -> None:
-    """A webhook may be a Service: its certificate is the Service's name's, its path and port are said."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    server = await webhook_server(talk, dns=f"hooks.{talk.namespace}.svc")
-    service = {
-        "metadata": {"name": "hooks"},
-        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": server.port}]},
-    }
-    await talk.make(core("services", talk.namespace), service)
-    reference = {"namespace": talk.namespace, "name": "hooks", "path": "/widgets", "port": server.port}
-    await register(talk, server, config={"service": reference, "caBundle": server.ca_bundle})
-    server.answer = review(allowed=False, status={"message": "through a service"})
-    refused = await talk.ask("POST", path, widget("one", name="a"))
-
-    assert refused.status == 400
-
-
-@check()
-async def registrations(talk: Talk) -> None:
-    """Registrations are defaulted, and a wrong one is refused."""
-    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    name = f"registration.{talk.namespace}"
-    hook: dict[str, Any] = {
-        "name": "some.conformance.test",
-        "clientConfig": {"url": "https://127.0.0.1:1/none"},
-        "rules": [
-            {"operations": ["CREATE"], "apiGroups": [GROUP], "apiVersions": ["v1"], "resources": ["nothings"]}
-        ],
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    made = await talk.make(path, {"metadata": {"name": name}, "webhooks": [hook]})
-    talk.note(made["webhooks"])
-    codes = []
-    for change in (
-        {"sideEffects": "Some"},
-        {"name": "bare"},
-        {"clientConfig": {"url": "http://127.0.0.1:1"}},
-        {"timeoutSeconds": 31},
-    ):
-        answer = await talk.quietly(
-            "POST", path, {"metadata": {"name": f"{name}.2"}, "webhooks": [{**hook, **change}]}
-        )
-        codes.append(answer.status)
-    talk.note({"refused": codes})
-
-    assert made["webhooks"][0]["failurePolicy"] == "Fail"
-    assert made["webhooks"][0]["timeoutSeconds"] == 10
-    assert codes == [422, 422, 422, 422]
 
 
 def _by_path(answers: dict[str, Handler]) -> Handler:

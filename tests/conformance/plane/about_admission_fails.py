@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 
-from certs import CertificateAuthority
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.servers import hang, raw, review
 from tests.conformance.plane.talk import Talk
@@ -44,21 +43,6 @@ async def dead_and_may_be_ignored(talk: Talk) -> None:
 
     assert passed.status == 201
     assert [one.json["request"]["name"] for one in server.heard] == ["one"]
-
-
-@check()
-async def of_a_wrong_ca(talk: Talk) -> None:
-    """A webhook whose certificate the caBundle does not prove is not asked."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    server = await webhook_server(talk)
-    other = base64.b64encode(CertificateAuthority.create("another").bundle_pem).decode()
-    await register(talk, server, called=False, config={"url": f"{server.url}/widgets", "caBundle": other})
-    await until_refused(talk)
-    refused = await talk.ask("POST", path, widget("one", name="a"))
-
-    assert refused.status == 500
-    assert server.heard == []
 
 
 @check()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from typing import Any
 
 from aiohttp import web
 
-from certs import CertificateAuthority
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.servers import Heard, LocalServer, local_server
 from tests.conformance.plane.talk import Answer, Object, Talk
@@ -206,19 +204,6 @@ async def streams(talk: Talk) -> None:
 
 
 @check()
-async def who_may_not(talk: Talk) -> None:
-    """Who has no right is refused before the server hears of it."""
-    server = await registered(talk)
-    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
-    limited = await talk.ask("GET", path, user="limited")
-    nobody = await talk.ask("GET", f"{path}/one", user="nobody")
-    wrong = await talk.ask("GET", path, token="nonsense", user="<nonsense>")
-
-    assert (limited.status, nobody.status, wrong.status) == (403, 403, 401)
-    assert note_heard(talk, server, "things") == []
-
-
-@check()
 async def discovered(talk: Talk) -> None:
     """The group is listed with the others, and its resources come from the server."""
     await registered(talk)
@@ -231,19 +216,6 @@ async def discovered(talk: Talk) -> None:
     resources = await talk.get(f"/apis/{GROUP}/v1")
 
     assert [resource["name"] for resource in resources.json["resources"]] == ["things"]
-
-
-@check()
-async def conditions(talk: Talk) -> None:
-    """Available becomes True with a reason; spec and defaults of the registration."""
-    server = await aggregated_server(talk)
-    made = await talk.ask(
-        "POST", SERVICES, api_service(talk, server), show=("metadata.name", "spec.versionPriority"), say="v1"
-    )
-    talk.note((await available(talk))["status"])
-    again = await talk.quietly("POST", SERVICES, api_service(talk, server))
-
-    assert (made.status, again.status) == (201, 409)
 
 
 @check()
@@ -289,20 +261,6 @@ async def never_there(talk: Talk) -> None:
     await unavailable(talk, f"/apis/{group}/v1")
 
     assert answer.status == 503
-
-
-@check()
-async def of_a_wrong_ca(talk: Talk) -> None:
-    """A server whose certificate the caBundle does not prove is as good as gone, and hears nothing."""
-    group = f"wrong.{GROUP}"
-    server = await aggregated_server(talk, group=group)
-    other = base64.b64encode(CertificateAuthority.create("another").bundle_pem).decode()
-    await talk.quietly("POST", SERVICES, api_service(talk, server, group=group, caBundle=other))
-    await available(talk, group=group, status="False", reason="FailedDiscoveryCheck")
-    answer = await unavailable(talk, f"/apis/{group}/v1/namespaces/{talk.namespace}/things")
-
-    assert answer.status == 503
-    assert server.heard == []
 
 
 @check()

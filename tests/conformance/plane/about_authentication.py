@@ -5,31 +5,9 @@ from __future__ import annotations
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Object, Talk
 from tests.conformance.plane.things import configmaps, core
-from tests.conformance.plane.under_test import LIMITED
 from tests.conformance.plane.users import robot, token_of
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-
-
-@check()
-async def nobody(talk: Talk) -> None:
-    """Without credentials one is system:anonymous, who may see whether the server lives and little else."""
-    space = await talk.begin()
-    for path in (
-        "/api",
-        "/apis",
-        "/apis/apps/v1",
-        configmaps(space),
-        configmaps(space, "one"),
-        "/nowhere",
-        "/metrics",
-    ):
-        answer = await talk.ask("GET", path, user="nobody")
-
-        assert answer.status == 403
-    made = await talk.ask("POST", configmaps(space), {"metadata": {"name": "one"}}, user="nobody")
-
-    assert 'User "system:anonymous" cannot create resource "configmaps"' in made.json["message"]
 
 
 @check()
@@ -49,15 +27,6 @@ async def wrong_credentials(talk: Talk) -> None:
 
 
 @check()
-async def certificates(talk: Talk) -> None:
-    """The common name of a client certificate is the user."""
-    space = await talk.begin()
-    answer = await talk.ask("GET", configmaps(space), user="limited")
-
-    assert f'User "{LIMITED}" cannot list resource "configmaps"' in answer.json["message"]
-
-
-@check()
 async def service_accounts(talk: Talk) -> None:
     """The token of a ServiceAccount makes its user, who has discovery and nothing else."""
     space = await talk.begin()
@@ -67,29 +36,6 @@ async def service_accounts(talk: Talk) -> None:
 
     assert f'User "system:serviceaccount:{space}:robot" cannot list' in known.json["message"]
     assert discovery.status == 200
-
-
-@check()
-async def tokens(talk: Talk) -> None:
-    """A TokenRequest is answered with a token and when it ends."""
-    space = await talk.begin()
-    await talk.make(core("serviceaccounts", space), {"metadata": {"name": "robot"}})
-    path = f"{core('serviceaccounts', space)}/robot/token"
-    body: Object = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 3600},
-    }
-    made = await talk.quietly("POST", path, body)
-    talk.note(
-        {"code": made.status, "kind": made.json["kind"], "parts": made.json["status"]["token"].count(".") + 1}
-    )
-    short = await talk.ask("POST", path, {**body, "spec": {"expirationSeconds": 10}})
-    absent = await talk.ask("POST", f"{core('serviceaccounts', space)}/none/token", body)
-
-    assert made.status == 201
-    assert made.json["status"]["expirationTimestamp"]
-    assert (short.status, absent.status) == (422, 404)
 
 
 @check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Talk
-from tests.conformance.plane.things import configmap, configmaps, core, install_widgets, pod, widget, widgets
+from tests.conformance.plane.things import configmap, configmaps, install_widgets, widget, widgets
 
 FINALIZER = "conformance.test/wait"
 
@@ -32,51 +32,6 @@ async def waits_for_finalizers(talk: Talk) -> None:
     assert (again.status, changed.status, taken.status) == (200, 200, 409)
     assert (released.status, gone.status) == (200, 404)
     assert [event["type"] for event in events] == ["MODIFIED", "MODIFIED", "DELETED"]
-
-
-@check()
-async def built_in_objects_wait_too(talk: Talk) -> None:
-    """The same of a ConfigMap; a deleted object takes no new finalizers."""
-    path = configmaps(await talk.begin())
-    body = configmap("one", a="1")
-    body["metadata"]["finalizers"] = [FINALIZER]
-    await talk.ask("POST", path, body)
-    deleted = await talk.ask("DELETE", f"{path}/one")
-    more = await talk.patch(f"{path}/one", {"metadata": {"finalizers": [FINALIZER, "conformance.test/more"]}})
-    unmarked = await talk.patch(f"{path}/one", {"metadata": {"deletionTimestamp": None}})
-    released = await talk.patch(f"{path}/one", {"metadata": {"finalizers": None}})
-    gone = await talk.get(f"{path}/one")
-
-    assert deleted.status == 200
-    assert more.status == 422
-    assert unmarked.json["metadata"]["deletionTimestamp"]
-    assert (released.status, gone.status) == (200, 404)
-
-
-@check()
-async def removed_and_made_again(talk: Talk) -> None:
-    """A name that is used again is another object: another uid, and generation 1."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    first = (await talk.ask("POST", path, widget("one", name="a"))).json["metadata"]
-    await talk.patch(f"{path}/one", {"spec": {"name": "b"}})
-    await talk.ask("DELETE", f"{path}/one")
-    second = (await talk.ask("POST", path, widget("one", name="a"))).json["metadata"]
-
-    assert second["uid"] != first["uid"]
-    assert second["generation"] == 1
-
-
-@check()
-async def of_pods(talk: Talk) -> None:
-    """A pod that no node has goes at once, and the answer is the pod."""
-    space = await talk.begin()
-    await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
-    await talk.make(core("pods", space), pod("one"), keep=True)
-    deleted = await talk.ask("DELETE", core("pods", space, "one"), show=("kind", "metadata.name"))
-    gone = await talk.get(core("pods", space, "one"))
-
-    assert (deleted.status, deleted.json["kind"], gone.status) == (200, "Pod", 404)
 
 
 @check()

@@ -49,14 +49,6 @@ RESOURCES = {
 
 
 @check()
-async def versions(talk: Talk) -> None:
-    """/api has the versions of the core group."""
-    answer = await talk.get("/api", show=("kind", "versions"))
-
-    assert answer.json["versions"] == ["v1"]
-
-
-@check()
 async def groups(talk: Talk) -> None:
     """/apis and /apis/GROUP name the versions of a group, the preferred one among them."""
     await install_widgets(talk)

@@ -33,16 +33,17 @@ async def prepared(talk: Talk) -> Kubectl:
 
     async def known() -> bool:
         document = (await talk.quietly("GET", "/apis", accept=ONE_DOCUMENT)).json
+        # The embedded plane has no aggregated discovery: it answers with a plain list of groups.
         versions = {
             (group["metadata"]["name"], version["version"]): version
-            for group in document["items"]
+            for group in document.get("items", ())
             for version in group["versions"]
         }
         resources = versions.get((GROUP, "v1"), {}).get("resources", ())
         described = (await talk.quietly("GET", "/openapi/v3")).json["paths"]
-        # Of an API whose discovery failed the last time, which may be a minute ago, kubectl tells.
+        # kubectl reports every API whose discovery is stale, up to a minute after it failed.
         stale = any(version.get("freshness") == "Stale" for version in versions.values())
-        served = any(resource["resource"] == "widgets" for resource in resources)
+        served = "items" not in document or any(each["resource"] == "widgets" for each in resources)
         return served and not stale and f"apis/{GROUP}/v1" in described
 
     await talk.eventually(known)

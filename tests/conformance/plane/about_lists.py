@@ -9,12 +9,10 @@ from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.things import (
     configmap,
     configmaps,
-    core,
     deployment,
     deployments,
     install_widgets,
     names_of,
-    pod,
     widget,
     widgets,
 )
@@ -27,18 +25,6 @@ async def five(talk: Talk) -> str:
         labels = {"even": str(number % 2 == 0).lower(), "number": str(number)}
         await talk.make(path, configmap(f"c{number}", labels), keep=True)
     return path
-
-
-@check()
-async def of_nothing(talk: Talk) -> None:
-    """An empty collection has an empty list of items, a version and the kind's name."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    for path in (configmaps(space), deployments(space), widgets(space)):
-        answer = await talk.get(path)
-
-        assert answer.json["items"] == []
-        assert int(answer.json["metadata"]["resourceVersion"]) > 0
 
 
 @check()
@@ -90,22 +76,6 @@ async def pages_show_one_moment(talk: Talk) -> None:
 
 
 @check()
-async def pages_of_selected_objects(talk: Talk) -> None:
-    """With a selector the pages are of what it selects, and nobody says how many are left."""
-    path = await five(talk)
-    first = (await talk.get(f"{path}?limit=2&labelSelector=even%3Dtrue", show=names_of)).json
-    token = quote(first["metadata"]["continue"])
-    talk.names.literal(token, "<continue>")
-    second = (
-        await talk.get(f"{path}?limit=2&labelSelector=even%3Dtrue&continue={token}", show=names_of)
-    ).json
-
-    assert [item["metadata"]["name"] for item in first["items"]] == ["c0", "c2"]
-    assert [item["metadata"]["name"] for item in second["items"]] == ["c4"]
-    assert "remainingItemCount" not in first["metadata"]
-
-
-@check()
 async def selected_by_labels(talk: Talk) -> None:
     """Every form of a label selector."""
     path = await five(talk)
@@ -147,65 +117,3 @@ async def selected_by_fields(talk: Talk) -> None:
         answer = await talk.get(f"{target}?fieldSelector={quote(selector)}", show=names_of)
 
         assert [item["metadata"]["name"] for item in answer.json["items"]] == expected, selector
-
-
-@check()
-async def pods_by_fields(talk: Talk) -> None:
-    """Pods are selected by phase and node."""
-    space = await talk.begin()
-    await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
-    for name, node in (("placed", "some-node"), ("waiting", "")):
-        await talk.make(core("pods", space), pod(name, nodeName=node))
-        talk.later(f"{core('pods', space, name)}?gracePeriodSeconds=0")
-    for selector, expected in (
-        ("status.phase=Pending", ["placed", "waiting"]),
-        ("status.phase!=Pending", []),
-        ("spec.nodeName=some-node", ["placed"]),
-        ("spec.nodeName=", ["waiting"]),
-    ):
-        answer = await talk.get(f"{core('pods', space)}?fieldSelector={quote(selector)}", show=names_of)
-
-        assert [item["metadata"]["name"] for item in answer.json["items"]] == expected, selector
-
-
-@check()
-async def at_a_version(talk: Talk) -> None:
-    """resourceVersion=0 is any state, a number is that one or newer; limit=0 is no limit."""
-    path = await five(talk)
-    now = (await talk.get(path, show=names_of)).json["metadata"]["resourceVersion"]
-    talk.names.literal(f"resourceVersion={now}", "resourceVersion=<now>")
-    for query in (
-        "resourceVersion=0",
-        f"resourceVersion={now}",
-        f"resourceVersion={now}&resourceVersionMatch=NotOlderThan",
-        f"resourceVersion={now}&resourceVersionMatch=Exact",
-        "limit=0",
-    ):
-        answer = await talk.get(f"{path}?{query}", show=names_of)
-
-        assert answer.status == 200
-        assert [item["metadata"]["name"] for item in answer.json["items"]][:2] == ["c0", "c1"]
-
-
-@check()
-async def over_all_namespaces(talk: Talk) -> None:
-    """A list over namespaces is ordered by NAMESPACE/NAME as one text, so "a-b/" comes before "a/"."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    other = f"{space}-a"
-    await talk.make("/api/v1/namespaces", {"metadata": {"name": other}})
-    for where, name in ((other, "z"), (space, "b"), (space, "a")):
-        await talk.make(widgets(where), widget(name, name="a"))
-    answer = await talk.get(
-        "/apis/conformance.test/v1/widgets",
-        show=lambda body: [
-            item["metadata"]["name"]
-            for item in body["items"]
-            if item["metadata"]["namespace"].startswith(space)
-        ],
-    )
-
-    mine = [
-        item["metadata"] for item in answer.json["items"] if item["metadata"]["namespace"].startswith(space)
-    ]
-    assert [(meta["namespace"], meta["name"]) for meta in mine] == [(other, "z"), (space, "a"), (space, "b")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Object, Talk
 from tests.conformance.plane.things import configmap, configmaps, install_widgets, widget, widgets
@@ -27,28 +25,6 @@ async def created_read_replaced_deleted(talk: Talk) -> None:
     assert replaced["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
     assert (deleted.status, deleted.json["status"]) == (200, "Success")
     assert (gone.status, gone.json["reason"]) == (404, "NotFound")
-
-
-@check()
-async def created_twice(talk: Talk) -> None:
-    """The second creation of a name is a conflict that says AlreadyExists."""
-    path = configmaps(await talk.begin())
-    await talk.ask("POST", path, configmap("one"))
-    again = await talk.ask("POST", path, configmap("one"))
-
-    assert (again.status, again.json["reason"]) == (409, "AlreadyExists")
-
-
-@check()
-async def created_at_the_same_time(talk: Talk) -> None:
-    """Of many who create the same name at once, one succeeds."""
-    path = configmaps(await talk.begin())
-    answers = await asyncio.gather(
-        *(talk.quietly("POST", path, configmap("one", n=str(n))) for n in range(5))
-    )
-    talk.note({"codes": sorted(answer.status for answer in answers)})
-
-    assert sorted(answer.status for answer in answers) == [201, 409, 409, 409, 409]
 
 
 @check()
@@ -138,68 +114,6 @@ async def replaced_with_another_uid(talk: Talk) -> None:
 
 
 @check()
-async def deleted_twice(talk: Talk) -> None:
-    """The second deletion finds nothing."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    for path, body in ((configmaps(space), configmap("one")), (widgets(space), widget("one", name="a"))):
-        await talk.ask("POST", path, body)
-        first = await talk.ask("DELETE", f"{path}/one")
-        second = await talk.ask("DELETE", f"{path}/one")
-
-        assert (first.status, second.status) == (200, 404)
-
-
-@check()
-async def deleted_with_preconditions(talk: Talk) -> None:
-    """A deletion may be bound to a uid and to a version; a wrong one is a conflict."""
-    path = configmaps(await talk.begin())
-    made = (await talk.ask("POST", path, configmap("one"))).json["metadata"]
-    codes = []
-    for preconditions in (
-        {"uid": NO_UID},
-        {"resourceVersion": "1"},
-        {"uid": made["uid"], "resourceVersion": made["resourceVersion"]},
-    ):
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        answer = await talk.quietly("DELETE", f"{path}/one", options)
-        talk.note({"preconditions": sorted(preconditions), "code": answer.status, "body": answer.json})
-        codes.append(answer.status)
-
-    assert codes == [409, 409, 200]
-
-
-@check()
-async def named_by_the_server(talk: Talk) -> None:
-    """generateName gets five letters; a name that is given wins."""
-    path = configmaps(await talk.begin())
-    body: Object = {"metadata": {"generateName": "some-"}}
-    made = (await talk.quietly("POST", path, body)).json["metadata"]
-    talk.names.literal(made["name"], "some-<5>")
-    talk.note(made)
-    body["metadata"]["name"] = "mine"
-    named = await talk.ask("POST", path, body)
-
-    assert made["name"].startswith("some-")
-    assert len(made["name"]) == len("some-") + 5
-    assert named.json["metadata"]["name"] == "mine"
-
-
-@check()
-async def without_a_name(talk: Talk) -> None:
-    """Neither name nor generateName: refused as invalid."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    for path, body in (
-        (configmaps(space), {"metadata": {}}),
-        (widgets(space), {"apiVersion": "conformance.test/v1", "kind": "Widget", "spec": {"name": "a"}}),
-    ):
-        answer = await talk.ask("POST", path, body)
-
-        assert (answer.status, answer.json["reason"]) == (422, "Invalid")
-
-
-@check()
 async def names_that_do_not_fit(talk: Talk) -> None:
     """The name in the body must be the path's, and be one."""
     await install_widgets(talk)
@@ -255,21 +169,6 @@ async def kinds_that_do_not_fit(talk: Talk) -> None:
 
 
 @check()
-async def versions_are_the_servers(talk: Talk) -> None:
-    """Who creates may not choose the resourceVersion; uid and creation time of the body are ignored."""
-    path = configmaps(await talk.begin())
-    body = configmap("one")
-    body["metadata"] |= {"uid": NO_UID, "creationTimestamp": "2020-01-01T00:00:00Z"}
-    made = await talk.ask("POST", path, body)
-    body = configmap("two")
-    body["metadata"]["resourceVersion"] = "5"
-    refused = await talk.ask("POST", path, body)
-
-    assert made.json["metadata"]["uid"] != NO_UID
-    assert refused.status >= 400
-
-
-@check()
 async def namespaces(talk: Talk) -> None:
     """A namespace carries its own name as a label and is Active."""
     await talk.begin(labels={"own": "label"})
@@ -279,17 +178,6 @@ async def namespaces(talk: Talk) -> None:
     assert read.json["metadata"]["labels"]["kubernetes.io/metadata.name"] == talk.namespace
     assert read.json["status"] == {"phase": "Active"}
     assert again.status == 409
-
-
-@check()
-async def secrets_are_base64(talk: Talk) -> None:
-    """stringData becomes data; data must be base64."""
-    path = f"/api/v1/namespaces/{await talk.begin()}/secrets"
-    made = await talk.ask("POST", path, {"metadata": {"name": "one"}, "stringData": {"a": "b"}})
-    wrong = await talk.ask("POST", path, {"metadata": {"name": "two"}, "data": {"a": "not base64!"}})
-
-    assert (made.json["data"], made.json["type"]) == ({"a": "Yg=="}, "Opaque")
-    assert wrong.status == 400
 
 
 @check()

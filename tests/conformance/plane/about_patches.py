@@ -67,17 +67,6 @@ async def merged_to_something_invalid(talk: Talk) -> None:
 
 
 @check()
-async def merged_without_a_change(talk: Talk) -> None:
-    """A patch that changes nothing makes no version and no generation."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    made = (await talk.ask("POST", path, widget("one", name="a"))).json
-    same = await talk.patch(f"{path}/one", {"spec": {"name": "a"}})
-
-    assert same.json == made
-
-
-@check()
 async def json_patch(talk: Talk) -> None:
     """add, replace, remove, move, copy and test, with escaped paths and list positions."""
     path = configmaps(await talk.begin())
@@ -132,18 +121,3 @@ async def json_patch_that_does_not_fit(talk: Talk) -> None:
 
     assert read.json == made
     assert absent.status == 404
-
-
-@check()
-async def json_patch_of_custom_objects(talk: Talk) -> None:
-    """Custom resources take JSON patches too, and are validated after them."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    await talk.ask("POST", path, widget("one", name="a", tags=["x"]))
-    added = await talk.patch(f"{path}/one", [{"op": "add", "path": "/spec/tags/-", "value": "y"}], JSON_PATCH)
-    wrong = await talk.patch(f"{path}/one", [{"op": "add", "path": "/spec/tags/-", "value": 5}], JSON_PATCH)
-    version = [{"op": "test", "path": "/metadata/resourceVersion", "value": "0"}]
-    failed = await talk.quietly("PATCH", f"{path}/one", version, content_type=JSON_PATCH)
-
-    assert added.json["spec"]["tags"] == ["x", "y"]
-    assert (wrong.status, failed.status) == (422, 422)

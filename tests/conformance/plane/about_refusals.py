@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.talk import JSON_PATCH, MERGE, STRATEGIC, Talk
+from tests.conformance.plane.talk import MERGE, Talk
 from tests.conformance.plane.things import (
     configmap,
     configmaps,
     deployments,
     install_widgets,
-    widget,
     widgets,
 )
 
@@ -66,68 +65,6 @@ async def methods_not_allowed(talk: Talk) -> None:
         answer = await talk.ask(method, path, body, content_type=MERGE if method == "PATCH" else None)
 
         assert answer.status == 405
-
-
-@check()
-async def bodies_of_unknown_types(talk: Talk) -> None:
-    """415 for a content type that the server does not read."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    await talk.ask("POST", configmaps(space), configmap("one"))
-    await talk.ask("POST", widgets(space), widget("one", name="a"))
-    for method, path, content_type in (
-        ("POST", configmaps(space), "text/plain"),
-        ("PUT", configmaps(space, "one"), "application/x-www-form-urlencoded"),
-        ("PATCH", configmaps(space, "one"), "application/json"),
-        ("PATCH", widgets(space, "one"), STRATEGIC),
-        ("PATCH", widgets(space, "one"), "text/plain"),
-        ("POST", widgets(space), "text/plain"),
-    ):
-        answer = await talk.quietly(method, path, content_type=content_type, raw=b"{}")
-        # Which patches there are is in the message, and the embedded plane has not all of them.
-        said = {"code": answer.status, "reason": answer.json["reason"]}
-        talk.note({"ask": f"{method} {path}", "type": content_type, **said})
-
-        assert answer.status == 415
-
-
-@check()
-async def bodies_that_cannot_be_read(talk: Talk) -> None:
-    """400 for what is no JSON, no object, or nothing at all."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    await talk.ask("POST", configmaps(space), configmap("one"))
-    for method, path, content_type, raw in (
-        ("POST", configmaps(space), None, b"{"),
-        ("POST", configmaps(space), None, b""),
-        ("POST", configmaps(space), None, b"[]"),
-        ("POST", configmaps(space), None, b'{"metadata": {"name": 5}}'),
-        ("POST", configmaps(space), None, b'{"metadata": {"name": "x"}, "data": {"a": 1}}'),
-        ("PUT", configmaps(space, "one"), None, b"nonsense"),
-        ("PATCH", configmaps(space, "one"), MERGE, b"{"),
-        ("PATCH", configmaps(space, "one"), MERGE, b"[]"),
-        ("PATCH", configmaps(space, "one"), JSON_PATCH, b"{}"),
-        ("PATCH", configmaps(space, "one"), STRATEGIC, b"{"),
-        ("POST", widgets(space), None, b"{"),
-        ("POST", widgets(space), None, b"[]"),
-    ):
-        answer = await talk.quietly(method, path, content_type=content_type, raw=raw)
-        # The parsers' own words are not compared: only that the client is told it is its fault.
-        said = {key: answer.json.get(key) for key in ("kind", "reason")}
-        talk.note({"ask": f"{method} {path}", "sent": raw.decode(), "code": answer.status, **said})
-
-        assert answer.status in (400, 422)
-
-
-@check()
-async def accepted_types(talk: Talk) -> None:
-    """The usual lists of what clients accept are answered with JSON."""
-    space = await talk.begin()
-    await talk.ask("POST", configmaps(space), configmap("one"))
-    for accept in ("*/*", "application/json, */*", "application/nothing, application/json;q=0.5"):
-        answer = await talk.get(configmaps(space, "one"), accept=accept)
-
-        assert answer.status == 200
 
 
 @check()

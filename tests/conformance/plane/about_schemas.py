@@ -76,21 +76,6 @@ async def refusals(talk: Talk) -> None:
 
 
 @check()
-async def whole_objects(talk: Talk) -> None:
-    """A required spec that is missing, or is no object."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    bare: dict[str, Any] = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": "one"}}
-    missing = await talk.ask("POST", path, bare)
-    null = await talk.ask("POST", path, {**bare, "spec": None})
-    # A real server complains of these twice, in words of two validators.
-    text = await talk.quietly("POST", path, {**bare, "spec": "text"})
-    fraction = await talk.quietly("POST", path, widget("one", name="a", size=1.5))
-
-    assert [answer.status for answer in (missing, null, text, fraction)] == [422, 422, 422, 422]
-
-
-@check()
 async def unknown_fields(talk: Talk) -> None:
     """fieldValidation: Strict refuses them, Warn tells of them, Ignore drops them silently."""
     await install_widgets(talk)
@@ -111,26 +96,6 @@ async def unknown_fields(talk: Talk) -> None:
     assert len(warned.headers.getall("Warning")) == 2
     assert "Warning" in default.headers
     assert "Warning" not in ignored.headers
-
-
-@check()
-async def unknown_fields_of_built_in_kinds(talk: Talk) -> None:
-    """kubectl asks for Strict, so built-in kinds must know their fields too."""
-    space = await talk.begin()
-    path = f"/apis/apps/v1/namespaces/{space}/deployments"
-    body = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "one"},
-        "spec": {"replicas": "2", "selector": {"matchLabels": {"app": "one"}}},
-    }
-    wrong = await talk.quietly("POST", path, body)
-    missing = await talk.quietly("POST", path, {**body, "spec": {"replicas": 2}})
-    talk.note(
-        {"codes": [wrong.status, missing.status], "reasons": [wrong.json["reason"], missing.json["reason"]]}
-    )
-
-    assert (wrong.status, missing.status) == (400, 422)
 
 
 @check()
@@ -165,21 +130,6 @@ async def come_and_go(talk: Talk) -> None:
     assert stored["any"] == {"thing": 1}
     assert (stored["metadata"]["generation"], changed.json["metadata"]["generation"]) == (1, 2)
     assert (status.status, deleted.status) == (404, 200)
-
-
-@check()
-async def that_are_wrong(talk: Talk) -> None:
-    """A CRD whose name is not plural.group, or without a stored version, is refused."""
-    for change in ({"name": "other.conformance.test"}, {"storage": False}, {"schema": None}):
-        body = crd("wrongs", "Wrong")
-        if "name" in change:
-            body["metadata"]["name"] = change["name"]
-        else:
-            body["spec"]["versions"][0] |= change
-        answer = await talk.quietly("POST", CRDS, body)
-        talk.note({"changed": change, "code": answer.status, "reason": answer.json.get("reason")})
-
-        assert (answer.status, answer.json["reason"]) == (422, "Invalid")
 
 
 @check()

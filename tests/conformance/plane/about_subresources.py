@@ -7,11 +7,9 @@ from typing import Any
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import JSON_PATCH, MERGE, STRATEGIC, Talk
 from tests.conformance.plane.things import (
-    core,
     deployment,
     deployments,
     install_widgets,
-    pod,
     widget,
     widgets,
 )
@@ -66,44 +64,6 @@ async def scale_written_blindly(talk: Talk) -> None:
     assert same.json["metadata"]["resourceVersion"] == replaced.json["metadata"]["resourceVersion"]
     assert (zero.status, other.status) == (200, 409)
     assert after.json["spec"]["replicas"] == 0
-
-
-@check()
-async def scale_that_does_not_fit(talk: Talk) -> None:
-    """Negative replicas, another name, an absent object: refused."""
-    path = deployments(await talk.begin())
-    await talk.make(path, deployment("web"), keep=True)
-    scale: dict[str, Any] = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
-    negative = await talk.ask("PUT", f"{path}/web/scale", {**scale, "spec": {"replicas": -1}})
-    other = {**scale, "metadata": {"name": "other"}, "spec": {"replicas": 1}}
-    name = await talk.ask("PUT", f"{path}/web/scale", other)
-    absent = await talk.ask("PUT", f"{path}/none/scale", {**other, "metadata": {"name": "none"}})
-    read = await talk.get(f"{path}/none/scale")
-
-    assert (negative.status, name.status) == (422, 400)
-    assert (absent.status, read.status) == (404, 404)
-
-
-@check()
-async def scale_selectors(talk: Talk) -> None:
-    """A selector of labels and expressions becomes one text."""
-    path = deployments(await talk.begin())
-    labels = {"b": "2", "a": "1", "tier": "x"}
-    body = deployment("web")
-    body["spec"]["template"]["metadata"]["labels"] = labels
-    body["spec"]["selector"] = {
-        "matchLabels": {"b": "2", "a": "1"},
-        "matchExpressions": [
-            {"key": "tier", "operator": "In", "values": ["y", "x"]},
-            {"key": "tier", "operator": "NotIn", "values": ["z"]},
-            {"key": "tier", "operator": "Exists"},
-            {"key": "gone", "operator": "DoesNotExist"},
-        ],
-    }
-    await talk.make(path, body, keep=True)
-    read = await talk.get(f"{path}/web/scale")
-
-    assert read.json["status"]["selector"] == "a=1,b=2,!gone,tier in (x,y),tier notin (z),tier"
 
 
 @check()
@@ -203,43 +163,3 @@ async def scale_of_a_custom_object(talk: Talk) -> None:
     assert after.json["spec"]["replicas"] == 7
     assert after.json["metadata"]["generation"] == 3
     assert negative.status == 422
-
-
-@check()
-async def scale_without_replicas(talk: Talk) -> None:
-    """A custom resource without its replicas: what /scale says, and that it cannot be set blindly."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    await talk.make(path, widget("one", name="a"), keep=True)
-    await talk.get(f"{path}/one/scale")
-    await talk.patch(f"{path}/one/scale", {"spec": {"replicas": 2}})
-    after = await talk.get(f"{path}/one/scale")
-
-    assert after.status == 200
-
-
-@check()
-async def status_of_a_pod(talk: Talk) -> None:
-    """A pod's status is written through /status, its conditions are merged by type."""
-    space = await talk.begin()
-    await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
-    path = core("pods", space)
-    await talk.make(path, pod("one"))
-
-    def show(body: Any) -> Any:
-        conditions = [{"type": c["type"], "status": c["status"]} for c in body["status"]["conditions"]]
-        return {"phase": body["status"]["phase"], "conditions": conditions}
-
-    ready = {"type": "Ready", "status": "True"}
-    await talk.patch(
-        f"{path}/one/status", {"status": {"phase": "Running", "conditions": [ready]}}, STRATEGIC, show=show
-    )
-    other = {"type": "Initialized", "status": "True"}
-    both = await talk.patch(f"{path}/one/status", {"status": {"conditions": [other]}}, STRATEGIC, show=show)
-    only = await talk.patch(f"{path}/one/status", {"status": {"conditions": [ready]}}, show=show)
-
-    assert sorted(condition["type"] for condition in both.json["status"]["conditions"]) == [
-        "Initialized",
-        "Ready",
-    ]
-    assert [condition["type"] for condition in only.json["status"]["conditions"]] == ["Ready"]

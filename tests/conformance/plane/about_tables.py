@@ -58,33 +58,9 @@ async def of_custom_objects(talk: Talk) -> None:
     assert one.json["rows"][0]["cells"][3] == "Old"
 
 
-@check()
-async def rows_hold(talk: Talk) -> None:
-    """What includeObject makes of the rows."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    await talk.make(path, widget("a", name="a"), keep=True)
-    for include in ("", "None", "Metadata", "Object"):
-        answer = await talk.get(f"{path}?includeObject={include}", accept=TABLE, show=_row_objects)
-
-        assert answer.json["kind"] == "Table"
-
-
 def _row_objects(table: Any) -> Any:
     kept = {key: value for key, value in table.items() if key not in ("columnDefinitions", "rows")}
     return {**kept, "objects": [row.get("object") for row in table["rows"]]}
-
-
-@check()
-async def of_nothing(talk: Talk) -> None:
-    """An empty list is a table without rows, an absent object a Status."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    empty = await talk.get(path, accept=TABLE, show=plain)
-    absent = await talk.get(f"{path}/none", accept=TABLE)
-
-    assert empty.json["rows"] == []
-    assert (absent.status, absent.json["kind"]) == (404, "Status")
 
 
 @check()

@@ -102,22 +102,6 @@ async def with_a_label_selector(talk: Talk) -> None:
 
 
 @check()
-async def of_one_name(talk: Talk) -> None:
-    """A field selector on the name makes a watch of one object."""
-    path = configmaps(await talk.begin())
-    version = await version_of(talk, path)
-    async with talk.watching(
-        f"{path}?watch=true&fieldSelector=metadata.name%3Done&resourceVersion={version}"
-    ) as watch:
-        for name in ("another", "one", "third"):
-            await talk.make(path, configmap(name))
-        await talk.quietly("DELETE", f"{path}/one")
-        events = await watch.events(2)
-
-    assert events_of(events) == [("ADDED", "one"), ("DELETED", "one")]
-
-
-@check()
 async def from_any_version(talk: Talk) -> None:
     """Without a version, or from 0, what is there comes first, as ADDED, and then what happens."""
     path = configmaps(await talk.begin())
@@ -201,23 +185,6 @@ async def from_a_forgotten_version(talk: Talk) -> None:
 
     assert [event["type"] for event in events] == ["ERROR"]
     assert (status["code"], status["reason"]) == (410, "Expired")
-
-
-@check()
-async def goes_on_from_an_event(talk: Talk) -> None:
-    """A watch from the version of an event gets what came after it, and not the event again."""
-    path = configmaps(await talk.begin())
-    version = await version_of(talk, path)
-    for name in ("a", "b", "c"):
-        await talk.make(path, configmap(name))
-    async with talk.watching(f"{path}?watch=true&resourceVersion={version}") as watch:
-        events = await watch.events(2)
-    last = events[-1]["object"]["metadata"]["resourceVersion"]
-    talk.names.literal(f"resourceVersion={last}", "resourceVersion=<of b>")
-    async with talk.watching(f"{path}?watch=true&resourceVersion={last}") as watch:
-        again = await watch.events(1)
-
-    assert events_of(events + again) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
 
 
 def _version(event: Object) -> int:
