@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,6 +139,17 @@ def test_the_readme_shows_what_replay_prints(capfdbinary: pytest.CaptureFixture[
     printed = capfdbinary.readouterr().out.decode()
 
     assert printed in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_architecture_has_the_layers_that_are_checked() -> None:
+    """docs/explanation/architecture.md names the layers of import-linter's contract in the same order."""
+    page = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    checked = project["tool"]["importlinter"]["contracts"][0]["layers"]
+
+    shown = re.findall(r"^\d+\. ([a-z_.]+(?:, [a-z_.]+)*)$", page, flags=re.MULTILINE)
+
+    assert shown == [layer.replace(" | ", ", ") for layer in checked]
 
 
 def test_every_page_is_in_the_index() -> None:
