@@ -30,7 +30,7 @@ from certs import CertificateAuthority
 from fedhpa.cron.grammar import parse
 from fedhpa.cron.interval import shortest_interval
 from testbed.stage.ports import free_port
-from webhook.review import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
+from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
 RATE = 500
 SECONDS = 1

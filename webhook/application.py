@@ -10,11 +10,11 @@ from aiohttp import web
 
 from fedhpa.serving.health import Health
 from fedhpa.serving.status import MESSAGES, status_response
-from webhook.advice import Advisor
-from webhook.envelope import MAX_BODY
+from webhook.warnings import Advisor
+from webhook.admission_review import MAX_BODY
 from webhook.intake import Intake
-from webhook.refusals import RefusalLog
-from webhook.review import KINDS, PATHS, Review, judge, refused
+from webhook.refusal_log import RefusalLog
+from webhook.handlers import KINDS, PATHS, Review, judge, refused
 from webhook.telemetry import Telemetry
 from webhook.verdict import Refused
 

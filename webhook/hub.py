@@ -37,7 +37,7 @@ from webhook.owners import (
     stored_owner,
     written_owner,
 )
-from webhook.review import Subject
+from webhook.handlers import Subject
 from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, OFF, ON, PROPAGATION
 from webhook.targets import Targets
 

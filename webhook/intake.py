@@ -12,8 +12,8 @@ from typing import Final
 
 from aiohttp import web
 
-from webhook.envelope import MAX_BODY, too_large
-from webhook.review import Review
+from webhook.admission_review import MAX_BODY, too_large
+from webhook.handlers import Review
 from webhook.verdict import Refused
 
 # The API server gives up after three seconds; a body that trickles in slower is nobody's.

@@ -13,7 +13,7 @@ from fedhpa.serving.health import Health
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from fedhpa.serving.server import TlsServer, http_listeners
 from fedhpa.serving.tls import ServingTls, TlsFiles
-from webhook.advice import Advisor
+from webhook.warnings import Advisor
 from webhook.application import build_application
 from webhook.hub import HubReader, reading_hub
 from webhook.settings import ABOUT, FLAGS, PROGRAM

@@ -17,7 +17,7 @@ from prometheus_client import (
 
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
-from webhook.review import PATHS, Review
+from webhook.handlers import PATHS, Review
 
 # A verdict takes a fraction of a millisecond; the caller gives up after three seconds.
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

@@ -107,7 +107,7 @@ def read_objects(file: str) -> list[dict[str, Any]]:
 
 def admitted(kind: str, raw: Mapping[str, Any]) -> tuple[str, tuple[str, ...], dict[str, Any]]:
     """Returns admission's refusal ("" if admitted), its warnings, and the object as it would be stored."""
-    from webhook.review import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
+    from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
     stored: dict[str, Any] = json.loads(json.dumps(raw, default=str))  # on the wire, times are strings
     if kind == FEDERATED_HPA:
@@ -127,7 +127,7 @@ def admitted(kind: str, raw: Mapping[str, Any]) -> tuple[str, tuple[str, ...], d
 
 def _verdict(path: str, kind: str, raw: Mapping[str, Any]) -> Verdict:
     """Returns the webhook's verdict on the object."""
-    from webhook.review import judge
+    from webhook.handlers import judge
 
     request: dict[str, Any] = {"uid": "preview", "operation": "CREATE", "object": raw}
     request["kind"] = dict(zip(("group", "version"), API_VERSION.split("/"), strict=True)) | {"kind": kind}

@@ -5,11 +5,11 @@ name, `next_fires` and `previous_fire` the instants; `timetable` puts a rule's f
 windows; `simulate` says what the rules of an object will do.
 """
 
-from fedhpa.cron.crossings import TargetBounds
+from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.fires import fires, next_fire, next_fires, previous_fire
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
 from fedhpa.cron.interval import shortest_interval
-from fedhpa.cron.simulation import simulate
+from fedhpa.cron.forecast.warnings import simulate
 from fedhpa.cron.timetable import Timetable, Window, timetable
 from fedhpa.cron.zones import UnknownZone, load_zone
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, tzinfo
 from itertools import islice
 
 from fedhpa.cron.calendar import DAY, LAST_WALL, NO_DAYS, last_wall, walls
-from fedhpa.cron.changes import Stretch, instant_of, stretches_from, stretches_until
+from fedhpa.cron.clock_changes import Stretch, instant_of, stretches_from, stretches_until
 from fedhpa.cron.grammar import Schedule
 
 

@@ -16,7 +16,7 @@ from fedhpa.admission import default_patch, validate_federatedhpa, warn_federate
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import API_VERSION, KIND, FederatedHPA
 from tests.conformance.tables import table
-from webhook.review import VALIDATE_FEDERATEDHPA, review
+from webhook.handlers import VALIDATE_FEDERATEDHPA, review
 
 TABLE = table("k8s_hpa_validation")
 DIFFERENCES = (Path(__file__).parents[2] / "docs" / "explanation" / "differences.md").read_text(

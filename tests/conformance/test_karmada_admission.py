@@ -16,7 +16,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import aggregate
 from tests.conformance.tables import table
-from webhook.review import review
+from webhook.handlers import review
 
 TABLE = table("karmada_webhook_cron")
 SCHEDULE: Final = "spec.rules[0].schedule: Invalid value: {}: invalid cron format"

@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.tables import table
-from webhook.review import (
-    MUTATE_FEDERATEDHPA,
-    VALIDATE_CRONFEDERATEDHPA,
-    VALIDATE_FEDERATEDHPA,
-    review,
-)
+from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA, review
 
 MANIFESTS = table("karmada_manifests")["manifests"]
 VALIDATE = {"FederatedHPA": VALIDATE_FEDERATEDHPA, "CronFederatedHPA": VALIDATE_CRONFEDERATEDHPA}

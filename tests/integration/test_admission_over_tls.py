@@ -18,9 +18,9 @@ from certs import CertificateAuthority
 from tests.support.admission_world import FHPA, REVIEW, Client, running
 from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
-from webhook.envelope import MAX_BODY
+from webhook.admission_review import MAX_BODY
 from webhook.intake import Intake
-from webhook.review import PATHS, Review, judge
+from webhook.handlers import PATHS, Review, judge
 
 
 @pytest.fixture

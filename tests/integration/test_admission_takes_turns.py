@@ -13,9 +13,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
-from webhook.envelope import MAX_BODY
+from webhook.admission_review import MAX_BODY
 from webhook.intake import LARGE_BODY, Intake
-from webhook.review import Review
+from webhook.handlers import Review
 from webhook.verdict import Refused, Verdict
 
 LARGE = b"x" * (LARGE_BODY + 1)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.property import admission_bodies as bodies
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
-from webhook.review import MUTATE_FEDERATEDHPA, PATHS, judge, review
+from webhook.handlers import MUTATE_FEDERATEDHPA, PATHS, judge, review
 from webhook.strict_json import BadJSON, loads, strict_loads
 
 JSON = "application/json"

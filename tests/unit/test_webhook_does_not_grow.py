@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support.nightly import NIGHT, examples
-from webhook.advice import Advisor
+from webhook.warnings import Advisor
 from webhook.application import Admission
-from webhook.review import judge
+from webhook.handlers import judge
 from webhook.telemetry import Telemetry
 
 REQUESTS = examples(2_000, 100_000)

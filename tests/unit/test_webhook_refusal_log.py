@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from webhook.refusals import (
+from webhook.refusal_log import (
     AGAIN_SECONDS,
     LINES_A_MINUTE,
     LINES_A_MINUTE_OF_ONE,
@@ -16,7 +16,7 @@ from webhook.refusals import (
     MINUTE,
     RefusalLog,
 )
-from webhook.review import Review
+from webhook.handlers import Review
 from webhook.verdict import Verdict
 
 

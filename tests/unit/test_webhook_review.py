@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from webhook.review import (
+from webhook.handlers import (
     MAX_BODY,
     MUTATE_FEDERATEDHPA,
     PATHS,

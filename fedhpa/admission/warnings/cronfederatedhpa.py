@@ -1,7 +1,7 @@
 """Admission warnings about a CronFederatedHPA.
 
 They explain what is wrong with a schedule or time zone and what to write instead, because refusals keep
-Karmada's messages byte for byte. `fedhpa.cron.simulation` warns about the effects of admitted rules.
+Karmada's messages byte for byte. `fedhpa.cron.forecast.warnings` warns about the effects of admitted rules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.model import MAX_RULES
 from fedhpa.cron.grammar import InvalidSchedule, parse
-from fedhpa.cron.simulation import absent_zones
+from fedhpa.cron.forecast.warnings import absent_zones
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 # More remedies would repeat the same. The refusal names every wrong rule.

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from fedhpa.cron.calendar import DAY
-from fedhpa.cron.changes import instant_of, stretches_between
+from fedhpa.cron.clock_changes import instant_of, stretches_between
 from fedhpa.cron.grammar import Schedule
-from fedhpa.cron.plan import Plan
+from fedhpa.cron.forecast.rules import Plan
 from fedhpa.cron.timetable import Timetable, elapsed
 
 _MAX_PAIRS: Final = 2000

@@ -27,7 +27,7 @@ from fedhpa.api.decode import WrongType, decode
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.fielderror import FieldError, aggregate
-from webhook.envelope import (
+from webhook.admission_review import (
     MAX_BODY,
     NO_CONTENT,
     encode_answer,

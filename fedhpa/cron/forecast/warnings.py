@@ -2,7 +2,7 @@
 
 Never a verdict: it depends on the time of day. The work is bounded, whatever the object: the first 256 rules,
 as long as they list no more than 4,000 dates; one year; pairs of rules that are compared, fires that are
-followed and fires that are played are counted (`fedhpa.cron.collisions`, `fedhpa.cron.crossings`). So what is
+followed and fires that are played are counted (`fedhpa.cron.forecast.conflicts`, `fedhpa.cron.forecast.bounds`). So what is
 said is right, and silence is no promise.
 """
 
@@ -16,11 +16,11 @@ from typing import Final
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.model import MAX_RULES
 from fedhpa.api.times import format_duration
-from fedhpa.cron.clock_changes import clock_changes
-from fedhpa.cron.collisions import collisions
-from fedhpa.cron.crossings import TargetBounds, crossings
+from fedhpa.cron.forecast.clock_changes import clock_changes
+from fedhpa.cron.forecast.conflicts import collisions
+from fedhpa.cron.forecast.bounds import TargetBounds, crossings
 from fedhpa.cron.interval import shortest_interval
-from fedhpa.cron.plan import MAX_PLANS, Plan, plans_of, scales_federatedhpa
+from fedhpa.cron.forecast.rules import MAX_PLANS, Plan, plans_of, scales_federatedhpa
 
 MAX_WARNINGS: Final = 5
 _MAX_LENGTH: Final = 255

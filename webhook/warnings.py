@@ -14,10 +14,10 @@ from typing import Final
 import structlog
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
-from fedhpa.cron.crossings import TargetBounds
-from fedhpa.cron.simulation import simulate
+from fedhpa.cron.forecast.bounds import TargetBounds
+from fedhpa.cron.forecast.warnings import simulate
 from webhook.hub import HubReader
-from webhook.review import Review, Subject
+from webhook.handlers import Review, Subject
 
 log = structlog.get_logger(__name__)
 

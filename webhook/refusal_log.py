@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from webhook.review import Review
+from webhook.handlers import Review
 from webhook.verdict import one_line
 
 log = structlog.get_logger(__name__)

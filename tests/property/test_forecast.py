@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import Timetable, load_zone, parse
-from fedhpa.cron.collisions import collisions
-from fedhpa.cron.crossings import MAX_EVENTS, TargetBounds, crossings
-from fedhpa.cron.plan import Plan
+from fedhpa.cron.forecast.conflicts import collisions
+from fedhpa.cron.forecast.bounds import MAX_EVENTS, TargetBounds, crossings
+from fedhpa.cron.forecast.rules import Plan
 from tests.support.nightly import examples
 
 ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.plan import Plan
+from fedhpa.cron.forecast.rules import Plan
 from fedhpa.cron.timetable import later
 
 # How many plans are played, and how many of their fires and ends of windows.
