@@ -16,7 +16,17 @@ from typing import Any
 from fedhpa.admission import validate_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
-from fedhpa.cron import TargetBounds, grammar, interval, load_zone, next_fires, parse, previous_fire, simulate
+from fedhpa.cron import (
+    TargetBounds,
+    forecast_warnings,
+    grammar,
+    interval,
+    load_zone,
+    next_fires,
+    parse,
+    previous_fire,
+    shortest_interval,
+)
 
 SCHEDULES = 1000
 RUNS = 7
@@ -34,7 +44,7 @@ def run() -> dict[str, float]:
     zone = load_zone(ZONE)
     parsed = [parse(text) for text in texts]
     small = _object("Deployment", [{"schedule": "30 2 * * *"}, {"schedule": "0 18 * * MON-FRI"}])
-    delays = [interval.shortest_interval(one) - 1 for one in parsed]
+    delays = [shortest_interval(one) - 1 for one in parsed]
     rules = zip(texts, delays, strict=True)
     large = _object("Deployment", [{"schedule": text, "maxDelaySeconds": delay} for text, delay in rules])
     minutely = _object("FederatedHPA", [{"schedule": "* * * * *"} for _ in texts])
@@ -43,10 +53,10 @@ def run() -> dict[str, float]:
         "three fires of each, CPU ms": _best(lambda: [next_fires(one, zone, NOW, 3) for one in parsed]),
         "the fire before of each, CPU ms": _best(lambda: [previous_fire(one, zone, NOW) for one in parsed]),
         "validation of 1,000 rules, CPU ms": _best(lambda: validate_cronfederatedhpa(large), _forget),
-        "simulation of 2 rules, CPU ms": _best(lambda: simulate(small.spec, NOW)),
-        "simulation of 1,000 rules, CPU ms": _best(lambda: simulate(large.spec, NOW)),
+        "simulation of 2 rules, CPU ms": _best(lambda: forecast_warnings(small.spec, NOW)),
+        "simulation of 1,000 rules, CPU ms": _best(lambda: forecast_warnings(large.spec, NOW)),
         "simulation of 1,000 rules of every minute, CPU ms": _best(
-            lambda: simulate(minutely.spec, NOW, TargetBounds(1, 10))
+            lambda: forecast_warnings(minutely.spec, NOW, TargetBounds(1, 10))
         ),
     }
 

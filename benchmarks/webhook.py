@@ -27,8 +27,7 @@ from typing import Any
 from benchmarks.cron import schedules
 from benchmarks.process_stats import ProcessStats
 from certs import CertificateAuthority
-from fedhpa.cron.grammar import parse
-from fedhpa.cron.interval import shortest_interval
+from fedhpa.cron import parse, shortest_interval
 from testbed.stage.ports import free_port
 from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 

@@ -10,13 +10,13 @@ from aiohttp import web
 
 from fedhpa.serving.health import Health
 from fedhpa.serving.status import MESSAGES, status_response
-from webhook.warnings import Advisor
 from webhook.admission_review import MAX_BODY
+from webhook.handlers import KINDS, PATHS, Review, judge, refused
 from webhook.intake import Intake
 from webhook.refusal_log import RefusalLog
-from webhook.handlers import KINDS, PATHS, Review, judge, refused
 from webhook.telemetry import Telemetry
 from webhook.verdict import Refused
+from webhook.warnings import Advisor
 
 _HEADERS: Final = {"Content-Type": "application/json"}
 

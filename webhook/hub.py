@@ -26,6 +26,7 @@ from fedhpa.kube.rotation import follow_config
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values
 from webhook.clusters import KnownClusters
+from webhook.handlers import Subject
 from webhook.owners import (
     HPA_KIND,
     Owner,
@@ -37,7 +38,6 @@ from webhook.owners import (
     stored_owner,
     written_owner,
 )
-from webhook.handlers import Subject
 from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, OFF, ON, PROPAGATION
 from webhook.targets import Targets
 

@@ -13,11 +13,11 @@ from fedhpa.serving.health import Health
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from fedhpa.serving.server import TlsServer, http_listeners
 from fedhpa.serving.tls import ServingTls, TlsFiles
-from webhook.warnings import Advisor
 from webhook.application import build_application
 from webhook.hub import HubReader, reading_hub
 from webhook.settings import ABOUT, FLAGS, PROGRAM
 from webhook.telemetry import Telemetry
+from webhook.warnings import Advisor
 
 
 class Webhook:

@@ -14,10 +14,9 @@ from typing import Final
 import structlog
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
-from fedhpa.cron.forecast.bounds import TargetBounds
-from fedhpa.cron.forecast.warnings import simulate
-from webhook.hub import HubReader
+from fedhpa.cron import TargetBounds, forecast_warnings
 from webhook.handlers import Review, Subject
+from webhook.hub import HubReader
 
 log = structlog.get_logger(__name__)
 
@@ -60,8 +59,8 @@ class Advisor:
         try:
             target = self._target_bounds(cron)
             if len(cron.spec.rules) > MANY_RULES:
-                return await asyncio.to_thread(simulate, cron.spec, self._now(), target)
-            return simulate(cron.spec, self._now(), target)
+                return await asyncio.to_thread(forecast_warnings, cron.spec, self._now(), target)
+            return forecast_warnings(cron.spec, self._now(), target)
         except Exception:
             log.exception("no advice about times because of a defect")
             return []

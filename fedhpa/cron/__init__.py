@@ -1,19 +1,23 @@
-"""Schedules: one grammar for admission and for running, and when they fire (docs/reference/schedules.md).
+"""Cron schedules, the rules of a CronFederatedHPA, and a forecast of their effects.
 
-Pure: times come in, nothing reads a clock. `parse` makes a `Schedule` of a text, `load_zone` a zone of a
-name, `next_fires` and `previous_fire` the instants; `timetable` puts a rule's fields together and knows its
-windows; `simulate` says what the rules of an object will do.
+`parse` returns the `Schedule` of a text, and `load_zone` the time zone of a name. `fires`, `next_fires` and
+`previous_fire` return the instants of a schedule. `timetable` combines the fields of a rule into a
+`Timetable` with its fires and windows. `forecast_warnings` says what the rules of an object will do.
+
+Everything here is pure: the time is an argument. Other packages import from here. Source:
+docs/reference/schedules.md.
 """
 
-from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.fires import fires, next_fire, next_fires, previous_fire
+from fedhpa.cron.forecast.bounds import TargetBounds
+from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
-from fedhpa.cron.interval import shortest_interval
-from fedhpa.cron.forecast.warnings import simulate
-from fedhpa.cron.timetable import Timetable, Window, timetable
+from fedhpa.cron.interval import SHORTEST_INTERVAL, shortest_interval
+from fedhpa.cron.timetable import Timetable, Window, parse_excluded_date, parse_window, timetable
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 __all__ = [
+    "SHORTEST_INTERVAL",
     "InvalidSchedule",
     "Schedule",
     "TargetBounds",
@@ -21,12 +25,15 @@ __all__ = [
     "UnknownZone",
     "Window",
     "fires",
+    "forecast_warnings",
     "load_zone",
     "next_fire",
     "next_fires",
     "parse",
+    "parse_excluded_date",
+    "parse_window",
     "previous_fire",
     "shortest_interval",
-    "simulate",
     "timetable",
+    "warn_missing_time_zones",
 ]

@@ -1,7 +1,7 @@
-"""The plain calendar of a schedule: the wall times that match, clock changes left out.
+"""The wall times at which a schedule matches, on a plain calendar without time zones or clock changes.
 
-Searched on bit sets, a month at a time, so that a rare date costs little more than a common one. A wall time
-is a whole number: the minutes since the midnight that began the year 1. A day is its ordinal
+The search runs on bit sets, one month at a time, so a rare date costs little more than a common one. A wall
+time is a whole number: the minutes since midnight of 1 January of the year 1. A day is its ordinal
 (`date.toordinal`).
 """
 
@@ -14,45 +14,46 @@ from typing import Final
 
 from fedhpa.cron.grammar import Schedule
 
-DAY: Final = 1440
+MINUTES_PER_DAY: Final = 1440
 NO_DAYS: Final[frozenset[int]] = frozenset()
-LAST_WALL: Final = date.max.toordinal() * DAY - 1
+LAST_WALL_TIME: Final = date.max.toordinal() * MINUTES_PER_DAY - 1
+# The days of each month, January first, in a year without 29 February.
+MONTH_LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 # Bits 1, 8, 15, 22 and 29.
 _EVERY_SEVENTH: Final = 0b100000010000001000000100000010
-_LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-def walls(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> Iterator[int]:
-    """The matching wall times in [low, high), in order, but for those on excluded days."""
-    day, time = divmod(low, DAY)
+def wall_times(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> Iterator[int]:
+    """Yields the matching wall times in [low, high) in order, without those on excluded days."""
+    day, time = divmod(low, MINUTES_PER_DAY)
     start = date.fromordinal(day + 1)
     year, month = start.year, start.month
     eve, _, _ = _month(year, month)
-    days = days_of_month(schedule, year, month) >> start.day << start.day
-    while eve * DAY < high:
+    days = _matching_days(schedule, year, month) >> start.day << start.day
+    while eve * MINUTES_PER_DAY < high:
         while days:
             bit = days & -days
             days ^= bit
             day = eve + bit.bit_length() - 1
-            midnight = (day - 1) * DAY
+            midnight = (day - 1) * MINUTES_PER_DAY
             if midnight >= high:
                 return
             if day not in excluded:
-                # Only the first day is not looked at from its midnight on.
-                for minute in _times(schedule, time if midnight < low else 0):
+                # Only the first day can begin after its midnight.
+                for minute in _matching_minutes(schedule, time if midnight < low else 0):
                     if midnight + minute >= high:
                         return
                     yield midnight + minute
         year, month = (year, month + 1) if month < 12 else (year + 1, 1)
         if year > MAXYEAR:
             return
-        days = days_of_month(schedule, year, month)
+        days = _matching_days(schedule, year, month)
         eve, _, _ = _month(year, month)
 
 
-def _times(schedule: Schedule, time: int) -> Iterator[int]:
-    """The matching minutes of the day at or after the given one."""
+def _matching_minutes(schedule: Schedule, time: int) -> Iterator[int]:
+    """Yields the matching minutes of a day at or after `time`."""
     first_hour, first_minute = divmod(time, 60)
     hours = schedule.hours >> first_hour << first_hour
     while hours:
@@ -68,21 +69,21 @@ def _times(schedule: Schedule, time: int) -> Iterator[int]:
             yield hour * 60 + bit.bit_length() - 1
 
 
-def last_wall(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> int | None:
-    """The latest matching wall time in [low, high), but for those on excluded days; None if there is none."""
-    last_day, last_time = divmod(high - 1, DAY)
-    for day in _days_backwards(schedule, low // DAY + 1, last_day + 1):
+def last_wall_time(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> int | None:
+    """Returns the latest matching wall time in [low, high) that is on no excluded day, or None."""
+    last_day, last_time = divmod(high - 1, MINUTES_PER_DAY)
+    for day in _days_backwards(schedule, low // MINUTES_PER_DAY + 1, last_day + 1):
         if day in excluded:
             continue
-        time = _last_time(schedule, last_time if day == last_day + 1 else DAY - 1)
+        time = _last_minute(schedule, last_time if day == last_day + 1 else MINUTES_PER_DAY - 1)
         if time is not None:
-            wall = (day - 1) * DAY + time
-            return wall if wall >= low else None
+            wall_time = (day - 1) * MINUTES_PER_DAY + time
+            return wall_time if wall_time >= low else None
     return None
 
 
-def _last_time(schedule: Schedule, time: int) -> int | None:
-    """The latest matching minute of the day at or before the given one."""
+def _last_minute(schedule: Schedule, time: int) -> int | None:
+    """Returns the latest matching minute of a day at or before `time`."""
     hour, minute = divmod(time, 60)
     if schedule.hours >> hour & 1:
         minutes = schedule.minutes & ((2 << minute) - 1)
@@ -95,38 +96,28 @@ def _last_time(schedule: Schedule, time: int) -> int | None:
 
 
 def _days_backwards(schedule: Schedule, first: int, last: int) -> Iterator[int]:
-    """The matching days from the last to the first, latest first."""
+    """Yields the matching days from `last` back to `first`, and possibly earlier days of that month."""
     end = date.fromordinal(last)
     year, month = end.year, end.month
-    days = days_of_month(schedule, year, month) & ((2 << end.day) - 1)
+    days = _matching_days(schedule, year, month) & ((2 << end.day) - 1)
     eve = last - end.day
     while True:
         while days:
             day = days.bit_length() - 1
             yield eve + day
             days ^= 1 << day
-        # Days 1 to the end of this month were looked at.
+        # This month began at or before `first`.
         if eve < first:
             return
         year, month = (year, month - 1) if month > 1 else (year - 1, 12)
         if year < MINYEAR:
             return
-        days = days_of_month(schedule, year, month)
+        days = _matching_days(schedule, year, month)
         eve = _month(year, month)[0]
 
 
-def matches(schedule: Schedule, wall: int) -> bool:
-    """Whether a wall time matches."""
-    day, time = divmod(wall, DAY)
-    hour, minute = divmod(time, 60)
-    if not (schedule.minutes >> minute & 1 and schedule.hours >> hour & 1):
-        return False
-    on = date.fromordinal(day + 1)
-    return bool(days_of_month(schedule, on.year, on.month) >> on.day & 1)
-
-
-def days_of_month(schedule: Schedule, year: int, month: int) -> int:
-    """The matching days of a month, as bits 1 to 31."""
+def _matching_days(schedule: Schedule, year: int, month: int) -> int:
+    """Returns the matching days of a month, as bits 1 to 31."""
     if not schedule.months >> month & 1:
         return 0
     _, first_weekday, all_days = _month(year, month)
@@ -138,15 +129,15 @@ def days_of_month(schedule: Schedule, year: int, month: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _month(year: int, month: int) -> tuple[int, int, int]:
-    """The day before the month, the weekday of its first day (Sunday is 0), and its days as bits."""
+    """Returns the day before the month, the weekday of its first day (Sunday is 0), and its days as bits."""
     first = date(year, month, 1)
-    length = 29 if month == 2 and is_leap(year) else _LENGTHS[month - 1]
+    length = 29 if month == 2 and _is_leap(year) else MONTH_LENGTHS[month - 1]
     return first.toordinal() - 1, first.isoweekday() % 7, (2 << length) - 2
 
 
 @lru_cache(maxsize=1024)
 def _days_of_weekdays(weekdays: int, first: int) -> int:
-    """The days 1 to 35 (bits) that fall on one of the weekdays (bits), when day 1 falls on `first`."""
+    """Returns the days 1 to 35 that fall on the weekdays, both as bits. Day 1 falls on weekday `first`."""
     bits = 0
     for weekday in range(7):
         if weekdays >> weekday & 1:
@@ -154,6 +145,5 @@ def _days_of_weekdays(weekdays: int, first: int) -> int:
     return bits
 
 
-def is_leap(year: int) -> bool:
-    """Whether the year has a 29 February."""
+def _is_leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

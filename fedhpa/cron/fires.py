@@ -1,11 +1,14 @@
-"""When a schedule fires.
+"""The instants at which a schedule fires in a time zone.
 
-Wall times of the plain calendar become instants, stretch by stretch of one offset. Clock changes
-(docs/reference/schedules.md): a wall time that is skipped fires at the first instant after the gap, one that
-repeats fires once, on the first pass; a schedule whose hour field begins with `*` follows real time.
+The calendar gives wall times, and the offset periods of the zone turn them into instants. At a clock change
+(docs/reference/schedules.md), a skipped wall time fires at the first instant after the gap. A repeated wall
+time fires once, the first time. A schedule whose hour field begins with `*` follows real time instead: it
+fires at every wall time that a clock shows, and at no other.
 
-Nothing fires on excluded days, which are days in the zone: of the wall time, and of the instant that stands
-in for one that is skipped. Instants go in and come out as aware datetimes, the latter in the zone.
+A schedule never fires on an excluded day. The days are those of the zone. For a skipped wall time, both its
+own day and the day of the instant at which it would fire count.
+
+Functions take and return aware datetimes. Returned ones are in the zone.
 """
 
 from __future__ import annotations
@@ -14,22 +17,22 @@ from collections.abc import Iterator, Set
 from datetime import datetime, timedelta, tzinfo
 from itertools import islice
 
-from fedhpa.cron.calendar import DAY, LAST_WALL, NO_DAYS, last_wall, walls
-from fedhpa.cron.clock_changes import Stretch, instant_of, stretches_from, stretches_until
+from fedhpa.cron.calendar import LAST_WALL_TIME, MINUTES_PER_DAY, NO_DAYS, last_wall_time, wall_times
+from fedhpa.cron.clock_changes import OffsetPeriod, instant_of, periods_from, periods_until
 from fedhpa.cron.grammar import Schedule
 
 
 def next_fires(
     schedule: Schedule, zone: tzinfo, after: datetime, count: int, excluded: Set[int] = NO_DAYS
 ) -> list[datetime]:
-    """The next `count` fires strictly after `after`; fewer only where Python's calendar ends (year 9999)."""
+    """Returns the next `count` fires strictly after `after`. There are fewer only near the year 9999."""
     return list(islice(fires(schedule, zone, after, excluded), count))
 
 
 def next_fire(
     schedule: Schedule, zone: tzinfo, after: datetime, excluded: Set[int] = NO_DAYS
 ) -> datetime | None:
-    """The first fire strictly after `after`; None only where Python's calendar ends."""
+    """Returns the first fire strictly after `after`, or None at the end of Python's calendar (year 9999)."""
     return next(fires(schedule, zone, after, excluded), None)
 
 
@@ -40,11 +43,13 @@ def fires(
     excluded: Set[int] = NO_DAYS,
     until: datetime | None = None,
 ) -> Iterator[datetime]:
-    """All fires strictly after `after`, in order.
+    """Yields all fires strictly after `after`, in order.
 
-    Beyond `until` nothing is searched for, which bounds the work; fires of the day after it may still come.
+    `until` bounds the search, and so the work. Fires of the day after `until` may still be yielded.
     """
-    last = LAST_WALL if until is None else min(LAST_WALL, instant_of(until) // 60 + DAY)
+    last = LAST_WALL_TIME
+    if until is not None:
+        last = min(last, instant_of(until) // 60 + MINUTES_PER_DAY)
     follow = _by_real_time if schedule.real_time else _by_wall_clock
     return follow(schedule, zone, instant_of(after), last, excluded)
 
@@ -52,28 +57,28 @@ def fires(
 def _by_wall_clock(
     schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
 ) -> Iterator[datetime]:
-    """Every wall time fires in the first stretch that ends after it: there, or where that stretch begins."""
+    """Yields one fire for each wall time: in the first period that ends after it, or at its start."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
-    coming = stretches_from(zone, instant)
-    stretch = next(coming, None)
-    if stretch is None:
+    coming = periods_from(zone, instant)
+    period = next(coming, None)
+    if period is None:
         return
-    low = begin = max((instant + stretch.offset) // 60 + 1, _minute(stretch.covered))
-    end = _minute(stretch.end + stretch.offset)
+    low = begin = max((instant + period.offset) // 60 + 1, _minute(period.shown_until))
+    end = _minute(period.end + period.offset)
     fired = 0
-    for wall in walls(schedule, low, last + 1, excluded):
-        while wall >= end:
-            stretch = next(coming, None)
-            if stretch is None:
+    for wall_time in wall_times(schedule, low, last + 1, excluded):
+        while wall_time >= end:
+            period = next(coming, None)
+            if period is None:
                 return
-            begin = _minute(stretch.start + stretch.offset)
-            end = _minute(stretch.end + stretch.offset)
-        if wall >= begin:
-            if wall * 60 != fired:
-                yield calendar + timedelta(0, 0, 0, 0, wall)
+            begin = _minute(period.start + period.offset)
+            end = _minute(period.end + period.offset)
+        if wall_time >= begin:
+            if wall_time * 60 != fired:
+                yield calendar + timedelta(0, 0, 0, 0, wall_time)
             continue
-        first = stretch.start + stretch.offset
-        # Several wall times that were skipped are one fire, also together with one that is not.
+        first = period.start + period.offset
+        # All wall times that one clock change skips make one fire, even if the first instant matches too.
         if first != fired and _day(first) not in excluded:
             fired = first
             yield calendar + timedelta(0, first)
@@ -82,56 +87,53 @@ def _by_wall_clock(
 def _by_real_time(
     schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
 ) -> Iterator[datetime]:
-    """Every stretch fires at the wall times it has, whether they were in another one or not."""
+    """Yields one fire for each matching minute of each period, also if its wall time is a repeated one."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
-    for start, end, offset, covered in stretches_from(zone, instant):
+    for start, end, offset, shown_until in periods_from(zone, instant):
         low = _minute(start + offset) if instant < start else (instant + offset) // 60 + 1
         if low > last:
             return
-        repeated = _minute(covered)
-        for wall in walls(schedule, low, min(_minute(end + offset), last + 1), excluded):
-            local = calendar + timedelta(0, 0, 0, 0, wall)
-            yield local if wall >= repeated else local.replace(fold=1)
+        repeated = _minute(shown_until)
+        for wall_time in wall_times(schedule, low, min(_minute(end + offset), last + 1), excluded):
+            local = calendar + timedelta(0, 0, 0, 0, wall_time)
+            yield local if wall_time >= repeated else local.replace(fold=1)
 
 
 def previous_fire(
     schedule: Schedule, zone: tzinfo, at: datetime, excluded: Set[int] = NO_DAYS
 ) -> datetime | None:
-    """The latest fire at or before `at`; None only where Python's calendar begins (year 1)."""
+    """Returns the latest fire at or before `at`, or None at the start of Python's calendar (year 1)."""
     instant = instant_of(at)
     calendar = datetime(1, 1, 1, tzinfo=zone)
     wall_clock = not schedule.real_time
-    for stretch in stretches_until(zone, instant):
-        start, end, offset, covered = stretch
+    for period in periods_until(zone, instant):
+        start, end, offset, shown_until = period
         first = start + offset
         high = _minute(min(end, instant + 1) + offset)
-        repeated = _minute(covered)
+        repeated = _minute(shown_until)
         low = max(_minute(first), repeated) if wall_clock else _minute(first)
-        wall = last_wall(schedule, low, high, excluded)
-        if wall is not None:
-            local = calendar + timedelta(0, 0, 0, 0, wall)
-            return local if wall >= repeated else local.replace(fold=1)
-        if wall_clock and covered < first and _skipped(schedule, stretch, excluded):
+        wall_time = last_wall_time(schedule, low, high, excluded)
+        if wall_time is not None:
+            local = calendar + timedelta(0, 0, 0, 0, wall_time)
+            return local if wall_time >= repeated else local.replace(fold=1)
+        if wall_clock and shown_until < first and _fires_after_gap(schedule, period, excluded):
             return calendar + timedelta(0, first)
     return None
 
 
-def _skipped(schedule: Schedule, stretch: Stretch, excluded: Set[int]) -> bool:
-    """Whether the clock change before a stretch skipped a matching wall time.
-
-    It fires at the first instant after the gap, unless that lies on an excluded day.
-    """
-    first = stretch.start + stretch.offset
+def _fires_after_gap(schedule: Schedule, period: OffsetPeriod, excluded: Set[int]) -> bool:
+    """True if the clock change before a period skipped a matching wall time, which fires at its start."""
+    first = period.start + period.offset
     if _day(first) in excluded:
         return False
-    return last_wall(schedule, _minute(stretch.covered), _minute(first), excluded) is not None
+    return last_wall_time(schedule, _minute(period.shown_until), _minute(first), excluded) is not None
 
 
 def _day(local: int) -> int:
-    """The day of a local time in seconds, as an ordinal."""
-    return local // 60 // DAY + 1
+    """Returns the ordinal of the day of a local time in seconds."""
+    return local // 60 // MINUTES_PER_DAY + 1
 
 
 def _minute(local: int) -> int:
-    """The first whole minute at or after a local time in seconds: zones had offsets with seconds once."""
+    """Returns the first whole minute at or after a local time. Some historic offsets have seconds."""
     return -(-local // 60)

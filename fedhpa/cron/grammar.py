@@ -1,7 +1,7 @@
-"""The grammar of schedules: five cron fields into bit sets.
+"""The grammar of schedules: parses five cron fields into bit sets.
 
-Each refusal names the field and says what to write instead. What is accepted is what runs: admission, the
-controller and `fedhpa cron next` all parse here. Source: docs/reference/schedules.md.
+Every error names the field and says what to write instead. Admission and `fedhpa cron next` share this
+parser, so an admitted schedule can always run. Source: docs/reference/schedules.md.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _MAX_QUOTED: Final = 40
 
 
 class InvalidSchedule(InvalidObject):
-    """A schedule is outside the grammar; the message names the field and the remedy."""
+    """A text is not a valid schedule. The message names the field and the remedy."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A parsed schedule. Bit n of a set stands for value n; Sunday is bit 0.
+    """A parsed schedule. The fields are bit sets: bit n stands for value n, and Sunday is bit 0.
 
-    `any_day` and `any_weekday` say that the field is `*`; where neither is, a day matches by either field.
-    `real_time` says that the hour field begins with `*`: such a schedule follows real time through clock
-    changes, every other one follows the wall clock.
+    `any_day` and `any_weekday` are true if the field is `*`. If both are false, a day matches if either field
+    matches. `real_time` is true if the hour field begins with `*`. Such a schedule follows real time through
+    clock changes, and every other one follows the wall clock.
     """
 
     text: str
@@ -46,16 +46,16 @@ class Schedule(msgspec.Struct, frozen=True):
 class _Field:
     """One of the five fields: its name in messages, its range, and the names of its values.
 
-    Fields are told apart by identity, which makes them cheap keys of a cache.
+    Fields compare by identity, which makes them cheap cache keys.
     """
 
     name: str
     low: int
     high: int
     names: dict[str, int]
-    # What a range or list may still write: 7 for Sunday.
+    # The highest number that may be written. It is above `high` for weekdays, where 7 means Sunday.
     written_high: int
-    # Values are told apart up to this: weekdays go round.
+    # Values are taken modulo this number, because ranges of weekdays wrap. No other field reaches 64.
     cycle: int = 64
 
 
@@ -107,7 +107,7 @@ _ZONE_PREFIX = re.compile(r"[ \t]*(CRON_)?TZ=", re.IGNORECASE)
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Schedule:
-    """Reads a schedule. Raises InvalidSchedule, also for a date that never comes (without searching it)."""
+    """Parses a schedule. Raises InvalidSchedule, also for a date that never comes, such as 30 February."""
     if "\n" in text or "\r" in text:
         raise InvalidSchedule("schedule: it contains a line break; write one line")
     if len(text) > MAX_LENGTH:
@@ -119,7 +119,7 @@ def parse(text: str) -> Schedule:
     stripped = text.strip(" \t")
     if stripped.startswith("@"):
         stripped = _macro(stripped)
-    # Most texts have single blanks, and splitting at an expression costs as much as the rest.
+    # Most texts have single blanks. Splitting with the regular expression would double the cost of parsing.
     if "\t" in stripped or "  " in stripped:
         fields = _BLANKS.split(stripped)
     else:
@@ -143,7 +143,7 @@ def _macro(text: str) -> str:
         return expansion
     word = text.split()[0].lower()
     if word == "@reboot":
-        raise InvalidSchedule("schedule: @reboot is no time; write five fields, or @daily and the like")
+        raise InvalidSchedule("schedule: @reboot is not a time; write five fields, or @daily and the like")
     if word == "@every":
         raise InvalidSchedule(
             "schedule: @every counts from a start, not by the clock; write a step such as */5 * * * *"
@@ -167,10 +167,10 @@ def _wrong_count(count: int) -> str:
     return f"schedule: {expected}, found {count}"
 
 
-# A thousand schedules differ in their fields together, hardly in each of them; items are fewer still.
+# A thousand different schedules have few different fields, and even fewer different items.
 @lru_cache(maxsize=4096)
 def _parse_field(field: _Field, text: str) -> tuple[int, bool]:
-    """The bit set of a field, and whether it is unrestricted (has an item `*` of step 1)."""
+    """Returns the bit set of a field, and whether the field is unrestricted (one of its items is `*`)."""
     if "," not in text and text:
         return _parse_item(field, text)
     bits = 0
@@ -198,7 +198,7 @@ def _parse_item(field: _Field, item: str) -> tuple[int, bool]:
         if not slash:
             end = start
         else:
-            # "a/n" runs to the end of the range; a 7 there is Sunday, and so begins the week.
+            # "a/n" runs to the end of the range. If `a` is 7, it is Sunday, the first day of the week.
             start = start if start <= field.high else field.low
             end = field.high
     else:
@@ -247,7 +247,7 @@ def _parse_value(field: _Field, item: str, text: str) -> int:
         raise InvalidSchedule(
             f"{field.name}: {_quoted(item)} is out of range; write {field.low} to {field.written_high}"
         )
-    # Letters of other alphabets may become ASCII ones in upper case.
+    # The isascii check matters because upper() turns some letters of other alphabets into ASCII letters.
     upper = text.upper()
     if text.isascii() and upper in field.names:
         return field.names[upper]
@@ -255,7 +255,7 @@ def _parse_value(field: _Field, item: str, text: str) -> int:
 
 
 def _remedy(field: _Field, item: str, text: str, upper: str) -> str:
-    """What is wrong with something that is neither a number nor a name of the field."""
+    """Returns the problem and the remedy for a text that is neither a number nor a name of the field."""
     if not text:
         return f"{_quoted(item)} lacks a value; write {field.low} to {field.written_high}, or * alone"
     if upper in _FULL_NAMES and field.names:
@@ -282,7 +282,7 @@ def _remedy(field: _Field, item: str, text: str, upper: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text in quotes, short enough that what to write instead still fits beside it."""
+    """Returns the text in quotes, cut so that the remedy still fits into a warning."""
     return repr(text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}...")
 
 

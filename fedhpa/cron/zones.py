@@ -1,4 +1,7 @@
-"""Time zones by IANA name, from the tzdata package alone, so that a verdict is the same on every machine."""
+"""Time zones by IANA name.
+
+All data comes from the tzdata package and none from the system, so every machine gives the same verdict.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from zoneinfo import ZoneInfo
 
 from fedhpa.api.errors import InvalidObject
 
-# Longer than any name.
-_LONGEST: Final = 64
+# Characters; longer than any name.
+_MAX_NAME: Final = 64
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.ASCII | re.IGNORECASE)
 
 
 class UnknownZone(InvalidObject):
-    """A zone cannot be had.
+    """A time zone does not exist.
 
-    The message is the one Karmada's webhook gives (the text of Go's loader); `remedy` says what to write.
+    The message is that of Karmada's webhook, the text of Go's time zone loader. `remedy` says what to write.
     """
 
     def __init__(self, message: str, remedy: str) -> None:
@@ -33,7 +36,7 @@ def _names() -> frozenset[str]:
 
 @cache
 def _folders() -> dict[str, str]:
-    """The folders of names, each with the first zone in it."""
+    """Returns the folders of zone names, each with the first zone in it."""
     folders: dict[str, str] = {}
     for name in sorted(_names(), reverse=True):
         for position, character in enumerate(name):
@@ -49,21 +52,21 @@ def _by_lower_case() -> dict[str, str]:
 
 @cache
 def _by_letters() -> dict[str, str]:
-    """Zones by their letters alone, whole names before places: `newyork` is America/New_York."""
+    """Returns zones by the letters and digits of their last part (`newyork`) and of their whole name."""
     names = sorted(_names(), reverse=True)
     places = {_letters(name.rpartition("/")[2]): name for name in names}
     return places | {_letters(name): name for name in names}
 
 
 def _letters(text: str) -> str:
-    return "".join(character for character in text[:_LONGEST].lower() if character.isalnum())
+    return "".join(character for character in text[:_MAX_NAME].lower() if character.isalnum())
 
 
 @lru_cache(maxsize=1024)
 def load_zone(name: str | None) -> ZoneInfo:
-    """The zone of an IANA name, case-sensitive. None, "" and "Local" are UTC. Raises UnknownZone.
+    """Returns the zone of a case-sensitive IANA name. Raises UnknownZone.
 
-    "Local" is the zone of the process, which the shipped Deployments set to UTC.
+    None, "" and "Local" are UTC. In Karmada, "Local" is the zone of the process.
     """
     if not name or name == "Local":
         name = "UTC"
@@ -81,7 +84,7 @@ def load_zone(name: str | None) -> ZoneInfo:
 
 @lru_cache(maxsize=1024)
 def _zone(name: str) -> ZoneInfo:
-    """The zone of a known name; one object a name, so that zones compare by identity."""
+    """Returns the zone of a known name, always as the same object, so zones compare by identity."""
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as data:
         return ZoneInfo.from_file(data, key=name)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedhpa.admission.cel.cronfederatedhpa import NOT_OFFSETS, OFFSET, SCHEDULE, ZONE
-from fedhpa.cron.grammar import InvalidSchedule, parse
+from fedhpa.cron import InvalidSchedule, parse
 from tests.conformance.layers import admission, page, recorded
 from tests.conformance.layers.rows import objects
 from tests.conformance.tables import table as facts

@@ -19,8 +19,8 @@ from tests.support.admission_world import FHPA, REVIEW, Client, running
 from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.admission_review import MAX_BODY
-from webhook.intake import Intake
 from webhook.handlers import PATHS, Review, judge
+from webhook.intake import Intake
 
 
 @pytest.fixture

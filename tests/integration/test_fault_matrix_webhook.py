@@ -37,11 +37,11 @@ from tests.support.admission_world import FHPA, Client, running
 from tests.support.federation import ADMIN, Federation, background, federation, until
 from tests.support.memory_network import Cable, MemoryListener
 from tests.support.patient_plane import WEBHOOK_SECONDS, have_patience, patient
-from webhook.warnings import Advisor
 from webhook.application import build_application
 from webhook.hub import HubReader
 from webhook.registration import Endpoint, configurations
 from webhook.telemetry import Telemetry
+from webhook.warnings import Advisor
 
 Object = dict[str, Any]
 WRONG = FHPA

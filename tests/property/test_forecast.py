@@ -9,10 +9,10 @@ from itertools import takewhile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedhpa.cron import Timetable, load_zone, parse
-from fedhpa.cron.forecast.conflicts import collisions
-from fedhpa.cron.forecast.bounds import MAX_EVENTS, TargetBounds, crossings
-from fedhpa.cron.forecast.rules import Plan
+from fedhpa.cron import TargetBounds, Timetable, load_zone, parse
+from fedhpa.cron.forecast.bounds import MAX_EVENTS, bounds_conflicts
+from fedhpa.cron.forecast.conflicts import value_conflicts
+from fedhpa.cron.forecast.rules import ActiveRule
 from tests.support.nightly import examples
 
 ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
@@ -24,56 +24,56 @@ instants = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st
 
 
 @st.composite
-def plan_lists(draw: st.DrawFn) -> list[Plan]:
-    """Two or three plans of bounds, none of which crosses its own."""
+def rule_lists(draw: st.DrawFn) -> list[ActiveRule]:
+    """Two or three rules of bounds, none of which crosses its own."""
     zones = draw(st.sampled_from((ZONES[:1], ZONES)))
-    plans = []
+    rules = []
     for index in range(draw(st.integers(2, 3))):
         low = draw(st.none() | st.integers(1, 6))
         high = draw(st.none() | st.integers(low or 1, 9))
         table = Timetable(parse(draw(TEXTS)), load_zone(draw(st.sampled_from(zones))))
-        plans.append(Plan(f"rule {index}", table, low, high))
-    return plans
+        rules.append(ActiveRule(f"rule {index}", table, low, high))
+    return rules
 
 
-def fires(plan: Plan, now: datetime, until: datetime) -> list[datetime]:
-    coming = (fire.astimezone(UTC) for fire in plan.timetable.fires(now))
+def fires(rule: ActiveRule, now: datetime, until: datetime) -> list[datetime]:
+    coming = (fire.astimezone(UTC) for fire in rule.timetable.fires(now))
     return list(takewhile(lambda fire: fire <= until, coming))
 
 
-@given(plan_lists(), instants)
+@given(rule_lists(), instants)
 @settings(max_examples=examples(60, 1000), deadline=None)
-def test_the_first_collision_of_each_pair_is_found(plans: list[Plan], now: datetime) -> None:
+def test_the_first_collision_of_each_pair_is_found(rules: list[ActiveRule], now: datetime) -> None:
     """Every pair that sets different values at one instant, and its first one: none else is named."""
     until = now + timedelta(days=DAYS_AHEAD)
     expected = {}
-    for index, second in enumerate(plans):
-        for first in plans[:index]:
+    for index, second in enumerate(rules):
+        for first in rules[:index]:
             differ = any(
                 one is not None and other is not None and one != other
                 for one, other in ((first.minimum, second.minimum), (first.maximum, second.maximum))
             )
             shared = sorted(set(fires(first, now, until)) & set(fires(second, now, until)))
             if differ and shared:
-                expected[first.shown, second.shown] = shared[0]
+                expected[first.label, second.label] = shared[0]
 
     found = {
-        (each.first.shown, each.second.shown): each.at.astimezone(UTC)
-        for each in collisions(plans, now, until)
+        (each.first.label, each.second.label): each.at.astimezone(UTC)
+        for each in value_conflicts(rules, now, until)
     }
 
     # A pair that meets rarely, or through a clock change alone, may be missed; what is said is right.
     assert all(expected.get(pair) == at for pair, at in found.items())
     near = now + timedelta(days=8)
-    assert {pair for pair, at in expected.items() if at <= near and not _moved(plans, at)} <= set(found)
+    assert {pair for pair, at in expected.items() if at <= near and not _moved(rules, at)} <= set(found)
 
 
-def _moved(plans: list[Plan], at: datetime) -> bool:
+def _moved(rules: list[ActiveRule], at: datetime) -> bool:
     """Whether a fire stands in for a wall time that was skipped."""
     return any(
         at - timedelta(hours=3) < change <= at
-        for plan in plans
-        for change in _gaps(plan.timetable.zone.key, at.year)
+        for rule in rules
+        for change in _gaps(rule.timetable.zone.key, at.year)
     )
 
 
@@ -89,22 +89,22 @@ def _gaps(name: str, year: int) -> list[datetime]:
     ]
 
 
-@given(plan_lists(), instants, st.none() | st.integers(1, 5), st.integers(5, 9))
+@given(rule_lists(), instants, st.none() | st.integers(1, 5), st.integers(5, 9))
 @settings(max_examples=examples(60, 1000), deadline=None)
 def test_the_first_crossing_is_that_of_playing_every_fire(
-    plans: list[Plan], now: datetime, minimum: int | None, maximum: int
+    rules: list[ActiveRule], now: datetime, minimum: int | None, maximum: int
 ) -> None:
     """Fire by fire, those of one instant together: the same instant and the same bounds, as far as played."""
     until = now + timedelta(days=DAYS_AHEAD)
-    expected = played(plans, now, until, 1 if minimum is None else minimum, maximum)
+    expected = played(rules, now, until, 1 if minimum is None else minimum, maximum)
 
-    first = next(crossings(plans, TargetBounds(minimum, maximum), now, until), None)
+    first = next(bounds_conflicts(rules, TargetBounds(minimum, maximum), now, until), None)
 
     found = None
     if first is not None:
-        pair = (first.value, first.against)
+        pair = (first.value, first.other_value)
         found = (first.at.astimezone(UTC), *(pair if first.bound == "minReplicas" else pair[::-1]))
-    if expected is None or sum(len(fires(plan, now, expected[0])) for plan in plans) <= MAX_EVENTS:
+    if expected is None or sum(len(fires(rule, now, expected[0])) for rule in rules) <= MAX_EVENTS:
         assert found == expected
     assert found in (None, expected)
 
@@ -113,26 +113,30 @@ def test_rules_of_one_schedule_use_up_no_fires() -> None:
     """Two rules that fire each hour hide no crossing at the end of a month where nothing else fires."""
     now, zone = datetime(2026, 2, 1, tzinfo=UTC), load_zone("Europe/Berlin")
     hourly, late = Timetable(parse("0 * * * *"), zone), Timetable(parse("0 1 28 * *"), zone)
-    plans = [Plan("a", hourly, 1, None), Plan("b", hourly, None, 1), Plan("c", late, 2, None)]
+    rules = [
+        ActiveRule("a", hourly, 1, None),
+        ActiveRule("b", hourly, None, 1),
+        ActiveRule("c", late, 2, None),
+    ]
 
-    first = next(crossings(plans, TargetBounds(1, 5), now, now + timedelta(days=DAYS_AHEAD)))
+    first = next(bounds_conflicts(rules, TargetBounds(1, 5), now, now + timedelta(days=DAYS_AHEAD)))
 
-    assert (first.plan.shown, first.value, first.against) == ("c", 2, 1)
+    assert (first.rule.label, first.value, first.other_value) == ("c", 2, 1)
     assert first.at.astimezone(UTC) == datetime(2026, 2, 28, tzinfo=UTC)
 
 
 def played(
-    plans: list[Plan], now: datetime, until: datetime, low: int, high: int
+    rules: list[ActiveRule], now: datetime, until: datetime, low: int, high: int
 ) -> tuple[datetime, int, int] | None:
     """The first instant after which the lower bound is above the upper one, with both."""
-    due: dict[datetime, list[Plan]] = {}
-    for plan in plans:
-        for fire in fires(plan, now, until):
-            due.setdefault(fire, []).append(plan)
+    due: dict[datetime, list[ActiveRule]] = {}
+    for rule in rules:
+        for fire in fires(rule, now, until):
+            due.setdefault(fire, []).append(rule)
     for instant in sorted(due):
-        for plan in due[instant]:
-            low = low if plan.minimum is None else plan.minimum
-            high = high if plan.maximum is None else plan.maximum
+        for rule in due[instant]:
+            low = low if rule.minimum is None else rule.minimum
+            high = high if rule.maximum is None else rule.maximum
         if low > high:
             return instant, low, high
     return None

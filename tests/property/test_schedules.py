@@ -21,7 +21,7 @@ from fedhpa.cron import (
     previous_fire,
     shortest_interval,
 )
-from fedhpa.cron.calendar import DAY, last_wall, walls
+from fedhpa.cron.calendar import MINUTES_PER_DAY, last_wall_time, wall_times
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.nightly import examples
 
@@ -163,7 +163,7 @@ rare = st.builds(
     st.none() | st.sets(st.integers(1, 12), min_size=1, max_size=3),
     st.none() | st.sets(st.integers(0, 6), min_size=1, max_size=2),
 )
-YEAR_2000, YEAR_2400 = (date(year, 1, 1).toordinal() * DAY for year in (2000, 2400))
+YEAR_2000, YEAR_2400 = (date(year, 1, 1).toordinal() * MINUTES_PER_DAY for year in (2000, 2400))
 
 
 @given(rare)
@@ -174,7 +174,7 @@ def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) 
         parsed = schedule.parsed
     except InvalidSchedule:
         assume(False)
-    found = walls(parsed, YEAR_2000, YEAR_2400 + 8 * 366 * DAY)
+    found = wall_times(parsed, YEAR_2000, YEAR_2400 + 8 * 366 * MINUTES_PER_DAY)
     shortest = min(later - earlier for earlier, later in itertools.pairwise(found))
 
     assert shortest_interval(parsed) == shortest * 60
@@ -204,10 +204,12 @@ def test_the_last_wall_time_is_the_last_of_all(
     schedule: Written, start: datetime, low: int, days: int
 ) -> None:
     """Searching backwards finds what searching forwards finds last."""
-    first = start.date().toordinal() * DAY + low
-    end = first + days * DAY
+    first = start.date().toordinal() * MINUTES_PER_DAY + low
+    end = first + days * MINUTES_PER_DAY
 
-    assert last_wall(schedule.parsed, first, end) == max(walls(schedule.parsed, first, end), default=None)
+    assert last_wall_time(schedule.parsed, first, end) == max(
+        wall_times(schedule.parsed, first, end), default=None
+    )
 
 
 @given(schedules(), instants, zones, st.integers(60, 2 * 86400))

@@ -10,7 +10,7 @@ import pytest
 from fedhpa.admission import warn_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
 from fedhpa.api.decode import decode
-from fedhpa.cron import TargetBounds, simulate
+from fedhpa.cron import TargetBounds, forecast_warnings
 from tests.support.costs import least_cpu_seconds
 
 NOW = datetime(2026, 3, 11, 13, 23, 17, tzinfo=UTC)
@@ -34,12 +34,14 @@ def spec(*rules: dict[str, Any], target: dict[str, str] = WORKLOAD) -> CronFeder
 
 def sizes(*rules: tuple[str, int], **fields: Any) -> list[str]:
     return without_forecasts(
-        simulate(spec(*({"schedule": text, "targetReplicas": size, **fields} for text, size in rules)), NOW)
+        forecast_warnings(
+            spec(*({"schedule": text, "targetReplicas": size, **fields} for text, size in rules)), NOW
+        )
     )
 
 
 def bounds(*rules: dict[str, Any], present: TargetBounds | None = None) -> list[str]:
-    return without_forecasts(simulate(spec(*rules, target=FHPA), NOW, present))
+    return without_forecasts(forecast_warnings(spec(*rules, target=FHPA), NOW, present))
 
 
 def without_forecasts(warnings: list[str]) -> list[str]:
@@ -50,7 +52,7 @@ def test_the_next_three_fires_are_told_in_the_zone_of_the_rule() -> None:
     """With the offset of each, and of at most three rules; not of one that rests."""
     rules = [{"schedule": f"{minute} 8 * * MON", "targetReplicas": 1} for minute in range(5)]
     rules[1]["suspend"] = True
-    found = simulate(spec(*rules), NOW)
+    found = forecast_warnings(spec(*rules), NOW)
 
     assert found == [
         f"spec.rules[{index}] (r{index}) fires next at 2026-03-16T08:0{index}:00+01:00, "
@@ -64,7 +66,7 @@ def test_a_rule_that_does_not_fire_in_sight_is_told_so() -> None:
     leap_days = ["2028-02-29", "2032-02-29"]
     rule = {"schedule": "0 8 29 2 *", "targetReplicas": 1, "excludeDates": leap_days}
 
-    assert simulate(spec(rule), NOW) == ["spec.rules[0] (r0) does not fire for nine years"]
+    assert forecast_warnings(spec(rule), NOW) == ["spec.rules[0] (r0) does not fire within nine years"]
 
 
 def test_a_fire_that_is_skipped_or_repeated_within_a_year_is_told() -> None:
@@ -75,7 +77,7 @@ def test_a_fire_that_is_skipped_or_repeated_within_a_year_is_told() -> None:
             "02:00 to 03:00; it fires at 2026-03-29T03:00:00+02:00 instead"
         ),
         (
-            f"{R0}: 02:30 comes twice on 2026-10-25 in Europe/Berlin, where the clock goes from 03:00 "
+            f"{R0}: 02:30 occurs twice on 2026-10-25 in Europe/Berlin, where the clock goes from 03:00 "
             "back to 02:00; it fires once, at 2026-10-25T02:30:00+02:00"
         ),
     ]
@@ -104,7 +106,7 @@ def test_a_repeated_time_that_has_fired_is_not_told() -> None:
     rule = {"schedule": "30 2 * * *", "targetReplicas": 1}
     between = datetime.fromisoformat("2026-10-25T02:45:00+02:00")
 
-    (skipped,) = without_forecasts(simulate(spec(rule), between))
+    (skipped,) = without_forecasts(forecast_warnings(spec(rule), between))
 
     assert "does not exist on 2027-03-28" in skipped
 
@@ -114,7 +116,7 @@ def test_rules_that_collide_are_told_with_the_first_time_and_both_values() -> No
     assert sizes(("0 8 * * *", 3), ("0 8 * * MON", 1)) == [
         (
             f"{R0} and {R1} fire in the same minute, first at "
-            "2026-03-16T08:00:00+01:00, and set targetReplicas 3 and 1; only one of them can hold"
+            "2026-03-16T08:00:00+01:00, and set targetReplicas 3 and 1; only one of them can apply"
         )
     ]
     (met,) = sizes(("0 8 5 * *", 3), ("*/5 8 * * FRI", 1))
@@ -125,7 +127,7 @@ def test_rules_of_different_zones_collide_at_the_same_instant() -> None:
     """For three weeks in March New York is five hours from Berlin, and six for the rest of the year."""
     first = {"schedule": "0 9 * * *", "targetReplicas": 3}
     second = {"schedule": "0 4 * * *", "targetReplicas": 1, "timeZone": "America/New_York"}
-    (met,) = without_forecasts(simulate(spec(first, second), NOW))
+    (met,) = without_forecasts(forecast_warnings(spec(first, second), NOW))
 
     assert "first at 2026-03-12T09:00:00+01:00" in met
 
@@ -156,7 +158,7 @@ def test_bounds_collide_only_where_both_rules_set_them() -> None:
     assert bounds(low, other) == [
         (
             f"{R0} and {R1} fire in the same minute, first at "
-            "2026-03-12T08:00:00+01:00, and set targetMinReplicas 2 and 3; only one of them can hold"
+            "2026-03-12T08:00:00+01:00, and set targetMinReplicas 2 and 3; only one of them can apply"
         )
     ]
 
@@ -169,13 +171,13 @@ def test_a_minimum_above_the_present_maximum_is_told_with_its_first_date() -> No
     assert bounds(low, present=TargetBounds(1, 10)) == [
         (
             f"{R0} fires at 2026-03-16T08:00:00+01:00 and sets minReplicas 20, above the maxReplicas "
-            "10 that the target has now; that is refused then"
+            "10 that the target has now; the change will be refused"
         )
     ]
     assert bounds(high, present=TargetBounds(3, 10)) == [
         (
             f"{R0} fires at 2026-03-11T18:00:00+01:00 and sets maxReplicas 2, below the minReplicas "
-            "3 that the target has now; that is refused then"
+            "3 that the target has now; the change will be refused"
         )
     ]
     assert bounds(low) == []
@@ -190,7 +192,7 @@ def test_bounds_that_cross_through_another_rule_are_told() -> None:
     assert bounds(up, down, present=TargetBounds(1, 10)) == [
         (
             f"{R1} fires at 2026-03-13T18:00:00+01:00 and sets maxReplicas 5, below the minReplicas 8 "
-            f"that {R0} sets; that is refused then"
+            f"that {R0} sets; the change will be refused"
         )
     ]
 
@@ -242,7 +244,7 @@ def test_what_a_window_leaves_behind_may_cross_too() -> None:
     assert told == [
         (
             f"{R0} ends its window at 2026-03-12T12:00:00+01:00, and minReplicas is 6 again, above the "
-            f"maxReplicas 5 that {R1} sets; that is refused then"
+            f"maxReplicas 5 that {R1} sets; the change will be refused"
         )
     ]
 
@@ -264,8 +266,8 @@ def test_a_window_that_never_closes_is_told() -> None:
     (told,) = sizes(("0 8 * * *", 3), duration="24h")
 
     assert told == (
-        f"{R0}: its window of 24h0m0s can still be open when it fires again, 24h0m0s later; then it "
-        "is renewed, and what was before does not return"
+        f"{R0}: its window of 24h0m0s can still be open when it fires again, 24h0m0s later; that "
+        "renews the window, and the previous values do not return"
     )
     assert sizes(("0 8 * * *", 3), duration="23h") == []
 
@@ -282,8 +284,8 @@ def test_rules_without_zone_and_dates_listed_twice_are_told() -> None:
         },
     ]
 
-    assert without_forecasts(simulate(spec(*rules), NOW)) == [
-        "spec.rules[0].timeZone: no zone is given (nor of 1 more rules), so the schedule runs in UTC",
+    assert without_forecasts(forecast_warnings(spec(*rules), NOW)) == [
+        "spec.rules[0].timeZone: no zone is given (and for 1 more rules), so the schedule runs in UTC",
         "spec.rules[2].excludeDates: 2026-12-25 is listed twice; once is enough",
     ]
 
@@ -296,7 +298,7 @@ def test_the_worst_comes_first_and_each_kind_has_its_turn() -> None:
     ]
     rules.append({"schedule": "0 3 * * *", "targetMinReplicas": 1, "timeZone": None})
 
-    found = simulate(spec(*rules, target=FHPA), NOW, TargetBounds(1, 5))
+    found = forecast_warnings(spec(*rules, target=FHPA), NOW, TargetBounds(1, 5))
 
     assert len(found) == 5
     assert "above the maxReplicas 5 that the target has now" in found[0]
@@ -316,7 +318,7 @@ def test_warnings_fit_whatever_a_rule_is_called(name: str) -> None:
     for zone in ("America/Argentina/ComodRivadavia", "America/North_Dakota/New_Salem", "Europe/Berlin"):
         for rule in rules:
             rule["timeZone"] = zone
-        found = simulate(spec(*rules, target=FHPA), NOW, TargetBounds(1, 2000000000))
+        found = forecast_warnings(spec(*rules, target=FHPA), NOW, TargetBounds(1, 2000000000))
 
         assert 1 <= len(found) <= 5
         assert all(len(text) < 256 for text in found)
@@ -329,7 +331,7 @@ def test_a_rule_that_is_refused_is_left_out_and_gets_a_remedy() -> None:
 
     assert list(warn_cronfederatedhpa(good)) == []
     assert [text.split(":")[0] for text in warn_cronfederatedhpa(bad)] == ["spec.rules[0].schedule"]
-    assert [text.split(" fires")[0] for text in simulate(bad.spec, NOW)] == ["spec.rules[1] (r1)"]
+    assert [text.split(" fires")[0] for text in forecast_warnings(bad.spec, NOW)] == ["spec.rules[1] (r1)"]
 
 
 def hostile() -> dict[str, CronFederatedHPASpec]:
@@ -360,6 +362,6 @@ def hostile() -> dict[str, CronFederatedHPASpec]:
 )
 def test_the_work_is_bounded_whatever_the_object(name: str, wanted: CronFederatedHPASpec) -> None:
     """A fifth of a second of CPU time at the most, where half a million fires would take many seconds."""
-    simulate(wanted, NOW, TargetBounds(1, 10))
+    forecast_warnings(wanted, NOW, TargetBounds(1, 10))
 
-    assert least_cpu_seconds(lambda: simulate(wanted, NOW, TargetBounds(1, 10)), 0.2) < 0.2
+    assert least_cpu_seconds(lambda: forecast_warnings(wanted, NOW, TargetBounds(1, 10)), 0.2) < 0.2

@@ -6,8 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fedhpa.cron import InvalidSchedule, UnknownZone, load_zone, next_fire, next_fires, parse
-from fedhpa.cron.interval import shortest_interval
+from fedhpa.cron import (
+    InvalidSchedule,
+    UnknownZone,
+    load_zone,
+    next_fire,
+    next_fires,
+    parse,
+    shortest_interval,
+)
 
 
 def values(bits: int) -> list[int]:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.support.nightly import NIGHT, examples
-from webhook.warnings import Advisor
 from webhook.application import Admission
 from webhook.handlers import judge
 from webhook.telemetry import Telemetry
+from webhook.warnings import Advisor
 
 REQUESTS = examples(2_000, 100_000)
 # Caches fill first; they are bounded.

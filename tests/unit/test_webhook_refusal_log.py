@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from webhook.handlers import Review
 from webhook.refusal_log import (
     AGAIN_SECONDS,
     LINES_A_MINUTE,
@@ -16,7 +17,6 @@ from webhook.refusal_log import (
     MINUTE,
     RefusalLog,
 )
-from webhook.handlers import Review
 from webhook.verdict import Verdict
 
 

@@ -19,10 +19,16 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.fielderror import FieldError, TypedText, duplicate, invalid
 from fedhpa.api.model import MAX_RULES
-from fedhpa.cron.grammar import InvalidSchedule, parse
-from fedhpa.cron.interval import SHORTEST, shortest_interval
-from fedhpa.cron.timetable import day_of, window_duration
-from fedhpa.cron.zones import UnknownZone, load_zone
+from fedhpa.cron import (
+    SHORTEST_INTERVAL,
+    InvalidSchedule,
+    UnknownZone,
+    load_zone,
+    parse,
+    parse_excluded_date,
+    parse_window,
+    shortest_interval,
+)
 
 _MAX_INT32: Final = 2**31 - 1
 
@@ -101,17 +107,17 @@ def _replicas(rule: CronFederatedHPARule, kind: str, path: str) -> Iterator[Fiel
 
 
 def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
-    # No schedule has a shorter interval than SHORTEST, so a smaller delay needs no comparison.
-    if rule.max_delay_seconds is not None and rule.max_delay_seconds >= SHORTEST:
+    # No schedule has a shorter interval than SHORTEST_INTERVAL, so a smaller delay needs no comparison.
+    if rule.max_delay_seconds is not None and rule.max_delay_seconds >= SHORTEST_INTERVAL:
         yield from _max_delay(rule, rule.max_delay_seconds, path)
     if rule.duration is not None:
         try:
-            window_duration(rule.duration)
+            parse_window(rule.duration)
         except InvalidObject as error:
             yield invalid(f"{path}.duration", rule.duration, str(error))
     for index, text in enumerate(rule.exclude_dates):
         try:
-            day_of(text)
+            parse_excluded_date(text)
         except InvalidObject as error:
             yield invalid(f"{path}.excludeDates[{index}]", text, str(error))
             # One error shows the format. Hundreds of them would hide the other messages.

@@ -1,7 +1,7 @@
 """Admission warnings about a CronFederatedHPA.
 
 They explain what is wrong with a schedule or time zone and what to write instead, because refusals keep
-Karmada's messages byte for byte. `fedhpa.cron.forecast.warnings` warns about the effects of admitted rules.
+Karmada's messages byte for byte. `fedhpa.cron.forecast` warns about the effects of admitted rules.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import Final
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.model import MAX_RULES
-from fedhpa.cron.grammar import InvalidSchedule, parse
-from fedhpa.cron.forecast.warnings import absent_zones
-from fedhpa.cron.zones import UnknownZone, load_zone
+from fedhpa.cron import InvalidSchedule, UnknownZone, load_zone, parse, warn_missing_time_zones
 
 # More remedies would repeat the same. The refusal names every wrong rule.
 _MAX_REMEDIES: Final = 5
@@ -23,7 +21,7 @@ def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> 
     """Yields the warnings that do not depend on the time. Unless `admitted`, the remedies come first."""
     if not admitted:
         yield from _remedies(cron)
-    yield from absent_zones(cron.spec)
+    yield from warn_missing_time_zones(cron.spec)
 
 
 def _remedies(cron: CronFederatedHPA) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Rules that set the bounds of a FederatedHPA so that the lower one is above the upper one.
+"""Rules that set the minReplicas of a FederatedHPA above its maxReplicas.
 
-A rule may set one bound alone, so whether it crosses the other depends on what was there before and on what
-other rules set: the rules are played through, fire by fire, a bounded number of them.
+A rule may set one bound only, so a conflict depends on the present bounds and on the other rules. The rules
+are simulated fire by fire, up to a limit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.forecast.rules import Plan
+from fedhpa.cron.forecast.rules import ActiveRule
 from fedhpa.cron.timetable import later
 
-# How many plans are played, and how many of their fires and ends of windows.
-_MAX_PLAYED: Final = 100
+_MAX_RULES: Final = 100
+# Fires and ends of windows, of all rules together.
 MAX_EVENTS: Final = 200
-# What a FederatedHPA without minReplicas has.
+# The default of a FederatedHPA without minReplicas.
 _DEFAULT_MINIMUM: Final = 1
 
 
@@ -30,25 +30,25 @@ class TargetBounds(msgspec.Struct, frozen=True):
     maximum: int | None = None
 
 
-class Crossing(NamedTuple):
-    """The first time that a plan leaves the lower bound above the upper one.
+class BoundsConflict(NamedTuple):
+    """The first time that a rule leaves minReplicas above maxReplicas.
 
-    `bound` ("minReplicas") is what it sets to `value`, or, with `closes`, what is `value` again as its window
-    ends, at `at`; `other` is the opposite bound, whose value `against` is present in the target, or was set
-    by `setter`.
+    The rule sets `bound` ("minReplicas" or "maxReplicas") to `value`. If `closes` is true, the end of its
+    window restores that value instead. `other` is the opposite bound with the value `other_value`, set by
+    `setter` (None: present in the target).
     """
 
-    plan: Plan
+    rule: ActiveRule
     at: datetime
     closes: bool
     bound: str
     value: int
     other: str
-    against: int
-    setter: Plan | None
+    other_value: int
+    setter: ActiveRule | None
 
     def __str__(self) -> str:
-        does = (
+        event = (
             f"ends its window at {self.at.isoformat()}, and {self.bound} is {self.value} again"
             if self.closes
             else f"fires at {self.at.isoformat()} and sets {self.bound} {self.value}"
@@ -56,19 +56,20 @@ class Crossing(NamedTuple):
         relation = "above" if self.bound == "minReplicas" else "below"
         setter = "that the target has now" if self.setter is None else f"that {self.setter} sets"
         return (
-            f"{self.plan} {does}, {relation} the {self.other} {self.against} {setter}; that is refused then"
+            f"{self.rule} {event}, {relation} the {self.other} {self.other_value} {setter}; "
+            "the change will be refused"
         )
 
 
 class _Bound(NamedTuple):
-    """A bound that holds, and who set it (None: it is present in the target)."""
+    """The present value of a bound, and the rule that set it (None: the target had it before)."""
 
     value: int | None
-    setter: Plan | None
+    setter: ActiveRule | None
 
 
 class _Event(NamedTuple):
-    """A fire, or the end of a window, in the order in which they come; at one instant, by rule."""
+    """A fire of the rule with this index, or the end of its window. Events sort by time, then by rule."""
 
     instant: datetime
     rule: int
@@ -78,20 +79,20 @@ class _Event(NamedTuple):
 _State = tuple[_Bound, _Bound]
 
 
-def crossings(
-    plans: list[Plan], target: TargetBounds | None, now: datetime, until: datetime
-) -> Iterator[Crossing]:
-    """The first crossing of each plan after `now` and not after `until`, in the order of time."""
-    if not _can_cross(plans, target):
+def bounds_conflicts(
+    rules: list[ActiveRule], target: TargetBounds | None, now: datetime, until: datetime
+) -> Iterator[BoundsConflict]:
+    """Yields the first conflict of each rule in (now, until], in the order of time."""
+    if not _can_conflict(rules, target):
         return
-    yield from _Play(plans[:_MAX_PLAYED], target, until).run(now)
+    yield from _Simulation(rules[:_MAX_RULES], target, until).run(now)
 
 
-def _can_cross(plans: list[Plan], target: TargetBounds | None) -> bool:
-    """Whether any lower bound is above any upper one: if not, no order of events leads there."""
+def _can_conflict(rules: list[ActiveRule], target: TargetBounds | None) -> bool:
+    """True if any minimum is above any maximum. Otherwise no order of events leads to a conflict."""
     state = _present(target)
-    lows = [bound for bound in (state[0].value, *(plan.minimum for plan in plans)) if bound is not None]
-    highs = [bound for bound in (state[1].value, *(plan.maximum for plan in plans)) if bound is not None]
+    lows = [bound for bound in (state[0].value, *(rule.minimum for rule in rules)) if bound is not None]
+    highs = [bound for bound in (state[1].value, *(rule.maximum for rule in rules)) if bound is not None]
     return bool(lows and highs) and max(lows) > min(highs)
 
 
@@ -102,63 +103,63 @@ def _present(target: TargetBounds | None) -> _State:
     return _Bound(minimum, None), _Bound(target.maximum, None)
 
 
-class _Play:
-    """Plays plans through: what holds, what held before each open window, and what comes next."""
+class _Simulation:
+    """Simulates rules: the present bounds, the bounds before each open window, and the coming events."""
 
-    def __init__(self, plans: list[Plan], target: TargetBounds | None, until: datetime) -> None:
-        self._plans = plans
+    def __init__(self, rules: list[ActiveRule], target: TargetBounds | None, until: datetime) -> None:
+        self._rules = rules
         self._until = until
         self._state = _present(target)
         self._before: dict[int, _State] = {}
         self._closing: dict[int, datetime] = {}
         self._events: list[_Event] = []
 
-    def run(self, now: datetime) -> Iterator[Crossing]:
-        """Plays on from `now`; a plan is named once."""
-        named: set[str] = set()
-        for index, plan in enumerate(self._plans):
-            self._expect(index, plan.timetable.next(now, self._until))
+    def run(self, now: datetime) -> Iterator[BoundsConflict]:
+        """Yields the conflicts after `now`, at most one for each rule."""
+        reported: set[str] = set()
+        for index, rule in enumerate(self._rules):
+            self._schedule(index, rule.timetable.next(now, self._until))
         left = MAX_EVENTS
         while self._events and left > 0:
             instant = self._events[0].instant
-            held = self._state
+            previous = self._state
             due = self._due(instant)
             left -= len(due)
-            happened = [event for event in due if self._happens(event)]
-            crossing = self._crossing(happened, instant)
-            if crossing is not None:
-                # Such an update is refused: what held goes on.
-                self._state = held
-                if crossing.plan.shown not in named:
-                    named.add(crossing.plan.shown)
-                    yield crossing
-            fired = [event.rule for event in happened if not event.closes]
-            # Rules of one timetable always fire together, and are as one.
-            alone = len({self._plans[index].timetable for index in fired}) == 1
+            applied = [event for event in due if self._apply(event)]
+            conflict = self._conflict(applied, instant)
+            if conflict is not None:
+                # Admission will refuse the update, so the bounds stay.
+                self._state = previous
+                if conflict.rule.label not in reported:
+                    reported.add(conflict.rule.label)
+                    yield conflict
+            fired = [event.rule for event in applied if not event.closes]
+            # Rules with the same timetable always fire together, so they count as one.
+            alone = len({self._rules[index].timetable for index in fired}) == 1
             for index in fired:
-                self._expect(index, self._after(index, instant, alone=alone))
+                self._schedule(index, self._next_fire(index, instant, alone=alone))
 
-    def _expect(self, index: int, fire: datetime | None) -> None:
+    def _schedule(self, index: int, fire: datetime | None) -> None:
         if fire is not None:
             heapq.heappush(self._events, _Event(fire.astimezone(UTC), index, closes=False))
 
     def _due(self, instant: datetime) -> list[_Event]:
-        """Takes the events of an instant: ends of windows first, then fires, each by rule."""
+        """Removes and returns the events of an instant: ends of windows before fires, each by rule."""
         due = []
         while self._events and self._events[0].instant == instant:
             due.append(heapq.heappop(self._events))
         return sorted(due, key=lambda event: (not event.closes, event.rule))
 
-    def _happens(self, event: _Event) -> bool:
-        """Changes what holds; says whether anything did."""
-        plan = self._plans[event.rule]
+    def _apply(self, event: _Event) -> bool:
+        """Applies an event to the bounds. False if it had no effect."""
+        rule = self._rules[event.rule]
         if event.closes:
-            # A window that was renewed closes later.
+            # A renewed window closes later.
             if self._closing.get(event.rule) != event.instant:
                 return False
-            self._return_before(event.rule)
+            self._close_window(event.rule)
             return True
-        duration = plan.timetable.duration
+        duration = rule.timetable.duration
         if duration is not None:
             if event.rule not in self._closing:
                 self._before[event.rule] = self._state
@@ -166,47 +167,50 @@ class _Play:
             self._closing[event.rule] = closes
             heapq.heappush(self._events, _Event(closes, event.rule, closes=True))
         low, high = self._state
-        if plan.minimum is not None:
-            low = _Bound(plan.minimum, plan)
-        if plan.maximum is not None:
-            high = _Bound(plan.maximum, plan)
+        if rule.minimum is not None:
+            low = _Bound(rule.minimum, rule)
+        if rule.maximum is not None:
+            high = _Bound(rule.maximum, rule)
         self._state = (low, high)
         return True
 
-    def _return_before(self, index: int) -> None:
-        """Ends a window: what it set, and nobody else since, becomes again what was before."""
+    def _close_window(self, index: int) -> None:
+        """Restores the bounds from before a window, except those that another rule has set since."""
         del self._closing[index]
-        plan, before = self._plans[index], self._before.pop(index)
+        rule, before = self._rules[index], self._before.pop(index)
         low, high = self._state
         self._state = (
-            before[0] if low.setter is plan else low,
-            before[1] if high.setter is plan else high,
+            before[0] if low.setter is rule else low,
+            before[1] if high.setter is rule else high,
         )
 
-    def _after(self, index: int, instant: datetime, *, alone: bool) -> datetime | None:
-        """The next fire that may change something: until something else happens, firing again does not."""
-        plan = self._plans[index]
-        if plan.timetable.duration is not None or not alone:
-            return plan.timetable.next(instant, self._until)
+    def _next_fire(self, index: int, instant: datetime, *, alone: bool) -> datetime | None:
+        """Returns the next fire that may change something.
+
+        A rule without a window changes nothing when it fires again before any other event.
+        """
+        rule = self._rules[index]
+        if rule.timetable.duration is not None or not alone:
+            return rule.timetable.next(instant, self._until)
         if not self._events:
             return None
-        return plan.timetable.at_or_after(self._events[0].instant, self._until)
+        return rule.timetable.at_or_after(self._events[0].instant, self._until)
 
-    def _crossing(self, happened: list[_Event], instant: datetime) -> Crossing | None:
+    def _conflict(self, applied: list[_Event], instant: datetime) -> BoundsConflict | None:
         low, high = self._state
         if low.value is None or high.value is None or low.value <= high.value:
             return None
-        for event in reversed(happened):
-            plan = self._plans[event.rule]
-            at = instant.astimezone(plan.timetable.zone)
+        for event in reversed(applied):
+            rule = self._rules[event.rule]
+            at = instant.astimezone(rule.timetable.zone)
             if event.closes:
-                sets_low = plan.minimum is not None
-            elif low.setter is plan or high.setter is plan:
-                sets_low = low.setter is plan
+                sets_low = rule.minimum is not None
+            elif low.setter is rule or high.setter is rule:
+                sets_low = low.setter is rule
             else:
                 continue
             bounds = ("minReplicas", low.value, "maxReplicas", high.value, high.setter)
             if not sets_low:
                 bounds = ("maxReplicas", high.value, "minReplicas", low.value, low.setter)
-            return Crossing(plan, at, event.closes, *bounds)
+            return BoundsConflict(rule, at, event.closes, *bounds)
         return None

@@ -1,4 +1,4 @@
-"""Fires that fall into a clock change: at a wall time that is skipped, or that comes twice."""
+"""Fires that a clock change moves: their wall time is skipped, or it occurs twice."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from fedhpa.cron.calendar import DAY, walls
-from fedhpa.cron.clock_changes import instant_of, stretches_between
-from fedhpa.cron.forecast.rules import Plan
+from fedhpa.cron.calendar import MINUTES_PER_DAY, wall_times
+from fedhpa.cron.clock_changes import instant_of, periods_between
+from fedhpa.cron.forecast.rules import ActiveRule
 
 _START: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class ClockChange(NamedTuple):
-    """A clock change of a zone, at `instant` (seconds of UTC), from one offset (seconds) to another."""
+    """A clock change of a zone at `instant` (seconds of UTC), from one offset (seconds) to another."""
 
     zone: ZoneInfo
     instant: int
@@ -24,20 +24,20 @@ class ClockChange(NamedTuple):
     after: int
 
     @property
-    def shown(self) -> int:
-        """The wall time (minutes) that the clock would have gone on from."""
+    def wall_before(self) -> int:
+        """The wall time (minutes) that the clock would show without the change."""
         return -(-(self.instant + self.before) // 60)
 
     @property
-    def shows(self) -> int:
-        """The wall time (minutes) that it goes on from."""
+    def wall_after(self) -> int:
+        """The wall time (minutes) that the clock shows because of the change."""
         return -(-(self.instant + self.after) // 60)
 
     @property
     def hours(self) -> int:
-        """The hours of the day that it skips or repeats some minutes of, as bits."""
-        low, high = sorted((self.shown, self.shows))
-        if high - low >= DAY:
+        """The hours of the day with skipped or repeated minutes, as bits."""
+        low, high = sorted((self.wall_before, self.wall_after))
+        if high - low >= MINUTES_PER_DAY:
             return (1 << 24) - 1
         bits = 0
         for hour in range(low // 60, (high - 1) // 60 + 1):
@@ -45,66 +45,66 @@ class ClockChange(NamedTuple):
         return bits
 
 
-class Affected(NamedTuple):
-    """A plan, a clock change, and the first wall time of the plan that it skips or repeats (in minutes)."""
+class AffectedFire(NamedTuple):
+    """The first wall time (minutes) of a rule that a clock change skips or repeats."""
 
-    plan: Plan
+    rule: ActiveRule
     change: ClockChange
-    wall: int
+    wall_time: int
 
     def __str__(self) -> str:
         change = self.change
-        date, time = _date_and_time(self.wall)
-        _, shown = _date_and_time(change.shown)
-        _, shows = _date_and_time(change.shows)
+        date, time = _date_and_time(self.wall_time)
+        _, before = _date_and_time(change.wall_before)
+        _, after = _date_and_time(change.wall_after)
         start = _START.replace(tzinfo=change.zone)
-        where = f"{date} in {change.zone.key}, where the clock goes from {shown}"
-        if change.shows > change.shown:
+        where = f"{date} in {change.zone.key}, where the clock goes from {before}"
+        if change.wall_after > change.wall_before:
             fires = (start + timedelta(seconds=change.instant + change.after)).isoformat()
-            return f"{self.plan}: {time} does not exist on {where} to {shows}; it fires at {fires} instead"
-        fires = (start + timedelta(minutes=self.wall)).isoformat()
-        return f"{self.plan}: {time} comes twice on {where} back to {shows}; it fires once, at {fires}"
+            return f"{self.rule}: {time} does not exist on {where} to {after}; it fires at {fires} instead"
+        fires = (start + timedelta(minutes=self.wall_time)).isoformat()
+        return f"{self.rule}: {time} occurs twice on {where} back to {after}; it fires once, at {fires}"
 
 
-def clock_changes(plans: list[Plan], now: datetime, until: datetime) -> Iterator[Affected]:
-    """The plans that clock changes after `now` and not after `until` affect, by the time of the change.
+def affected_fires(rules: list[ActiveRule], now: datetime, until: datetime) -> Iterator[AffectedFire]:
+    """Yields the fires affected by clock changes in (now, until], in the order of the changes.
 
     Schedules that follow real time are not affected.
     """
     start, end = instant_of(now), instant_of(until)
-    of_zone: dict[ZoneInfo, list[Plan]] = {}
-    for plan in plans:
-        if not plan.timetable.schedule.real_time:
-            of_zone.setdefault(plan.timetable.zone, []).append(plan)
-    changes = [change for zone in of_zone for change in _changes(zone, start, end)]
+    rules_of: dict[ZoneInfo, list[ActiveRule]] = {}
+    for rule in rules:
+        if not rule.timetable.schedule.real_time:
+            rules_of.setdefault(rule.timetable.zone, []).append(rule)
+    changes = [change for zone in rules_of for change in _changes(zone, start, end)]
     for change in sorted(changes, key=lambda change: change.instant):
         hours = change.hours
-        for plan in of_zone[change.zone]:
-            if plan.timetable.schedule.hours & hours:
-                wall = _first_affected(plan, change, start)
-                if wall is not None:
-                    yield Affected(plan, change, wall)
+        for rule in rules_of[change.zone]:
+            if rule.timetable.schedule.hours & hours:
+                wall_time = _first_affected(rule, change, start)
+                if wall_time is not None:
+                    yield AffectedFire(rule, change, wall_time)
 
 
 def _changes(zone: ZoneInfo, start: int, end: int) -> list[ClockChange]:
-    found = stretches_between(zone, start, end)
     return [
-        ClockChange(zone, later.start, earlier.offset, later.offset) for earlier, later in pairwise(found)
+        ClockChange(zone, later.start, earlier.offset, later.offset)
+        for earlier, later in pairwise(periods_between(zone, start, end))
     ]
 
 
-def _first_affected(plan: Plan, change: ClockChange, now: int) -> int | None:
-    timetable = plan.timetable
-    low, high = sorted((change.shown, change.shows))
-    if change.shows < change.shown:
-        # What has come a first time already has fired.
+def _first_affected(rule: ActiveRule, change: ClockChange, now: int) -> int | None:
+    timetable = rule.timetable
+    low, high = sorted((change.wall_before, change.wall_after))
+    if change.wall_after < change.wall_before:
+        # A repeated wall time whose first occurrence is over has fired already.
         low = max(low, (now + change.before) // 60 + 1)
-    elif (change.instant + change.after) // 60 // DAY + 1 in timetable.excluded:
+    elif (change.instant + change.after) // 60 // MINUTES_PER_DAY + 1 in timetable.excluded:
         return None
-    return next(walls(timetable.schedule, low, high, timetable.excluded), None)
+    return next(wall_times(timetable.schedule, low, high, timetable.excluded), None)
 
 
-def _date_and_time(wall: int) -> tuple[str, str]:
-    """A wall time as people write it."""
-    shown = _START + timedelta(minutes=wall)
-    return f"{shown:%Y-%m-%d}", f"{shown:%H:%M}"
+def _date_and_time(wall_time: int) -> tuple[str, str]:
+    """Returns the date (YYYY-MM-DD) and the time (HH:MM) of a wall time."""
+    moment = _START + timedelta(minutes=wall_time)
+    return f"{moment:%Y-%m-%d}", f"{moment:%H:%M}"

@@ -1,7 +1,7 @@
-"""Rules that fire in the same minute and set different values: only one of them can hold.
+"""Rules that fire in the same minute and set different values, so that only one value can apply.
 
-Most pairs are told apart on bit sets of the minutes of a day; where these meet, the two timetables are
-followed in turn, a bounded number of steps for all pairs together.
+Bit sets of the minutes of a day rule out most pairs of rules. For the other pairs, the two timetables are
+followed in turn. All pairs together share a bounded number of steps.
 """
 
 from __future__ import annotations
@@ -11,62 +11,62 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from fedhpa.cron.calendar import DAY
-from fedhpa.cron.clock_changes import instant_of, stretches_between
+from fedhpa.cron.calendar import MINUTES_PER_DAY
+from fedhpa.cron.clock_changes import instant_of, periods_between
+from fedhpa.cron.forecast.rules import ActiveRule
 from fedhpa.cron.grammar import Schedule
-from fedhpa.cron.forecast.rules import Plan
 from fedhpa.cron.timetable import Timetable, elapsed
 
 _MAX_PAIRS: Final = 2000
 _MAX_STEPS: Final = 300
-# The pairs of two clocks can meet on the minutes of a day and still never in fact.
-_MAX_STEPS_OF_A_PAIR: Final = 40
-_WHOLE_DAY: Final = (1 << DAY) - 1
+# Two rules in different zones can share a minute of the day and still never fire together.
+_MAX_STEPS_OF_PAIR: Final = 40
+_WHOLE_DAY: Final = (1 << MINUTES_PER_DAY) - 1
 
 
-class Collision(NamedTuple):
-    """Two plans, the first time that both fire, and what they set (such as "targetReplicas 3 and 5")."""
+class ValueConflict(NamedTuple):
+    """Two rules, the first time that both fire, and their values (such as "targetReplicas 3 and 5")."""
 
-    first: Plan
-    second: Plan
+    first: ActiveRule
+    second: ActiveRule
     at: datetime
     values: str
 
     def __str__(self) -> str:
         return (
             f"{self.first} and {self.second} fire in the same minute, first at {self.at.isoformat()}, "
-            f"and set {self.values}; only one of them can hold"
+            f"and set {self.values}; only one of them can apply"
         )
 
 
-def collisions(plans: list[Plan], now: datetime, until: datetime) -> Iterator[Collision]:
-    """The pairs of plans that collide after `now` and not after `until`, in the order of the plans."""
+def value_conflicts(rules: list[ActiveRule], now: datetime, until: datetime) -> Iterator[ValueConflict]:
+    """Yields the pairs of rules that conflict in (now, until], in the order of the rules."""
     pairs, steps = _MAX_PAIRS, _MAX_STEPS
-    times = _times(plans, now, until)
+    minutes = _minutes_of_day(rules, now, until)
     before = 0
-    for index, second in enumerate(plans):
-        # What no earlier plan shares a minute of the day with collides with none of them.
-        if times[index] & before:
-            for earlier, first in enumerate(plans[:index]):
+    for index, second in enumerate(rules):
+        # A rule conflicts with none before it unless it shares a minute of the day with one of them.
+        if minutes[index] & before:
+            for earlier, first in enumerate(rules[:index]):
                 pairs -= 1
                 if pairs < 0:
                     return
-                if not times[earlier] & times[index]:
+                if not minutes[earlier] & minutes[index]:
                     continue
                 values = _different_values(first, second)
-                if not values or _never_on_one_day(first.timetable, second.timetable):
+                if not values or _share_no_day(first.timetable, second.timetable):
                     continue
                 if steps <= 0:
                     return
-                at, taken = _meeting(first.timetable, second.timetable, now, until, steps)
+                at, taken = _first_common_fire(first.timetable, second.timetable, now, until, steps)
                 steps -= taken
                 if at is not None:
-                    yield Collision(first, second, at, values)
-        before |= times[index]
+                    yield ValueConflict(first, second, at, values)
+        before |= minutes[index]
 
 
-def _different_values(first: Plan, second: Plan) -> str:
-    """What both plans set, each to another value; empty if nothing."""
+def _different_values(first: ActiveRule, second: ActiveRule) -> str:
+    """Returns the fields that both rules set, with their two values, if these differ; empty if none do."""
     return " and ".join(
         f"{name} {one} and {other}"
         for name, one, other in (
@@ -78,32 +78,33 @@ def _different_values(first: Plan, second: Plan) -> str:
     )
 
 
-def _times(plans: list[Plan], now: datetime, until: datetime) -> list[int]:
-    """The minutes of the day at which each plan can fire, as bits: of one clock that all share."""
-    zones = {plan.timetable.zone for plan in plans}
+def _minutes_of_day(rules: list[ActiveRule], now: datetime, until: datetime) -> list[int]:
+    """Returns the minutes of the day at which each rule can fire, as bits, all on the same clock.
+
+    The clock is that of the zone if all rules have the same one, else UTC.
+    """
+    zones = {rule.timetable.zone for rule in rules}
     if len(zones) <= 1:
-        return [_times_of_day(plan.timetable.schedule) for plan in plans]
+        return [_local_minutes(rule.timetable.schedule) for rule in rules]
     start, end = instant_of(now), instant_of(until)
-    offsets = {
-        zone: {stretch.offset // 60 for stretch in stretches_between(zone, start, end)} for zone in zones
-    }
-    times = []
-    for plan in plans:
-        local = _times_of_day(plan.timetable.schedule)
+    offsets = {zone: {period.offset // 60 for period in periods_between(zone, start, end)} for zone in zones}
+    found = []
+    for rule in rules:
+        local = _local_minutes(rule.timetable.schedule)
         utc = 0
-        for offset in offsets[plan.timetable.zone]:
-            utc |= _turned(local, -offset % DAY)
-        times.append(utc)
-    return times
+        for offset in offsets[rule.timetable.zone]:
+            utc |= _rotated(local, -offset % MINUTES_PER_DAY)
+        found.append(utc)
+    return found
 
 
-def _times_of_day(schedule: Schedule) -> int:
-    return _spread(schedule.hours, schedule.minutes)
+def _local_minutes(schedule: Schedule) -> int:
+    return _combined(schedule.hours, schedule.minutes)
 
 
 @lru_cache(maxsize=2048)
-def _spread(hours: int, minutes: int) -> int:
-    """The minutes of the day that match, as bits."""
+def _combined(hours: int, minutes: int) -> int:
+    """Returns the minutes of the day that match, as bits."""
     bits = 0
     while hours:
         lowest = hours & -hours
@@ -112,14 +113,14 @@ def _spread(hours: int, minutes: int) -> int:
     return bits
 
 
-def _turned(times: int, minutes: int) -> int:
-    """The same minutes on a clock that is so many minutes ahead."""
-    turned = times << minutes
-    return (turned | turned >> DAY) & _WHOLE_DAY
+def _rotated(bits: int, minutes: int) -> int:
+    """Returns the same minutes of the day on a clock that is `minutes` ahead."""
+    shifted = bits << minutes
+    return (shifted | shifted >> MINUTES_PER_DAY) & _WHOLE_DAY
 
 
-def _never_on_one_day(first: Timetable, second: Timetable) -> bool:
-    """Whether two schedules of one clock never have a day in common, as weekdays and weekends do not."""
+def _share_no_day(first: Timetable, second: Timetable) -> bool:
+    """True if two schedules of one zone never match on the same day, such as weekdays and weekends."""
     if first.zone is not second.zone:
         return False
     one, other = first.schedule, second.schedule
@@ -130,24 +131,24 @@ def _never_on_one_day(first: Timetable, second: Timetable) -> bool:
     return (by_date and not one.days & other.days) or (by_weekday and not one.weekdays & other.weekdays)
 
 
-def _meeting(
+def _first_common_fire(
     first: Timetable, second: Timetable, now: datetime, until: datetime, steps: int
 ) -> tuple[datetime | None, int]:
-    """The first fire that two timetables share, if it is found; and how many steps were taken.
+    """Returns the first fire of both timetables, or None if `steps` find none, and the steps it took.
 
-    Whichever comes later is where the other goes on from.
+    Each step continues one timetable from the fire of the other.
     """
-    limit = min(steps, _MAX_STEPS_OF_A_PAIR)
+    limit = min(steps, _MAX_STEPS_OF_PAIR)
     ahead, behind = first, second
-    met = ahead.next(now, until)
+    fire = ahead.next(now, until)
     for step in range(1, limit):
-        if met is None:
+        if fire is None:
             return None, step
-        other = behind.at_or_after(met, until)
+        other = behind.at_or_after(fire, until)
         if other is None:
             return None, step
-        if not elapsed(met, other):
-            return met, step
-        met = other
+        if not elapsed(fire, other):
+            return fire, step
+        fire = other
         ahead, behind = behind, ahead
     return None, limit

@@ -1,4 +1,4 @@
-"""What the rules of an object plan: the ones that run, with their timetables and values."""
+"""The rules of a CronFederatedHPA that will run, with their timetables and values."""
 
 from __future__ import annotations
 
@@ -11,58 +11,62 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.cron.timetable import Timetable, timetable
 
-# Admission is quick and warnings are few: of an object with more rules, these many are looked at.
-MAX_PLANS: Final = 256
-# Dates are read one by one, and 256 rules can list ninety thousand of them.
+# A forecast has few warnings and must not delay admission, so it covers only the first rules of an object.
+MAX_RULES: Final = 256
+# Dates are parsed one by one, and 256 rules can list ninety thousand of them.
 _MAX_DATES: Final = 4000
-# As long as the CRD lets a name be.
+# The maximum length of a name in the CRD.
 _MAX_NAME: Final = 32
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """A rule that runs. The bounds are set where the target is a FederatedHPA, the size where it is not."""
+class ActiveRule(msgspec.Struct, frozen=True):
+    """A valid rule that is not suspended.
 
-    shown: str
+    `label` names it in warnings. `minimum` and `maximum` are set if the target is a FederatedHPA, and
+    `replicas` if it is a workload.
+    """
+
+    label: str
     timetable: Timetable
     minimum: int | None = None
     maximum: int | None = None
     replicas: int | None = None
 
     def __str__(self) -> str:
-        return self.shown
+        return self.label
 
 
-def plans_of(spec: CronFederatedHPASpec) -> list[Plan]:
-    """The plans of the rules that run, in their order: not suspended ones, nor such as admission refuses."""
-    scales_fhpa = scales_federatedhpa(spec)
-    plans = []
+def active_rules(spec: CronFederatedHPASpec) -> list[ActiveRule]:
+    """Returns the rules that will run, in order, without suspended and invalid ones."""
+    fhpa = targets_federatedhpa(spec)
+    found = []
     dates = 0
-    for index, rule in enumerate(spec.rules[:MAX_PLANS]):
+    for index, rule in enumerate(spec.rules[:MAX_RULES]):
         dates += len(rule.exclude_dates)
         if dates > _MAX_DATES:
             break
         if not rule.suspend:
-            plan = _plan(rule, index, scales_fhpa=scales_fhpa)
-            if plan is not None:
-                plans.append(plan)
-    return plans
+            active = _active_rule(rule, index, targets_fhpa=fhpa)
+            if active is not None:
+                found.append(active)
+    return found
 
 
-def scales_federatedhpa(spec: CronFederatedHPASpec) -> bool:
-    """Whether the target is a FederatedHPA."""
+def targets_federatedhpa(spec: CronFederatedHPASpec) -> bool:
+    """True if the target is a FederatedHPA, whose bounds the rules change."""
     target = spec.scale_target_ref
     return (target.api_version, target.kind) == (API_VERSION, KIND)
 
 
-def _plan(rule: CronFederatedHPARule, index: int, *, scales_fhpa: bool) -> Plan | None:
+def _active_rule(rule: CronFederatedHPARule, index: int, *, targets_fhpa: bool) -> ActiveRule | None:
     try:
-        planned = timetable(rule)
+        times = timetable(rule)
     except InvalidObject:
         return None
-    shown = f"spec.rules[{index}] ({_shortened(rule.name)})"
-    if scales_fhpa:
-        return Plan(shown, planned, rule.target_min_replicas, rule.target_max_replicas)
-    return Plan(shown, planned, replicas=rule.target_replicas)
+    label = f"spec.rules[{index}] ({_shortened(rule.name)})"
+    if targets_fhpa:
+        return ActiveRule(label, times, rule.target_min_replicas, rule.target_max_replicas)
+    return ActiveRule(label, times, replicas=rule.target_replicas)
 
 
 def _shortened(name: str) -> str:
