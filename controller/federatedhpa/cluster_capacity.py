@@ -103,7 +103,7 @@ def fits_by_summary(cluster: Cluster, requests: Mapping[str, int]) -> int | None
 
 
 def allocatable(cluster: Cluster) -> Mapping[str, int] | None:
-    """What status.resourceSummary says is allocatable, in milli-units by resource; None without a summary."""
+    """The allocatable resources of status.resourceSummary, in milli-units; None without a summary."""
     summary = cluster.status.resourceSummary
     if summary is None or not summary.allocatable:
         return None

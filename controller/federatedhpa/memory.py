@@ -1,4 +1,4 @@
-"""What the controller remembers of an object between two reconciles, and how it survives a restart.
+"""The controller's memory of an object between two reconciles, and its restoration after a restart.
 
 A restarted controller restores all of it from the object's status: the history from `status.decision`, the
 clusters' shares and when each was last seen from `status.clusters`.

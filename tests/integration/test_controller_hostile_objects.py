@@ -12,7 +12,7 @@ from tests.support.fakeapi import eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-# What a schema would refuse, had there been one when the object was written.
+# Objects that a schema would refuse, as stored before there was one.
 SPEC = federated_hpa(target="odd")["spec"]
 MALFORMED: list[dict[str, Any]] = [
     {"spec": "nothing of the kind"},

@@ -20,10 +20,10 @@ from tests.support import fakeapi
 from tests.support.controller_world import EVENTS, LEASES, World, world, world_on_sockets
 from tests.support.membership import REAL_DEADLINE
 
-# Several processes, on machines that do other things, too.
+# Several processes on a busy machine.
 eventually = functools.partial(fakeapi.eventually, within=20.0)
 
-# For who is to lose a Lease. Else one lasts longer than any machine stands still, and is given back.
+# For processes that shall lose a Lease. Other Leases outlast any pause of the machine, and are released.
 SHORT_LEASE = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s")
 LEASE = "fedhpa-controller-0-of-1"
 WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 300}}

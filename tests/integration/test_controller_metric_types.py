@@ -29,7 +29,7 @@ QUEUE = {"matchLabels": {"queue": "orders"}}
 LONG_AGO = "2020-01-01T00:00:00Z"
 
 
-# -- what members serve --------------------------------------------------------------------------------
+# -- the members' metrics ------------------------------------------------------------------------------
 def serve_custom(member: Plane, *versions: str) -> None:
     """Add the group to discovery, as the aggregator does."""
     served = [{"groupVersion": f"custom.metrics.k8s.io/{v}", "version": v} for v in versions]
@@ -87,7 +87,7 @@ def serve_external(member: Plane, *values: Any, metric: str = "depth") -> None:
     member.answers[f"{EXTERNAL}/namespaces/{NAMESPACE}/{metric}"] = lambda: {"items": items}
 
 
-# -- what autoscalers ask for --------------------------------------------------------------------------
+# -- metrics of autoscalers ----------------------------------------------------------------------------
 def by_pods(average: str = "10", selector: Object | None = None) -> Object:
     metric = {"name": "qps", **({"selector": selector} if selector else {})}
     return {
@@ -131,7 +131,7 @@ async def test_pods_metric_is_averaged_over_the_pods_of_all_members(version: str
     """Same-named pods of two members are two pods, in every version of the API."""
     async with world(m1=2, m2=2) as w:
         for member, milli in zip(w.members.values(), (30_000, 10_000), strict=True):
-            # What there is to do is shared by all pods.
+            # All pods share the load equally.
             serve_pods(member, lambda m=milli: m * 4 // sum(w.replicas.values()), version)  # type: ignore[misc]
         w.scale(metrics=[by_pods()])
         async with w.controller() as controller:
@@ -289,7 +289,7 @@ async def test_one_metric_may_fail_alone() -> None:
         assert current(w)[1]["external"]["current"] == {"averageValue": "10"}
 
 
-# -- members that cannot tell --------------------------------------------------------------------------
+# -- members without usable data -----------------------------------------------------------------------
 async def test_member_without_the_api_is_missing_not_empty() -> None:
     """A member without the metric stops scale-down, and the condition gives the reason."""
     async with world(m1=2, m2=2) as w:
@@ -500,7 +500,7 @@ async def test_apis_that_hang_cost_one_deadline_together() -> None:
         assert w.clock.monotonic() - began < 1.5 * DEADLINE
 
 
-# -- what it costs -------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------
 async def test_autoscalers_share_one_request() -> None:
     """Two objects with equal queries share one request a period, and discovery is read once."""
     async with world(m1=1) as w:
@@ -519,7 +519,7 @@ async def test_autoscalers_share_one_request() -> None:
             for _ in range(2):
                 await eventually_more(lambda: reconciliations(controller), 2, within=40.0)
 
-        assert member.request_count("GET", "/depth") in (3, 4)  # the two are not looked at in the same moment
+        assert member.request_count("GET", "/depth") in (3, 4)  # the two are not reconciled at the same time
         assert member.request_count("GET", CUSTOM) == 1
 
 

@@ -266,5 +266,5 @@ async def test_loss_is_counted_from_when_it_happened() -> None:
         (entry,) = (entry for entry in w.status()["clusters"] if entry["name"] == "m2")
         seen = parse_time(entry["lastSeen"])
         assert seen is not None
-        # status has whole seconds.
+        # Times in the status are whole seconds.
         assert seen > stopped - 2

@@ -69,7 +69,7 @@ async def test_somebody_elses_size_is_not_overwritten() -> None:
         async with w.controller():
             await eventually(lambda: w.status().get("currentReplicas") == 8)
 
-        # 8 from the 7 that somebody chose: one scale-up of one.
+        # From the 7 of the other client to 8: one scale-up by one.
         assert [entry["change"] for entry in w.status()["decision"]["history"]["scaleUps"]] == [1]
         assert w.condition("AbleToScale")[0] == "True"
         assert "FailedRescale" not in w.events()

@@ -17,7 +17,7 @@ from fedhpa.kube.transport import TIMEOUT
 
 
 class MemoryApi(ApiClient):
-    """Keeps what is written; `hang` and `fail` spoil every call."""
+    """Stores written objects. With `hang` every call hangs; with `fail` it gets that HTTP status."""
 
     def __init__(self) -> None:
         super().__init__(ApiConfig(server="http://memory"))

@@ -1,9 +1,8 @@
-"""A network without sockets: an aiohttp application and an aiohttp client of it in one event loop.
+"""A network in memory, which connects aiohttp servers and clients in one event loop.
 
-Everything waits on the loop alone, so under a virtual clock (looptime) hours pass in seconds and nothing
-depends on how fast a machine is. Bytes, HTTP, streams and, with a context, TLS are the real ones: only what
-a kernel does between two sockets is done here. Nothing arrives in the instant it was sent, or a client that
-tries again at once would stop the clock for ever.
+All waits use the loop, so under a virtual clock (looptime) hours pass in seconds, on any machine. HTTP,
+streams and TLS are real; only the kernel's part between two sockets is simulated. Data arrives with a small
+latency, because otherwise a client that retries at once would stop the clock for ever.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 LATENCY_SECONDS: Final = 0.001
-# What is on its way at most before the writer is told to wait, and when it may go on (asyncio's own bounds).
+# The unread bytes at which the writer must pause, and at which it may resume (asyncio's own bounds).
 HIGH_WATER: Final = 64 * 1024
 LOW_WATER: Final = HIGH_WATER // 4
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a connection; what is written comes out at the other end (`connected`)."""
+    """One end of a connection; written data arrives at the other end."""
 
     # asyncio's mark of transports that `loop.start_tls` may wrap.
     _start_tls_compatible = True
@@ -46,7 +45,7 @@ class MemoryTransport(asyncio.Transport):
         self._latency = latency
         self._peer = self
         self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
-        # What arrived and was not read yet; None is the end.
+        # Data that was not read yet; None is the end of the stream.
         self._inbox: deque[bytes | None] = deque()
         self._unread = 0
         self._reading = True
@@ -59,48 +58,48 @@ class MemoryTransport(asyncio.Transport):
         """Make two ends one connection."""
         self._peer, peer._peer = peer, self
 
-    # -- as asyncio.Transport says ---------------------------------------------------------------------
+    # -- asyncio.Transport -----------------------------------------------------------------------------
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Who is told of what arrives."""
+        """Set the protocol that receives the data."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """As set."""
+        """The protocol that was set."""
         return self._protocol
 
     def is_closing(self) -> bool:
-        """Whether it was closed, by whichever end."""
+        """True if either end closed the connection."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Whether what arrives is passed on."""
+        """True if the protocol receives data."""
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """Keep what arrives."""
+        """Keep arriving data in the inbox."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """Pass on what was kept."""
+        """Deliver the inbox, and arriving data again."""
         self._reading = True
         self._schedule(0.0)
 
     def freeze(self, frozen: bool) -> None:
-        """Let nothing through in either direction, or let through what was held."""
+        """Stop all data in both directions, or deliver it again."""
         for end in (self, self._peer):
             end._frozen = frozen
             end._schedule(self._latency)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the peer has not read."""
+        """The number of bytes that the peer has not read."""
         return self._peer._unread
 
     def can_write_eof(self) -> bool:
-        """Never: nobody here closes one half."""
+        """Always False: half-closed connections are not supported."""
         return False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send; the protocol is told when it should wait."""
+        """Send data; above HIGH_WATER the protocol must pause."""
         if self._closing or not data:
             return
         self._peer._arrive(bytes(data))
@@ -109,18 +108,18 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """End the connection once the peer has read what was written."""
+        """Close the connection after the peer has read all data."""
         if not self._closing:
             self._peer._arrive(None)
             self._finish(None)
 
     def abort(self) -> None:
-        """End the connection now; the peer loses what it has not read."""
+        """Reset the connection; the peer loses unread data."""
         self._force_close(None)
 
-    # -- what happens between the ends -----------------------------------------------------------------
+    # -- between the two ends --------------------------------------------------------------------------
     def _force_close(self, error: Exception | None) -> None:
-        """End both sides; called by this name by asyncio's TLS, too."""
+        """Reset both ends. asyncio's TLS calls this method by name."""
         if not self._closing:
             self._peer._finish(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
             self._finish(error)
@@ -180,9 +179,9 @@ def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
 
 
 class MemoryListener:
-    """Serves an application at one address of a network, as `Listener` of the embedded plane on a port.
+    """Serves an application at one address of the network, as the embedded plane's `Listener` does on a port.
 
-    `server` is its URL: https with a context, else http; handlers whose client is gone are cancelled.
+    `server` is its URL: https with a context, otherwise http. Handlers whose client is gone are cancelled.
     """
 
     def __init__(
@@ -214,13 +213,13 @@ class MemoryListener:
         await self._runner.cleanup()
 
     async def start(self, context: ssl.SSLContext | None = None) -> None:
-        """Listen (again), with another certificate if one is given; who was connected no longer is."""
+        """Listen (again), with another certificate if given; open connections are reset."""
         await self.stop()
         self._context = context or self._own_context
         self._network.listeners[self._address] = self
 
     async def stop(self) -> None:
-        """Refuse connections from now on and reset those that are open."""
+        """Refuse new connections and reset open ones."""
         self._network.listeners.pop(self._address, None)
         for task in tuple(self._handshakes):
             task.cancel()
@@ -230,7 +229,7 @@ class MemoryListener:
                 connection.transport.abort()
 
     def accept(self, transport: MemoryTransport) -> None:
-        """Serve the other end of a client's connection."""
+        """Serve a client's connection."""
         server = self._runner.server
         assert server is not None, "it listens after it was entered"
         protocol = server()
@@ -249,14 +248,14 @@ async def _shake_hands(
     loop = asyncio.get_running_loop()
     try:
         secured = await loop.start_tls(transport, protocol, context, server_side=True)
-    except OSError:  # who cannot shake hands is dropped, as by a listening socket
+    except OSError:  # a failed handshake drops the connection, as with a socket
         return
     if secured is not None:
         protocol.connection_made(secured)
 
 
 class MemoryConnector(aiohttp.BaseConnector):
-    """aiohttp's way into a network; `context` verifies servers of https URLs."""
+    """aiohttp's connector into a network; `context` verifies servers of https URLs."""
 
     def __init__(self, cable: Cable, context: ssl.SSLContext | None) -> None:
         super().__init__(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
@@ -266,7 +265,7 @@ class MemoryConnector(aiohttp.BaseConnector):
     async def _create_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> ResponseHandler:
-        """What aiohttp asks for: a new connection to the request's host; nothing here is traced."""
+        """A new connection to the request's host, for aiohttp. Tracing is not supported."""
         del traces
         loop = asyncio.get_running_loop()
         try:
@@ -301,7 +300,7 @@ class MemoryConnector(aiohttp.BaseConnector):
 
 
 class Cable:
-    """One client's way into a network: all its connections can be frozen, or cut, as one."""
+    """All connections of one client, which can be frozen or cut together."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self._network = network
@@ -311,11 +310,11 @@ class Cable:
         self._thawed.set()
 
     def connector(self, config: ApiConfig) -> aiohttp.BaseConnector:
-        """What `ApiConfig.connector` asks for."""
+        """A connector for `ApiConfig.connector`."""
         return MemoryConnector(self, config.ssl)
 
     async def connect(self, host: str, port: int) -> MemoryTransport:
-        """The client's end of a new connection. ConnectionRefusedError; waits while frozen."""
+        """The client's end of a new connection. Waits while frozen; may raise ConnectionRefusedError."""
         await self._thawed.wait()
         listener = self._network.listeners.get((host, port))
         if listener is None or self._cut:
@@ -329,26 +328,26 @@ class Cable:
         return ours
 
     def freeze(self) -> None:
-        """From now on nothing comes through, and nobody is told."""
+        """Stop all data without an error."""
         self._thawed.clear()
         for end in self._ends:
             end.freeze(True)
 
     def thaw(self) -> None:
-        """Let everything through, first what was sent meanwhile."""
+        """Deliver data again, first the data sent in between."""
         self._thawed.set()
         for end in self._ends:
             end.freeze(False)
 
     def cut(self) -> None:
-        """Reset every connection and allow no other, for good: what happens to a killed process."""
+        """Reset every connection and allow no new one, as after the kill of a process."""
         self._cut = True
         for end in tuple(self._ends):
             end.abort()
 
 
 class MemoryNetwork:
-    """Listeners by (host, port), and cables that reach them and nothing else."""
+    """The listeners by (host, port). Cables reach only these."""
 
     def __init__(self, latency: float = LATENCY_SECONDS) -> None:
         self.latency = latency
@@ -356,5 +355,5 @@ class MemoryNetwork:
         self.ports = itertools.count(1)
 
     def connector(self, config: ApiConfig) -> aiohttp.BaseConnector:
-        """What `ApiConfig.connector` asks for, where no cable needs a name."""
+        """A connector for `ApiConfig.connector`, over a cable of its own."""
         return Cable(self).connector(config)

@@ -1,6 +1,6 @@
-"""What is logged in virtual hours is kept, not printed: thousands of lines would cost more than the hours.
+"""Logs of virtual hours are captured, not printed, because printing takes longer than the simulation.
 
-And they may take minutes: virtual time does not hurry a machine that has little of its own.
+The timeout is longer too: virtual time does not speed up a slow machine.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from tests.support.nightly import NIGHT, examples
 
 pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 
-# By day, hours of twenty minutes: four windows.
+# An hour lasts twenty minutes, which is four windows, except in nightly runs.
 HOUR = float(examples(1200, 3600))
 WINDOW, PERIOD = 300.0, 120
 LEAST, MOST = 3, 20
 MILLIS_PER_POD = 50
-# What the world wants from each of these hours on, in milli-cores, and the pods that are right for it; at 850
-# usage is within tolerance of the target.
+# The load from each of these hours on, in milli-cores, and the right number of pods. At 850 usage is within
+# tolerance of the target.
 CURVE = {0: (300, 6), 1: (590, 12), 3: (1600, MOST), 6: (800, 16), 8: (850, 16), 10: (240, 5), 12: (40, 3)}
 DAY = 14 * HOUR  # from six in the morning to eight in the evening
 
@@ -67,5 +67,5 @@ async def test_a_day_of_load(tmp_path: Path) -> None:
             else:
                 assert last - hour * HOUR <= 3 * PERIOD
             before = size
-        # The members take equal parts.
+        # The members get equal parts.
         assert sorted(f.replicas.values()) == [1, 2]

@@ -1,4 +1,4 @@
-"""What the tests on real planes ask by: patient, and in the end as strict as the assertion after it."""
+"""The polling helper of the tests on real planes retries patiently and then fails strictly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def test_the_first_answer_that_holds_is_given() -> None:
-    """An error in between counts as no answer yet."""
+    """An error in between is retried."""
     answers = iter((403, ApiError("busy", status=500, reason=""), 200, 404))
 
     async def ask() -> int:
@@ -28,7 +28,7 @@ async def test_the_first_answer_that_holds_is_given() -> None:
 
 
 async def test_what_never_holds_is_given_as_it_is_for_the_test_to_fail_on() -> None:
-    """After the whole time, the last answer; if there never was one, that is said."""
+    """After the timeout the last answer is returned, or an error if there was none."""
 
     async def wrong() -> int:
         return 403

@@ -14,7 +14,7 @@ from tests.support.nightly import NIGHT, examples
 
 pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 
-# Four windows of five minutes, and hours at night.
+# Four windows of five minutes; hours in nightly runs.
 LONG = examples(1200, 4 * 3600)
 
 BY_REQUESTS = {

@@ -13,7 +13,7 @@ from tests.support.federation import Federation, federation, until
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 LOST_AFTER = 300.0
-# Two periods, and the probe that notices.
+# Two periods, and the probe that finds the loss.
 SLACK = 40.0
 
 
@@ -23,7 +23,7 @@ async def test_a_member_that_hangs_is_lost_after_five_minutes(tmp_path: Path) ->
         f.demand(400)
         f.scale(minReplicas=2)
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
-        f.demand(60)  # right for two pods
+        f.demand(60)  # the right load for two pods
         await f.members["m2"].faults.set(Fault.HANG)
         began = f.now()
         await until(lambda: f.state("m2") == "Missing")

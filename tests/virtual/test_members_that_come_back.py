@@ -13,9 +13,9 @@ from tests.support.federation import federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-# The longest wait before it is asked again and its deadline, for the member, then for its pods; two periods.
+# The longest wait before a retry and its deadline, for the member and then for its pods, and two periods.
 SOON = 45.0
-# Mended at different moments between two tries.
+# The outages end at different moments between two retries.
 OUTAGES = (61.0, 63.3, 200.0)
 
 

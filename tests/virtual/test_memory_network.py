@@ -1,4 +1,4 @@
-"""A network without sockets behaves as one with them: streams, flow control, TLS, ends of connections."""
+"""A network in memory behaves like sockets: streams, flow control, TLS, closed connections."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def serving(
     server: ssl.SSLContext | None = None,
     trusting: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[MemoryListener, ApiClient]]:
-    """A handler of all requests in a network of its own, and a client of it."""
+    """A server with one handler in its own network, and a client."""
     network = MemoryNetwork()
     async with MemoryListener(network, application(handler), server) as listener:
         config = ApiConfig(server=listener.server, ssl=trusting, connector=network.connector)
@@ -47,7 +47,7 @@ def now() -> float:
 
 
 async def test_requests_and_answers_of_any_size_arrive_whole() -> None:
-    """Much more than the buffers hold, both ways, over one connection."""
+    """Bodies far larger than the buffers pass both ways over one connection."""
 
     async def echo(request: web.Request) -> web.Response:
         return web.Response(body=await request.read())
@@ -60,7 +60,7 @@ async def test_requests_and_answers_of_any_size_arrive_whole() -> None:
 
 
 async def test_an_exchange_takes_the_latency_each_way_and_nothing_else() -> None:
-    """The loop's clock moves by what was waited for; the wall's does not matter."""
+    """Only the loop's clock advances during waits."""
 
     async def slow(_: web.Request) -> web.Response:
         await asyncio.sleep(3600)
@@ -74,7 +74,7 @@ async def test_an_exchange_takes_the_latency_each_way_and_nothing_else() -> None
 
 
 async def test_a_stream_arrives_as_it_is_written() -> None:
-    """Each line of a watch is read in the moment it was sent, not at the end."""
+    """Each line of a watch is read when it is sent, not at the end."""
 
     async def stream(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -95,7 +95,7 @@ async def test_a_stream_arrives_as_it_is_written() -> None:
 
 
 async def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
-    """What is on its way is bounded; once the reader goes on, so does the writer."""
+    """Unread data is bounded, and the writer continues when the reader does."""
     sent = 0
 
     async def flood(request: web.Request) -> web.StreamResponse:
@@ -114,13 +114,13 @@ async def test_a_writer_waits_for_a_reader_that_does_not_read() -> None:
         held = sent
         read = [line async for line in lines]
 
-    # The client's own buffer, the network's, and what the writer had in hand.
+    # The client's buffer, the network's, and the chunk being written.
     assert 0 < held * 10_000 < 16 * HIGH_WATER
     assert len(read) == sent == 400
 
 
 async def test_nobody_listens() -> None:
-    """A listener that was stopped refuses, and takes connections again once it is started."""
+    """A stopped listener refuses connections, and accepts them again after a start."""
 
     async def ok(_: web.Request) -> web.Response:
         return web.Response()
@@ -136,7 +136,7 @@ async def test_nobody_listens() -> None:
 
 
 async def test_reset_connections_end_both_sides() -> None:
-    """The client is told; the handler is cancelled."""
+    """When the connection is reset, the client gets an error and the handler is cancelled."""
     ended = asyncio.Event()
 
     async def hang(_: web.Request) -> web.Response:
@@ -195,7 +195,7 @@ async def body_and_version(request: web.Request) -> web.Response:
 
 
 async def test_tls_is_the_real_one(authority: trustme.CA) -> None:
-    """A trusted server is read, through the same buffers."""
+    """A client reads from a server whose certificate it trusts."""
     server = server_context(authority)
     async with serving(body_and_version, server=server, trusting=trusting(authority)) as (_, api):
         answer = await api.request("GET", "/")
@@ -204,7 +204,7 @@ async def test_tls_is_the_real_one(authority: trustme.CA) -> None:
 
 
 async def test_an_unknown_authority_is_refused(authority: trustme.CA) -> None:
-    """The message says what is wrong with the certificate."""
+    """The error says what is wrong with the certificate."""
     server = server_context(authority)
     async with serving(body_and_version, server=server, trusting=trusting(trustme.CA())) as (_, api):
         with pytest.raises(ApiError, match="certificate not accepted: unable to get local issuer"):
@@ -212,7 +212,7 @@ async def test_an_unknown_authority_is_refused(authority: trustme.CA) -> None:
 
 
 async def test_a_certificate_of_another_host_is_refused(authority: trustme.CA) -> None:
-    """Being of the right authority is not enough."""
+    """A certificate of the right authority for another host is refused."""
     server = server_context(authority, "elsewhere")
     async with serving(body_and_version, server=server, trusting=trusting(authority)) as (_, api):
         with pytest.raises(ApiError, match="certificate not accepted: IP address mismatch"):
@@ -220,7 +220,7 @@ async def test_a_certificate_of_another_host_is_refused(authority: trustme.CA) -
 
 
 async def test_another_certificate_from_now_on(authority: trustme.CA) -> None:
-    """Started with another context, new connections meet it, and old ones are gone."""
+    """A start with another context resets old connections, and new ones get the new certificate."""
     async with serving(body_and_version, server=server_context(authority), trusting=trusting(authority)) as (
         listener,
         api,
@@ -239,7 +239,7 @@ async def hello(_: web.Request) -> web.Response:
 
 
 async def test_a_frozen_cable_tells_nobody() -> None:
-    """Open connections and new ones wait until it is thawed; then what was sent arrives."""
+    """Open and new connections wait while frozen; afterwards sent data arrives."""
     network = MemoryNetwork()
     cable = Cable(network)
     listener = MemoryListener(network, application(hello))
@@ -255,7 +255,7 @@ async def test_a_frozen_cable_tells_nobody() -> None:
 
 
 async def test_a_cut_cable_is_gone_for_good() -> None:
-    """What a killed process's connections are; those of others go on."""
+    """A cut cable resets the connections of one client and no others."""
     network = MemoryNetwork()
     cable = Cable(network)
     async with MemoryListener(network, application(hello)) as listener:

@@ -12,8 +12,8 @@ from tests.support.federation import Federation, federation, until
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 WINDOW, PERIOD = 300.0, 15.0
-HIGH, LOW = 400, 100  # right for 8 pods and for 2
-# One look, and a leader's word that took a Lease to be over.
+HIGH, LOW = 400, 100  # the right loads for 8 pods and for 2
+# One reconcile, and the time until a Lease expires.
 SLACK = PERIOD + 5.0
 
 
@@ -44,7 +44,7 @@ async def test_restart_in_the_window_scales_down_when_the_window_ends(tmp_path: 
         assert f.total == 2
         assert WINDOW - PERIOD <= down - dropped <= WINDOW + SLACK
         assert down - led < WINDOW
-        # A killed leader's Lease has to run out first.
+        # The killed leader's Lease must expire first.
         assert led - dropped - WINDOW / 2 < (5 if end == "stop" else 30)
 
 
