@@ -1,8 +1,10 @@
-"""The private CA: issue, renew and rotate certificates, and publish caBundles where clients look for them.
+"""A private certificate authority: issues, renews and rotates certificates.
 
-Code only; keys live where the operator's files or Secrets are.
+`certs.publish` writes the CA bundle into webhook configurations and APIServices. It is not imported here,
+because it needs the API client. This package has code only: keys are in the files or Secrets of the user.
 """
 
 from certs.authority import CertificateAuthority, IssuedCertificate
+from certs.renewal import ensure_authority, ensure_certificate
 
-__all__ = ["CertificateAuthority", "IssuedCertificate"]
+__all__ = ["CertificateAuthority", "IssuedCertificate", "ensure_authority", "ensure_certificate"]

@@ -1,14 +1,16 @@
-"""A certificate authority of one root and the roots it followed.
+"""A certificate authority: the newest root certificate, its key, and the older roots that are still trusted.
 
-Roots are EC P-256 and self-signed; leaves are signed by the newest root directly. While a root is being
-replaced both are in `bundle_pem`, so that a client that trusts the bundle accepts leaves of either: publish
-the bundle first, then issue again, then drop the old root.
+Roots are self-signed EC P-256 certificates. The newest root signs all leaf certificates. During a rotation
+`bundle_pem` has the old and the new root, so clients of the bundle accept leaves of both. To rotate, publish
+the new bundle, issue the leaves again, and then drop the old root.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,24 +21,25 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.files import write_private, write_public
 from fedhpa.api.errors import ConfigError
 
 ROOT_VALIDITY = dt.timedelta(days=3650)
-# A year is what kubeadm issues; renewal starts when a third of it is left.
+# As kubeadm. Renewal starts when a third of it is left.
 LEAF_VALIDITY = dt.timedelta(days=365)
-# Clocks of two machines differ; a certificate that is valid "from now" would be refused by the slower one.
+# A machine whose clock is slow would refuse a certificate that is valid from now on.
 BACKDATE = dt.timedelta(minutes=5)
 
 CA_CERT_FILE = "ca.crt"
 CA_KEY_FILE = "ca.key"
+PRIVATE_MODE = 0o600
+PUBLIC_MODE = 0o644
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True)
 class IssuedCertificate:
-    """A leaf certificate and its key, both PEM; the key is PKCS #8, unencrypted."""
+    """A leaf certificate and its key, both PEM. The key is PKCS #8, unencrypted."""
 
     cert_pem: bytes
     key_pem: bytes
@@ -47,31 +50,31 @@ class IssuedCertificate:
         return x509.load_pem_x509_certificate(self.cert_pem)
 
     def renewal_due(self, now: dt.datetime | None = None) -> bool:
-        """True once less than a third of the certificate's life is left (or it is over)."""
+        """True once less than a third of the certificate's lifetime is left."""
         certificate = self.certificate
         end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
         return end - _now(now) < (end - start) / 3
 
     def save(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
-        """Write both files, each atomically, the key readable by its owner only.
+        """Writes both files atomically. Only the owner can read the key.
 
-        The key goes first: who watches the certificate file then finds its key in place.
+        The key is written first, so a process that watches the certificate file finds the matching key.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        write_private(directory / key_name, self.key_pem)
-        write_public(directory / cert_name, self.cert_pem)
+        _write(directory / key_name, self.key_pem, PRIVATE_MODE)
+        _write(directory / cert_name, self.cert_pem, PUBLIC_MODE)
 
     @classmethod
     def load(
         cls, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key"
     ) -> IssuedCertificate:
-        """Read what `save` wrote; raises ConfigError naming the file that cannot be read."""
+        """Reads the files that `save` wrote. Raises ConfigError, which names a file that cannot be read."""
         return cls(_read(directory / cert_name), _read(directory / key_name))
 
 
 @dataclass(frozen=True)
 class CertificateAuthority:
-    """The newest root, its key, and the older roots that are still trusted."""
+    """The newest root, its key, and the older roots that are still trusted, newest first."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -85,7 +88,7 @@ class CertificateAuthority:
         validity: dt.timedelta = ROOT_VALIDITY,
         now: dt.datetime | None = None,
     ) -> CertificateAuthority:
-        """Make a new root named `common_name`, valid from five minutes ago."""
+        """Creates a new root named `common_name`, valid from five minutes ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(common_name)
         builder = (
@@ -97,7 +100,7 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, directory: Path) -> CertificateAuthority:
-        """Read `ca.crt` (newest root first) and `ca.key`; raises ConfigError naming the file."""
+        """Reads `ca.crt` (newest root first) and `ca.key`. Raises ConfigError, which names the file."""
         cert_file, key_file = directory / CA_CERT_FILE, directory / CA_KEY_FILE
         try:
             roots = x509.load_pem_x509_certificates(_read(cert_file))
@@ -112,10 +115,10 @@ class CertificateAuthority:
         return cls(roots[0], key, tuple(roots[1:]))
 
     def save(self, directory: Path) -> None:
-        """Write `ca.crt` (the whole bundle) and `ca.key` (owner only), each atomically."""
+        """Writes `ca.crt` (the whole bundle) and `ca.key` atomically. Only the owner can read the key."""
         directory.mkdir(parents=True, exist_ok=True)
-        write_private(directory / CA_KEY_FILE, _key_pem(self.key))
-        write_public(directory / CA_CERT_FILE, self.bundle_pem)
+        _write(directory / CA_KEY_FILE, _key_pem(self.key), PRIVATE_MODE)
+        _write(directory / CA_CERT_FILE, self.bundle_pem, PUBLIC_MODE)
 
     @property
     def common_name(self) -> str:
@@ -124,17 +127,17 @@ class CertificateAuthority:
 
     @property
     def bundle_pem(self) -> bytes:
-        """What a client must trust: the newest root, then the older ones."""
+        """The CA bundle for clients: the newest root, then the older ones."""
         roots = (self.certificate, *self.previous)
         return b"".join(root.public_bytes(serialization.Encoding.PEM) for root in roots)
 
     def renewal_due(self, now: dt.datetime | None = None) -> bool:
-        """True once leaves of full length would outlive the newest root, or a third of its life is left."""
+        """True once a new leaf would outlive the newest root, or a third of its lifetime is left."""
         end, start = self.certificate.not_valid_after_utc, self.certificate.not_valid_before_utc
         return end - _now(now) < max((end - start) / 3, min(LEAF_VALIDITY, (end - start) / 2))
 
     def rotate(self, now: dt.datetime | None = None) -> CertificateAuthority:
-        """A new root of the same name and length; the present ones stay trusted while they are valid."""
+        """Returns an authority with a new root of the same name and lifetime. Valid roots stay trusted."""
         moment = _now(now)
         length = self.certificate.not_valid_after_utc - self.certificate.not_valid_before_utc - BACKDATE
         fresh = CertificateAuthority.create(self.common_name, validity=length, now=moment)
@@ -142,11 +145,11 @@ class CertificateAuthority:
         return replace(fresh, previous=tuple(kept))
 
     def without_previous(self) -> CertificateAuthority:
-        """The end of an overlap: only the newest root is trusted."""
+        """Returns the authority with its newest root only, which ends a rotation."""
         return replace(self, previous=())
 
     def issued(self, certificate: x509.Certificate) -> bool:
-        """Whether the newest root signed `certificate`."""
+        """True if the newest root signed `certificate`."""
         try:
             certificate.verify_directly_issued_by(self.certificate)
         except (ValueError, TypeError, InvalidSignature):
@@ -163,10 +166,10 @@ class CertificateAuthority:
         validity: dt.timedelta = LEAF_VALIDITY,
         now: dt.datetime | None = None,
     ) -> IssuedCertificate:
-        """A serving certificate for the given names; raises ConfigError without any, or for a bad IP.
+        """Issues a serving certificate for the names. Raises ConfigError for no name or a bad IP.
 
-        The API server verifies SERVICE.NAMESPACE.svc for aggregated servers and webhooks behind a Service,
-        so that name belongs into `dns`. `client_auth` adds the client usage (etcd peers need both).
+        `dns` must include SERVICE.NAMESPACE.svc for an aggregated API server or webhook behind a Service,
+        because the API server verifies that name. `client_auth` adds the client usage, which etcd peers need.
         """
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(dns)]
         try:
@@ -188,7 +191,7 @@ class CertificateAuthority:
         validity: dt.timedelta = LEAF_VALIDITY,
         now: dt.datetime | None = None,
     ) -> IssuedCertificate:
-        """A client certificate; to Kubernetes `common_name` is the user, `organizations` are the groups."""
+        """Issues a client certificate. Kubernetes reads the user from `common_name`, groups from the rest."""
         subject = _name(common_name, organizations)
         return self._issue(subject, [ExtendedKeyUsageOID.CLIENT_AUTH], [], validity, _now(now))
 
@@ -201,7 +204,7 @@ class CertificateAuthority:
         now: dt.datetime,
     ) -> IssuedCertificate:
         key = ec.generate_private_key(ec.SECP256R1())
-        # A leaf that outlives its root would be refused on a day nobody planned for.
+        # Clients refuse a leaf whose root has expired, so its own end, and its renewal, must come first.
         validity = min(validity, self.certificate.not_valid_after_utc - now)
         issuer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
@@ -272,3 +275,20 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Replaces a file atomically, because processes read certificate files while they are being replaced."""
+    # mkstemp creates the file with mode 0600, so a key is never readable by others. The rename is atomic
+    # because both names are in one folder.
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

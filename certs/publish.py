@@ -1,6 +1,6 @@
-"""Put the CA bundle where the API server looks for it: webhook configurations and APIServices.
+"""Writes the CA bundle into webhook configurations and APIServices, where the API server reads it.
 
-On a rotation this comes first: once every client trusts the new root too, certificates may be issued again.
+A rotation publishes the bundle first. Once every client trusts the new root, leaves can be issued again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ VALIDATING = "validatingwebhookconfigurations"
 async def publish_to_webhooks(
     client: ApiClient, kind: str, name: str, webhooks: Collection[str], bundle_pem: bytes
 ) -> bool:
-    """Set the caBundle of the named webhooks of one configuration; whether anything changed.
+    """Sets the caBundle of the named webhooks of one configuration. Returns True if anything changed.
 
-    `kind` is MUTATING or VALIDATING. Other webhooks of the configuration are left alone: on a Karmada hub
-    they are somebody else's. Raises ApiError, also if the configuration does not exist.
+    `kind` is MUTATING or VALIDATING. Other webhooks of the configuration stay as they are, because on a
+    Karmada hub they belong to Karmada. Raises ApiError, also if the configuration does not exist.
     """
     bundle = base64.b64encode(bundle_pem).decode()
     changed = False
@@ -46,7 +46,10 @@ async def publish_to_webhooks(
 
 
 async def publish_to_api_service(client: ApiClient, name: str, bundle_pem: bytes) -> bool:
-    """Set the caBundle of an APIService ("v1beta1.metrics.k8s.io"); whether it changed. Raises ApiError."""
+    """Sets the caBundle of an APIService ("v1beta1.metrics.k8s.io"). Returns True if it changed.
+
+    Raises ApiError.
+    """
     bundle = base64.b64encode(bundle_pem).decode()
     changed = False
 

@@ -1,4 +1,4 @@
-"""Certificates that are there when they are needed: issued when missing, renewed before they end."""
+"""Creates certificates and authorities that are missing, and renews those that expire soon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from fedhpa.api.errors import ConfigError
 def ensure_authority(
     directory: Path, common_name: str, *, now: dt.datetime | None = None
 ) -> CertificateAuthority:
-    """The CA of a folder, created if there is none, rotated (with overlap) if it is due."""
+    """Returns the CA of a folder. Creates it if it is missing, and rotates it if it is due for renewal.
+
+    After a rotation the old root stays in the bundle while it is valid.
+    """
     if not (directory / CA_CERT_FILE).exists():
         authority = CertificateAuthority.create(common_name, now=now)
         authority.save(directory)
@@ -34,9 +37,10 @@ def ensure_certificate(
     *,
     now: dt.datetime | None = None,
 ) -> bool:
-    """Put what `issue` gives into the folder unless what is there is as good; whether it was put.
+    """Saves the certificate of `issue` in the folder, unless its present one is equivalent.
 
-    As good means: signed by the newest root, not due for renewal, and of the same subject, names and usages.
+    The present certificate is equivalent if the newest root signed it, it is not due for renewal, and it has
+    the same subject, names and usages. Returns True if a certificate was saved.
     """
     fresh = issue()
     try:

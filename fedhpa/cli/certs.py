@@ -33,7 +33,7 @@ def issue(
 
     A missing CA is created. A certificate is renewed when less than a third of its lifetime is left.
     """
-    from certs.renewal import ensure_authority, ensure_certificate
+    from certs import ensure_authority, ensure_certificate
 
     if client and (dns or ip):
         raise ConfigError(

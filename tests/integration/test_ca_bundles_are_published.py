@@ -1,4 +1,4 @@
-"""A CA bundle reaches the webhooks and the APIService it is for, and nobody else's."""
+"""The CA bundle is published to our webhooks and our APIService, and to no others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OURS = base64.b64encode(b"ours").decode()
 
 
 async def test_only_the_named_webhooks_get_the_bundle() -> None:
-    """On a Karmada hub the others of the configuration are Karmada's."""
+    """On a Karmada hub, the other webhooks of the configuration belong to Karmada."""
     names = ("federatedhpa.karmada.io", "works.karmada.io")
     webhooks = [{"name": name, "clientConfig": {"url": "https://x", "caBundle": "b2xk"}} for name in names]
     async with fake_api() as hub, ApiClient(hub.config()) as client:
@@ -31,7 +31,7 @@ async def test_only_the_named_webhooks_get_the_bundle() -> None:
 
 
 async def test_the_api_service_gets_the_bundle() -> None:
-    """Written once, and not again when it is there."""
+    """The second call finds the bundle and writes nothing."""
     async with fake_api() as hub, ApiClient(hub.config()) as client:
         hub.put(API_SERVICES, {"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": {"group": "g"}})
 

@@ -1,4 +1,4 @@
-"""The private CA: what it issues is accepted by TLS, and rotation overlaps."""
+"""TLS accepts the certificates of the private CA, also while its root is rotated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = dt.datetime(2026, 3, 11, 13, 0, tzinfo=dt.UTC)
 
 
 def handshake(server: IssuedCertificate, roots: bytes, hostname: str, tmp_path: Path) -> None:
-    """Shake hands in memory; raises ssl.SSLCertVerificationError when the client refuses."""
+    """Shakes hands in memory. Raises ssl.SSLCertVerificationError if the client refuses the certificate."""
     server.save(tmp_path)
     listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     listening.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -34,7 +34,7 @@ def handshake(server: IssuedCertificate, roots: bytes, hostname: str, tmp_path: 
 
 
 def test_a_server_certificate_is_accepted_for_each_of_its_names(tmp_path: Path) -> None:
-    """DNS names and addresses both verify, others do not."""
+    """Clients accept its DNS names and IP addresses, and no other name."""
     authority = CertificateAuthority.create("test-ca")
     issued = authority.issue_server(
         "adapter", dns=["fedhpa-metrics-adapter.fedhpa-system.svc"], ips=["127.0.0.1"]
@@ -47,7 +47,7 @@ def test_a_server_certificate_is_accepted_for_each_of_its_names(tmp_path: Path) 
 
 
 def test_another_authority_is_not_trusted(tmp_path: Path) -> None:
-    """A certificate of one CA is refused by who trusts another of the same name."""
+    """A client that trusts another CA of the same name refuses the certificate."""
     issued = CertificateAuthority.create("test-ca").issue_server("a", dns=["a.svc"])
     other = CertificateAuthority.create("test-ca")
 
@@ -56,7 +56,7 @@ def test_another_authority_is_not_trusted(tmp_path: Path) -> None:
 
 
 def test_a_client_certificate_carries_user_and_groups() -> None:
-    """CN and O are what Kubernetes reads; the usage is client only and there is no SAN."""
+    """The user is the common name and the groups are the organizations. The usage is client only."""
     issued = CertificateAuthority.create("ca").issue_client("jane", organizations=["dev", "ops"])
     subject = issued.certificate.subject
 
@@ -69,7 +69,7 @@ def test_a_client_certificate_carries_user_and_groups() -> None:
 
 
 def test_during_rotation_leaves_of_both_roots_are_accepted(tmp_path: Path) -> None:
-    """The bundle of a rotated CA trusts what the old root signed, until the old root is dropped."""
+    """Clients of the new bundle accept leaves of the old root until that root is dropped."""
     old = CertificateAuthority.create("ca")
     before = old.issue_server("a", dns=["a.svc"])
     new = old.rotate()
@@ -84,15 +84,15 @@ def test_during_rotation_leaves_of_both_roots_are_accepted(tmp_path: Path) -> No
 
 
 def test_rotation_forgets_expired_roots() -> None:
-    """A root that is over is of no use to anyone."""
+    """An expired root leaves the bundle. A valid one stays in it."""
     old = CertificateAuthority.create("ca", validity=dt.timedelta(days=10), now=NOW)
 
     assert old.rotate(NOW + dt.timedelta(days=11)).previous == ()
     assert old.rotate(NOW + dt.timedelta(days=9)).previous == (old.certificate,)
 
 
-def test_what_is_saved_is_loaded_again(tmp_path: Path) -> None:
-    """The CA survives a restart together with its older roots."""
+def test_a_saved_authority_can_be_loaded(tmp_path: Path) -> None:
+    """It has the same bundle with its older roots, and its key signs."""
     authority = CertificateAuthority.create("ca").rotate()
     authority.save(tmp_path / "pki")
 
@@ -103,7 +103,7 @@ def test_what_is_saved_is_loaded_again(tmp_path: Path) -> None:
 
 
 def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
-    """Key files are 0600 and no temporary file is left."""
+    """Key files have mode 0600, and no temporary file remains."""
     authority = CertificateAuthority.create("ca")
     authority.save(tmp_path)
     authority.issue_client("x").save(tmp_path, cert_name="x.crt", key_name="x.key")
@@ -114,7 +114,7 @@ def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("missing", "content"), [("ca.crt", None), ("ca.key", None), ("ca.key", b"rubbish")])
 def test_unreadable_files_are_named(tmp_path: Path, missing: str, content: bytes | None) -> None:
-    """The message says which file to look at."""
+    """The message names the file that is missing or invalid."""
     CertificateAuthority.create("ca").save(tmp_path)
     (tmp_path / missing).unlink()
     if content is not None:
@@ -125,7 +125,7 @@ def test_unreadable_files_are_named(tmp_path: Path, missing: str, content: bytes
 
 
 def test_a_key_of_another_root_is_refused(tmp_path: Path) -> None:
-    """Signing with the wrong key would make certificates that nobody trusts."""
+    """Clients would trust no certificate that the wrong key signed."""
     CertificateAuthority.create("ca").save(tmp_path)
     CertificateAuthority.create("ca").save(tmp_path / "other")
     (tmp_path / "ca.key").write_bytes((tmp_path / "other" / "ca.key").read_bytes())
@@ -134,8 +134,8 @@ def test_a_key_of_another_root_is_refused(tmp_path: Path) -> None:
         CertificateAuthority.load(tmp_path)
 
 
-def test_renewal_is_due_when_a_third_of_life_is_left() -> None:
-    """A year's certificate is renewed some four months before it ends."""
+def test_renewal_is_due_when_a_third_of_the_lifetime_is_left() -> None:
+    """A certificate of one year is renewed about four months before it expires."""
     authority = CertificateAuthority.create("ca", now=NOW)
     issued = authority.issue_client("x", now=NOW)
 
@@ -147,7 +147,7 @@ def test_renewal_is_due_when_a_third_of_life_is_left() -> None:
 
 
 def test_no_leaf_outlives_its_root() -> None:
-    """A leaf of a root that ends soon ends with it."""
+    """A leaf expires with its root if the root expires sooner."""
     authority = CertificateAuthority.create("ca", validity=dt.timedelta(days=30), now=NOW)
 
     issued = authority.issue_client("x", now=NOW)
@@ -156,7 +156,7 @@ def test_no_leaf_outlives_its_root() -> None:
 
 
 def test_a_server_certificate_needs_a_name() -> None:
-    """Without names no client would accept it; a bad address is named."""
+    """No client accepts a certificate without names. The error names a bad address."""
     authority = CertificateAuthority.create("ca")
 
     with pytest.raises(ConfigError, match="at least one DNS name"):

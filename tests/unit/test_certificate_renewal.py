@@ -1,4 +1,4 @@
-"""Certificates are issued when missing, kept while good, and replaced before they end."""
+"""Missing certificates are issued, good ones are kept, and expiring ones are renewed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from certs import CertificateAuthority, IssuedCertificate
-from certs.renewal import ensure_authority, ensure_certificate
+from certs import CertificateAuthority, IssuedCertificate, ensure_authority, ensure_certificate
 from fedhpa.cli.main import run
 
 NOW = dt.datetime(2026, 3, 11, tzinfo=dt.UTC)
@@ -24,7 +23,7 @@ def issuer(
 
 
 def test_a_good_certificate_is_kept(tmp_path: Path) -> None:
-    """The second call changes nothing."""
+    """The second call changes no file."""
     authority = CertificateAuthority.create("ca", now=NOW)
 
     assert ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
@@ -33,8 +32,8 @@ def test_a_good_certificate_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "tls.crt").read_bytes() == before
 
 
-def test_a_certificate_that_ends_soon_is_renewed(tmp_path: Path) -> None:
-    """After two thirds of a year."""
+def test_a_certificate_that_expires_soon_is_renewed(tmp_path: Path) -> None:
+    """It is renewed after two thirds of its year."""
     authority = CertificateAuthority.create("ca", now=NOW)
     ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
 
@@ -42,7 +41,7 @@ def test_a_certificate_that_ends_soon_is_renewed(tmp_path: Path) -> None:
 
 
 def test_other_names_or_another_root_need_another_certificate(tmp_path: Path) -> None:
-    """What was asked for decides, not what is there."""
+    """A certificate for other names, or of an older root, is replaced."""
     authority = CertificateAuthority.create("ca", now=NOW)
     ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
     rotated = authority.rotate(NOW)
@@ -51,8 +50,8 @@ def test_other_names_or_another_root_need_another_certificate(tmp_path: Path) ->
     assert ensure_certificate(rotated, tmp_path, issuer(rotated, "b.svc"), now=NOW)
 
 
-def test_rubbish_is_replaced(tmp_path: Path) -> None:
-    """A half-written file of long ago does not stop the process for ever."""
+def test_an_unreadable_certificate_is_replaced(tmp_path: Path) -> None:
+    """A damaged file does not stop the process from issuing a new certificate."""
     authority = CertificateAuthority.create("ca", now=NOW)
     (tmp_path / "tls.crt").write_bytes(b"rubbish")
     (tmp_path / "tls.key").write_bytes(b"rubbish")
@@ -61,7 +60,7 @@ def test_rubbish_is_replaced(tmp_path: Path) -> None:
 
 
 def test_an_authority_is_created_kept_and_rotated(tmp_path: Path) -> None:
-    """Its folder is all there is to it."""
+    """Each call reads and writes only the folder."""
     created = ensure_authority(tmp_path, "ca", now=NOW)
     kept = ensure_authority(tmp_path, "ca", now=NOW)
     rotated = ensure_authority(tmp_path, "ca", now=NOW + dt.timedelta(days=3000))
@@ -72,7 +71,7 @@ def test_an_authority_is_created_kept_and_rotated(tmp_path: Path) -> None:
 
 
 def test_the_command_issues_keeps_and_rotates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`fedhpa certs issue` and `rotate`."""
+    """`fedhpa certs issue` and `fedhpa certs rotate` print one word for each outcome."""
     arguments = ["--ca-dir", str(tmp_path / "ca"), "--out", str(tmp_path / "web"), "--common-name", "web"]
     codes = [
         run(["certs", "issue", *arguments, "--dns", "web.svc", "--ip", "127.0.0.1"]),
@@ -87,10 +86,10 @@ def test_the_command_issues_keeps_and_rotates(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("wrong", [[], ["--client", "--dns", "x"], ["--dns", "x", "--organization", "y"]])
-def test_the_command_refuses_what_makes_no_certificate(
+def test_the_command_refuses_options_that_do_not_go_together(
     tmp_path: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 2 with one line."""
+    """The exit code is 2, with one line on stderr."""
     arguments = ["--ca-dir", str(tmp_path), "--out", str(tmp_path / "x"), "--common-name", "web", *wrong]
 
     assert run(["certs", "issue", *arguments]) == 2
@@ -98,7 +97,7 @@ def test_the_command_refuses_what_makes_no_certificate(
 
 
 def test_the_registration_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An APIService with the CA, its Service, and the adapter's rights, which name no wildcard."""
+    """It has an APIService, its Service, and the adapter's RBAC rules, which have no wildcard."""
     CertificateAuthority.create("ca").save(tmp_path)
     arguments = ["--ca-file", str(tmp_path / "ca.crt"), "--external-name", "localhost", "--port", "6443"]
 
@@ -117,7 +116,7 @@ def test_the_registration_is_printed(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_registration_needs_a_ca(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Missing, unreadable and no certificate: one line each; a member's role needs none."""
+    """A CA file that is absent or invalid gives one line of error. A member's role needs no CA."""
     (tmp_path / "key").write_text("no certificate")
 
     assert run(["apiservice"]) == 2
