@@ -191,7 +191,7 @@ class CertificateAuthority:
         validity: dt.timedelta = LEAF_VALIDITY,
         now: dt.datetime | None = None,
     ) -> IssuedCertificate:
-        """Issues a client certificate. Kubernetes reads the user from `common_name`, groups from the rest."""
+        """Issues a certificate of the Kubernetes user `common_name` in the groups `organizations`."""
         subject = _name(common_name, organizations)
         return self._issue(subject, [ExtendedKeyUsageOID.CLIENT_AUTH], [], validity, _now(now))
 
