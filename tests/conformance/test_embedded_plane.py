@@ -1,4 +1,4 @@
-"""The embedded API server says what a real one said, in every conversation of tests/conformance/plane."""
+"""The embedded API server gives the recorded answers of a real one (docs/contributing/conformance.md)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.plane.embedded import embedded_plane
-from tests.conformance.plane.record import all_recorded, minor_of, recorded, recorded_minor
+from tests.conformance.plane.record import (
+    all_recorded,
+    minor_of,
+    must_be_the_same,
+    recorded,
+    recorded_minor,
+)
 from tests.conformance.plane.registry import Check, all_checks, converse
 from tests.conformance.plane.under_test import find_kubectl, kubectl_version
-from tests.conformance.plane.verdict import must_be_the_same
 from tests.support.patient_plane import have_patience
 
 CHECKS = all_checks()
@@ -28,25 +33,23 @@ def kubectl_is_the_recorded_one() -> bool:
     return found is not None and minor_of(kubectl_version(found)) == recorded_minor()
 
 
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+async def test_embedded_plane_answers_as_recorded(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each check holds on an embedded plane, and its transcript is the recorded one."""
     have_patience(monkeypatch)
-
-
-@pytest.mark.parametrize("one", CHECKS, ids=lambda one: one.name)
-async def test_embedded_plane_answers_as_recorded(one: Check, tmp_path: Path) -> None:
-    """Each check's facts hold on an embedded plane, and its transcript is that of the real one."""
-    async with embedded_plane(tmp_path, kubectl(), member="member_kubeconfig" in one.needs) as plane:
-        missing = one.missing(plane)
+    async with embedded_plane(tmp_path, kubectl(), member="member_kubeconfig" in check.needs) as plane:
+        missing = check.missing(plane)
         if missing is not None:
             pytest.skip(f"no {missing}")
-        said, error = await converse(one, plane)
+        actual, error = await converse(check, plane)
 
-    # Another kubectl has other words; what it must do is asserted in the check.
-    comparable = "kubectl" not in one.needs or kubectl_is_the_recorded_one()
-    must_be_the_same(recorded(one.name) if comparable else said, said, error)
+    # Another version of kubectl prints other texts, so only the check's assertions count.
+    comparable = "kubectl" not in check.needs or kubectl_is_the_recorded_one()
+    must_be_the_same(recorded(check.name) if comparable else actual, actual, error)
 
 
 def test_every_check_is_recorded() -> None:
-    """The tables have every check, and no check that is no longer there."""
-    assert {one.name for one in CHECKS} == all_recorded()
+    """The record has every check, and no check that was removed."""
+    assert {check.name for check in CHECKS} == all_recorded()

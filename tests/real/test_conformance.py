@@ -1,4 +1,4 @@
-"""The real API server says what it said when it was recorded: a new version of Kubernetes shows here."""
+"""The real API server gives its recorded answers; a new version of Kubernetes may differ."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import pytest
 
 from testbed.real.plane import Plane
 from tests.conformance.plane.real import of_hub
-from tests.conformance.plane.record import recorded
+from tests.conformance.plane.record import must_be_the_same, recorded
 from tests.conformance.plane.registry import Check, all_checks, converse
-from tests.conformance.plane.verdict import must_be_the_same
 
 
-@pytest.mark.parametrize("one", all_checks(), ids=lambda one: one.name)
-async def test_real_plane_answers_as_recorded(plane: Plane, one: Check) -> None:
-    """Each check's facts hold on a real plane, and its transcript is the recorded one."""
-    said, error = await converse(one, of_hub(plane.hub, plane.members["member1"]))
+@pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.name)
+async def test_real_plane_answers_as_recorded(plane: Plane, check: Check) -> None:
+    """Each check holds on a real plane, and its transcript is the recorded one."""
+    actual, error = await converse(check, of_hub(plane.hub, plane.members["member1"]))
 
-    must_be_the_same(recorded(one.name), said, error)
+    must_be_the_same(recorded(check.name), actual, error)

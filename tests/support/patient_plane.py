@@ -1,4 +1,4 @@
-"""An embedded plane that waits: for tests in which nobody hangs, on machines that stand still for seconds."""
+"""Long deadlines of the embedded plane, for tests on busy machines."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pytest
 
 from tests.support.fakeapi import PATIENCE, Object
 
-# A webhook may be given half a minute, no more.
+# The longest timeout that Kubernetes allows for a webhook.
 WEBHOOK_SECONDS = 30
 
 
 def have_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have planes wait for aggregated servers and webhooks much longer than for 5 s, as Kubernetes does."""
+    """Give aggregated servers and webhooks much longer than the 5 s of Kubernetes to answer."""
     monkeypatch.setattr("testbed.embedded.extensions.outgoing.CONNECT_SECONDS", PATIENCE)
     monkeypatch.setattr("testbed.embedded.extensions.aggregation.CHECK_SECONDS", PATIENCE)
 
 
 def patient(configurations: list[dict[str, Any]], seconds: int = WEBHOOK_SECONDS) -> list[Object]:
-    """The same registrations of webhooks with so much time, by default the most that one may have."""
+    """Returns the webhook registrations with another timeout, by default the longest."""
     return [
         {**each, "webhooks": [{**webhook, "timeoutSeconds": seconds} for webhook in each["webhooks"]]}
         for each in configurations

@@ -1,7 +1,6 @@
-"""What an API server must do for our processes and for kubectl: asked of a real one, and of the embedded one.
+"""Checks of an API server, run against a real kube-apiserver and against the embedded one.
 
-Each check is written once, as a conversation (`Talk`) with a `PlaneUnderTest`: it asserts the facts that we
-rely on, and everything that was said is a transcript. The transcripts of the real kube-apiserver are kept in
-tests/conformance/data/plane; `python -m tests.conformance.plane record` makes them again. The embedded plane
-must say the same; so must the real one, or a new version of Kubernetes has changed something.
+A check is a conversation (`Talk`) with a `PlaneUnderTest`. It asserts facts, and records what the server
+answered. The recorded answers of a real kube-apiserver are in tests/conformance/data/plane; both planes must
+give the same answers.
 """

@@ -1,4 +1,4 @@
-"""Admission webhooks: what they are told, and what their verdicts do."""
+"""Admission webhooks: the reviews that they get, and the effects of their answers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Any
 from aiohttp import web
 
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.servers import Handler, Heard, review
+from tests.conformance.plane.servers import Handler, Heard, hang, raw, review
 from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.things import GROUP, install_widgets, widget, widgets
-from tests.conformance.plane.webhooks import note_heard, register, webhook_server
+from tests.conformance.plane.webhooks import note_heard, register, until_refused, webhook_server
+
+# Port 1 is reserved, so nothing listens on it.
+UNREACHABLE = "https://127.0.0.1:1/widgets"
 
 
 def json_patch(*operations: Any) -> dict[str, str]:
-    """The part of a verdict that changes the object."""
+    """Returns the fields of a response that change the object."""
     return {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
 
 
 @check()
 async def what_a_webhook_is_told(talk: Talk) -> None:
-    """The whole review of a creation, an update, a patch and a deletion, and the headers with it."""
+    """The complete review of a creation, an update, a patch and a deletion, with its headers."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     server = await webhook_server(talk)
@@ -43,7 +46,7 @@ async def what_a_webhook_is_told(talk: Talk) -> None:
 
 @check()
 async def only_what_the_rules_say(talk: Talk) -> None:
-    """Operations, sub-resources and the object's labels decide who is asked."""
+    """Operations, subresources and object labels select the webhooks."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     server = await webhook_server(talk)
@@ -77,7 +80,7 @@ async def only_what_the_rules_say(talk: Talk) -> None:
         )
         return any(one.request.path == "/labelled" for one in server.heard)
 
-    await talk.eventually(registered)  # the last of the three, so the others are, too
+    await talk.eventually(registered)  # this webhook is the last of the three
     server.heard.clear()
     await talk.ask("POST", path, widget("one", name="a", replicas=1))
     await talk.patch(f"{path}/one", {"spec": {"name": "b"}})
@@ -97,7 +100,7 @@ async def only_what_the_rules_say(talk: Talk) -> None:
 
 @check()
 async def denied(talk: Talk) -> None:
-    """The message is the webhook's after its name; code and reason are its own. Without a code it is 400."""
+    """The message has the webhook's name and message; code and reason are the webhook's, by default 400."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     server = await webhook_server(talk)
@@ -122,7 +125,7 @@ async def denied(talk: Talk) -> None:
 
 @check()
 async def warnings(talk: Talk) -> None:
-    """Warnings reach the client, with a permission and with a denial."""
+    """Warnings reach the client, whether the object is allowed or denied."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     server = await webhook_server(talk)
@@ -136,7 +139,7 @@ async def warnings(talk: Talk) -> None:
 
 @check()
 async def mutated(talk: Talk) -> None:
-    """A patch is applied before the schema defaults and judges, and validation sees what came out."""
+    """A patch is applied before defaults and validation; validating webhooks get the result."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     server = await webhook_server(talk)
@@ -170,7 +173,7 @@ async def mutated(talk: Talk) -> None:
 
 @check()
 async def in_order(talk: Talk) -> None:
-    """Mutating configurations are asked by name, each with what the one before made."""
+    """Mutating configurations are called in the order of their names, each with the previous result."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     server = await webhook_server(talk)
@@ -193,3 +196,83 @@ def _by_path(answers: dict[str, Handler]) -> Handler:
         return await answers[heard.request.path](heard)
 
     return answer
+
+
+# -- webhooks that fail ---------------------------------------------------------------------------------
+
+
+@check()
+async def dead_and_must_be_asked(talk: Talk) -> None:
+    """failurePolicy Fail refuses the object, with the webhook's name in the message."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    server = await webhook_server(talk)
+    await register(talk, server, called=False, config={"url": UNREACHABLE, "caBundle": server.ca_bundle})
+    await until_refused(talk)
+    refused = await talk.ask("POST", path, widget("one", name="a"))
+
+    assert refused.status == 500
+    assert (
+        'failed calling webhook "widgets.conformance.test": failed to call webhook: '
+        in refused.json["message"]
+    )
+
+
+@check()
+async def dead_and_may_be_ignored(talk: Talk) -> None:
+    """failurePolicy Ignore admits the object without a warning."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    server = await webhook_server(talk)
+    await register(talk, server, failurePolicy="Ignore")
+    server.answer = raw(b"broken", status=500)
+    passed = await talk.ask("POST", path, widget("one", name="a"))
+
+    assert passed.status == 201
+    assert [one.json["request"]["name"] for one in server.heard] == ["one"]
+
+
+@check()
+async def too_slow(talk: Talk) -> None:
+    """A webhook must answer within timeoutSeconds."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    server = await webhook_server(talk)
+    await register(talk, server, timeoutSeconds=1)
+    server.answer = hang
+    refused = await talk.ask("POST", path, widget("one", name="a"))
+    server.answer = review()
+    # A busy test may answer later than one second.
+    passed = await talk.at_last(
+        lambda: talk.ask("POST", path, widget("one", name="a")), lambda answer: answer.status == 201
+    )
+
+    assert (refused.status, passed.status) == (500, 201)
+
+
+@check()
+async def answers_that_are_none(talk: Talk) -> None:
+    """An error status, a body that is not a review, another uid or an unusable patch count as a failure."""
+    await install_widgets(talk)
+    path = widgets(await talk.begin())
+    server = await webhook_server(talk)
+    await register(talk, server, mutating=True, name="mutate")
+    nonsense = base64.b64encode(b"nonsense").decode()
+    missing = base64.b64encode(b'[{"op": "remove", "path": "/spec/none"}]').decode()
+    for name, answer in (
+        ("500", raw(b"broken", status=500)),
+        ("404", raw(b"nothing", status=404)),
+        ("no JSON", raw(b"nonsense")),
+        ("an empty object", raw(b"{}")),
+        ("a review without response", raw(b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}')),
+        ("another uid", review(uid="another")),
+        ("a patch that is none", review(patchType="JSONPatch", patch=nonsense)),
+        ("a patch that does not fit", review(patchType="JSONPatch", patch=missing)),
+        ("a patch without its type", review(patch=nonsense)),
+    ):
+        server.answer = answer
+        refused = await talk.quietly("POST", path, widget("one", name="a"))
+        # The message comes from the server's parsers, so it is not compared.
+        talk.note({"answered": name, "code": refused.status, "reason": refused.json.get("reason")})
+
+        assert refused.status == 500, name

@@ -1,4 +1,4 @@
-"""Aggregated APIs: what the server behind sees, what the client sees, and what is said when it is gone."""
+"""Aggregated APIs: the requests that the server gets, and the answers while it is unavailable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HEADERS = (
 
 
 async def answer(heard: Heard) -> web.StreamResponse:
-    """Discovery, and for everything else what came."""
+    """Answers discovery, and a fixed object for all other paths."""
     path = heard.request.path
     if path == f"/apis/{GROUP}/v1":
         verbs = ["get", "list", "create"]
@@ -61,12 +61,12 @@ async def _in_parts(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
     await response.write(b'{"type":"ADDED","object":{"kind":"Thing","metadata":{"name":"first"}}}\n')
-    await asyncio.Event().wait()  # the client ends it: the first line must reach it before anything ends
+    await asyncio.Event().wait()  # the client disconnects after the first line
     return response
 
 
 async def aggregated_server(talk: Talk, *, group: str = GROUP) -> LocalServer:
-    """A running server that asks for the front proxy's certificate, and the Service that leads to it."""
+    """Returns a running server that requests the front proxy's certificate; creates its Service."""
     space = await talk.begin()
     trust = (await talk.quietly("GET", TRUST)).json["data"]["requestheader-client-ca-file"]
     server: LocalServer = await talk.entered(
@@ -83,7 +83,7 @@ async def aggregated_server(talk: Talk, *, group: str = GROUP) -> LocalServer:
 
 
 def api_service(talk: Talk, server: LocalServer, *, group: str = GROUP, **changes: Any) -> Object:
-    """The registration."""
+    """Returns the APIService of the server."""
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
@@ -101,9 +101,9 @@ def api_service(talk: Talk, server: LocalServer, *, group: str = GROUP, **change
 
 
 async def available(talk: Talk, *, group: str = GROUP, status: str = "True", reason: str = "") -> Object:
-    """Wait for the condition Available; the APIService then."""
+    """Wait for the condition Available and return the APIService."""
 
-    async def look() -> Object | None:
+    async def condition() -> Object | None:
         found = (await talk.quietly("GET", f"{SERVICES}/v1.{group}")).json
         for condition in (found.get("status") or {}).get("conditions") or ():
             if (
@@ -114,12 +114,12 @@ async def available(talk: Talk, *, group: str = GROUP, status: str = "True", rea
                 return dict(found)
         return None
 
-    found: Object = await talk.eventually(look)
+    found: Object = await talk.eventually(condition)
     return found
 
 
 async def registered(talk: Talk) -> LocalServer:
-    """A running, registered, available aggregated server that has forgotten what it heard so far."""
+    """Returns a running and available aggregated server, without the requests so far."""
     server = await aggregated_server(talk)
     made = await talk.quietly("POST", SERVICES, api_service(talk, server))
     assert made.status == 201, made.json
@@ -134,12 +134,12 @@ async def registered(talk: Talk) -> LocalServer:
 
 
 async def unavailable(talk: Talk, path: str) -> Answer:
-    """Ask for the path of an API that is not Available: what routes requests to it hears of it on its own."""
+    """GET a path of an unavailable API; the proxy may learn of the condition later."""
     return await talk.at_last(lambda: talk.ask("GET", path), lambda answer: answer.status == 503)
 
 
 def note_heard(talk: Talk, server: LocalServer, part: str) -> list[Heard]:
-    """Write down what the server heard of paths with this part; the availability check asks, too."""
+    """Record the requests whose path contains `part`; availability checks have other paths."""
     heard = [one for one in server.heard if part in one.request.path]
     for one in heard:
         headers = {name: one.request.headers.getall(name) for name in HEADERS if name in one.request.headers}
@@ -158,7 +158,7 @@ def note_heard(talk: Talk, server: LocalServer, part: str) -> list[Heard]:
 
 @check()
 async def who_asks(talk: Talk) -> None:
-    """The front proxy's certificate, the user's name and groups in headers, no credentials of the user."""
+    """The server gets the front proxy's certificate and the user in headers, and no credentials."""
     server = await registered(talk)
     path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
     token = await robot(talk, rules=[{"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}])
@@ -181,7 +181,7 @@ async def who_asks(talk: Talk) -> None:
 
 @check()
 async def what_is_passed_on(talk: Talk) -> None:
-    """Path, query and body reach the server as they are meant; status, headers and body come back so."""
+    """Path, query and body reach the server unchanged; status, headers and body reach the client."""
     server = await registered(talk)
     path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
     await talk.ask("GET", f"{path}/b%20c?labelSelector=a%20in%20(b)&x=%2B+")
@@ -194,7 +194,7 @@ async def what_is_passed_on(talk: Talk) -> None:
 
 @check()
 async def streams(talk: Talk) -> None:
-    """A watch of an aggregated API arrives line by line."""
+    """The lines of an aggregated watch arrive one by one."""
     await registered(talk)
     path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things/slowly?watch=true"
     async with talk.watching(path) as watch:
@@ -205,7 +205,7 @@ async def streams(talk: Talk) -> None:
 
 @check()
 async def discovered(talk: Talk) -> None:
-    """The group is listed with the others, and its resources come from the server."""
+    """Discovery lists the group, and the server answers with its resources."""
     await registered(talk)
 
     async def listed() -> Object | None:
@@ -220,11 +220,11 @@ async def discovered(talk: Talk) -> None:
 
 @check()
 async def gone(talk: Talk) -> None:
-    """Who asks while the server is gone is told 503; the condition says so before long."""
+    """While the server is unavailable, the answer is 503, and the condition becomes False."""
     server = await registered(talk)
     path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
     service = core("services", talk.namespace, "aggregated")
-    # To a port where nobody listens, as after a crash; the registration notices its Service at once.
+    # The deleted Service makes the APIService unavailable immediately.
     ports = [{"port": server.port, "targetPort": server.port}]
     await talk.quietly("DELETE", service)
     absent = await available(talk, status="False", reason="ServiceNotFound")
@@ -247,7 +247,7 @@ async def gone(talk: Talk) -> None:
 
 @check()
 async def never_there(talk: Talk) -> None:
-    """A registration to where nobody listens is not Available, and its group answers 503."""
+    """An APIService whose server refuses connections is not Available, and its group is 503."""
     group = f"never.{GROUP}"
     server = await aggregated_server(talk, group=group)
     body = api_service(talk, server, group=group)
@@ -255,7 +255,7 @@ async def never_there(talk: Talk) -> None:
     await talk.quietly("POST", SERVICES, body)
     found = await available(talk, group=group, status="False", reason="FailedDiscoveryCheck")
     condition = next(c for c in found["status"]["conditions"] if c["type"] == "Available")
-    # The message has the words of the server's own HTTP client.
+    # The message comes from the server's HTTP client, so it is not compared.
     talk.note({key: condition[key] for key in ("type", "status", "reason")})
     answer = await unavailable(talk, f"/apis/{group}/v1/namespaces/{talk.namespace}/things")
     await unavailable(talk, f"/apis/{group}/v1")
@@ -265,7 +265,7 @@ async def never_there(talk: Talk) -> None:
 
 @check()
 async def what_servers_are_told_to_trust(talk: Talk) -> None:
-    """The ConfigMap by which aggregated servers know the front proxy and the users' CA."""
+    """The ConfigMap with the CAs of the front proxy and of clients."""
     answer = await talk.quietly("GET", TRUST)
     data = answer.json["data"]
     talk.note({key: value if value.startswith("[") else value.splitlines()[0] for key, value in data.items()})

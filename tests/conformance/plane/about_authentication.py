@@ -1,4 +1,4 @@
-"""Who is believed to be whom, and TokenReviews."""
+"""Credentials, impersonation and TokenReviews."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 @check()
 async def wrong_credentials(talk: Talk) -> None:
-    """A token that nobody knows is 401 everywhere, also where nobody needs one."""
+    """An unknown token is 401 on every path, even on public ones."""
     space = await talk.begin()
     for path in ("/api", configmaps(space), "/nowhere", "/livez"):
         answer = await talk.ask("GET", path, token="nonsense", user="<nonsense>")
@@ -22,13 +22,13 @@ async def wrong_credentials(talk: Talk) -> None:
     other = await talk.ask("GET", configmaps(space), headers={"Authorization": "Basic YTpi"}, user="nobody")
     three = await talk.ask("GET", configmaps(space), headers={"Authorization": "Bearer a.b.c"}, user="nobody")
 
-    # What is no bearer token is not looked at.
+    # A header without a bearer token is ignored.
     assert (empty.status, other.status, three.status) == (403, 403, 401)
 
 
 @check()
 async def service_accounts(talk: Talk) -> None:
-    """The token of a ServiceAccount makes its user, who has discovery and nothing else."""
+    """The token of a ServiceAccount identifies its user, whose only right is discovery."""
     space = await talk.begin()
     token = await robot(talk)
     known = await talk.ask("GET", configmaps(space), token=token, user="<robot>")
@@ -40,7 +40,7 @@ async def service_accounts(talk: Talk) -> None:
 
 @check()
 async def token_reviews(talk: Talk) -> None:
-    """A review says who a token is; of one that is none it says that, and 201 all the same."""
+    """A review names the user of a token; the review of an unknown token is also 201."""
     space = await talk.begin()
     await talk.make(core("serviceaccounts", space), {"metadata": {"name": "robot"}})
     token = await token_of(talk, "robot")
@@ -65,14 +65,14 @@ async def token_reviews(talk: Talk) -> None:
 
 
 def _without_words(review: Object) -> Object:
-    """The error's words are those of the library that parsed the token."""
+    """Replaces the error, whose text comes from the library that parses the token."""
     status = {key: value if key != "error" else "<why>" for key, value in review["status"].items()}
     return {"kind": review["kind"], "spec": review["spec"], "status": status}
 
 
 @check()
 async def speaking_for_others(talk: Talk) -> None:
-    """The superuser may be somebody else, as `kubectl --as` asks; others may not."""
+    """A superuser may impersonate, as `kubectl --as` does; other users may not."""
     space = await talk.begin()
     somebody = {"Impersonate-User": "somebody"}
     limited = await talk.ask("GET", configmaps(space), headers=somebody)
@@ -80,7 +80,7 @@ async def speaking_for_others(talk: Talk) -> None:
         "GET", configmaps(space), headers={**somebody, "Impersonate-Group": "system:masters"}, show=("kind",)
     )
     refused = await talk.quietly("GET", configmaps(space), headers=somebody, user="limited")
-    # Kubernetes 1.36 has finer rights to impersonate, and names them in the message.
+    # Kubernetes 1.36 names the finer impersonation rights in the message, so it is not compared.
     talk.note({"as limited": refused.status, "reason": refused.json["reason"]})
 
     assert 'User "somebody" cannot list resource "configmaps"' in limited.json["message"]

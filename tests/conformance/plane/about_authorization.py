@@ -1,4 +1,4 @@
-"""Who may do what: refusals' words, roles, and SubjectAccessReviews."""
+"""RBAC: messages of refusals, roles, and SubjectAccessReviews."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USER = {"kind": "User", "name": LIMITED}
 
 @check()
 async def refusals(talk: Talk) -> None:
-    """403 names user, verb, resource, group and place, whether or not there is such a thing."""
+    """403 names user, verb, resource, group and scope, whether or not the object exists."""
     space = await talk.begin()
     for method, path, body in (
         ("GET", configmaps(space), None),
@@ -45,7 +45,7 @@ async def refusals(talk: Talk) -> None:
 
 @check()
 async def cluster_roles(talk: Talk) -> None:
-    """What a ClusterRole gives holds everywhere, and nothing else does; without the binding it is gone."""
+    """The rights of a ClusterRole hold in all namespaces, and end with the binding."""
     space = await talk.begin()
     await talk.make(configmaps(space), configmap("one"), keep=True)
     await talk.make(deployments(space), deployment("web"), keep=True)
@@ -85,7 +85,7 @@ async def cluster_roles(talk: Talk) -> None:
 
 @check()
 async def roles_of_a_namespace(talk: Talk) -> None:
-    """A Role, or a ClusterRole bound in a namespace, holds there alone; resourceNames bind to names."""
+    """A Role holds in its namespace only; resourceNames restrict it to objects."""
     space = await talk.begin()
     roles = f"{RBAC}/namespaces/{space}"
     rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"], "verbs": ["*"]}
@@ -114,7 +114,7 @@ async def roles_of_a_namespace(talk: Talk) -> None:
 
 @check()
 async def reviews(talk: Talk) -> None:
-    """A review answers for anybody, with the binding that allows it; a group is enough."""
+    """A review answers for any user or group."""
     space = await talk.begin()
     group = {"kind": "Group", "name": f"{space}-group"}
     rules = [

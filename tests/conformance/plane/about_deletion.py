@@ -1,4 +1,4 @@
-"""Finalizers: deleted, but still there."""
+"""Deletion: finalizers, collections, owners and namespaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FINALIZER = "conformance.test/wait"
 
 @check()
 async def waits_for_finalizers(talk: Talk) -> None:
-    """With a finalizer an object gets a deletion time, is MODIFIED, and goes when the last one is removed."""
+    """A deleted object with a finalizer is MODIFIED, and removed with its last finalizer."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     body = widget("one", name="a")
@@ -36,7 +36,7 @@ async def waits_for_finalizers(talk: Talk) -> None:
 
 @check()
 async def of_everything_selected(talk: Talk) -> None:
-    """DELETE of a collection with a selector removes what it selects."""
+    """DELETE of a collection removes the selected objects."""
     path = configmaps(await talk.begin())
     for name, mine in (("a", "yes"), ("b", "no"), ("c", "yes")):
         await talk.make(path, configmap(name, {"mine": mine}), keep=True)
@@ -49,7 +49,7 @@ async def of_everything_selected(talk: Talk) -> None:
 
 @check()
 async def of_what_somebody_owned(talk: Talk) -> None:
-    """What an object owned goes after it, by itself."""
+    """Owned objects are deleted after their owner."""
     path = configmaps(await talk.begin())
     owner = (await talk.ask("POST", path, configmap("owner"))).json
     owned = configmap("owned")
@@ -66,7 +66,7 @@ async def of_what_somebody_owned(talk: Talk) -> None:
 
 @check()
 async def of_a_namespace(talk: Talk) -> None:
-    """A namespace is Terminating, then what is in it is gone, then it is."""
+    """A deleted namespace is Terminating until its objects are deleted."""
     space = f"{talk.namespace}-x"
     await talk.make("/api/v1/namespaces", {"metadata": {"name": space}})
     await talk.make(configmaps(space), configmap("one"))
@@ -77,7 +77,7 @@ async def of_a_namespace(talk: Talk) -> None:
 
     await talk.eventually(gone)
     absent = await talk.get(configmaps(space, "one"))
-    # Admission has a copy of the namespaces, in which it is Terminating for a moment more.
+    # The cache of admission may show the namespace as Terminating for a moment longer.
     late = await talk.at_last(
         lambda: talk.ask("POST", configmaps(space), configmap("two")), lambda answer: answer.status == 404
     )

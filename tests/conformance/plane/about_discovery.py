@@ -1,4 +1,4 @@
-"""Discovery: what is served, as client libraries and kubectl ask for it. Only what both planes have."""
+"""Discovery, as far as both planes serve the same resources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.things import GROUP, install_widgets
 
-# The groups and resources that the processes, the demo and the checks use; a real server has more.
+# The groups and resources that the product, the demo and the checks use.
 RESOURCES = {
     "/api/v1": (
         "configmaps",
@@ -50,7 +50,7 @@ RESOURCES = {
 
 @check()
 async def groups(talk: Talk) -> None:
-    """/apis and /apis/GROUP name the versions of a group, the preferred one among them."""
+    """/apis and /apis/GROUP list the versions of a group and its preferred version."""
     await install_widgets(talk)
     listed = {group["name"]: group for group in (await talk.quietly("GET", "/apis")).json["groups"]}
     for path in RESOURCES:
@@ -60,7 +60,7 @@ async def groups(talk: Talk) -> None:
         answer = await talk.quietly("GET", f"/apis/{name}")
         versions = [version["version"] for version in answer.json["versions"]]
         wanted = path.rpartition("/")[2]
-        # Other versions of a group may be served as well.
+        # A real server may serve other versions of the group, too.
         talk.note({"group": name, "kind": answer.json["kind"], "served": wanted in versions})
 
         assert {"version": wanted, "groupVersion": f"{name}/{wanted}"} in listed[name]["versions"]
@@ -69,7 +69,7 @@ async def groups(talk: Talk) -> None:
 
 @check()
 async def resources(talk: Talk) -> None:
-    """The names, kinds, scopes, short names and verbs of the resources that we use."""
+    """The names, kinds, scopes, short names and verbs of the resources."""
     await install_widgets(talk)
     for path, names in RESOURCES.items():
         answer = await talk.quietly("GET", path)
@@ -83,13 +83,13 @@ async def resources(talk: Talk) -> None:
 
 def _plain(resource: Any) -> Any:
     kept = {key: value for key, value in resource.items() if key != "storageVersionHash"}
-    # Of the verbs the order has no meaning.
+    # The order of verbs has no meaning.
     return {**kept, "verbs": sorted(kept.get("verbs", ()))}
 
 
 @check()
 async def openapi(talk: Talk) -> None:
-    """OpenAPI v3 has an index of group versions; a kind's schema carries its group, version and kind."""
+    """OpenAPI v3 has an index of group versions; a schema has its group, version and kind."""
     await install_widgets(talk)
 
     async def published() -> Any:

@@ -1,4 +1,4 @@
-"""kubectl, as people use it, and what it prints."""
+"""The everyday commands of kubectl, and their output."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from tests.conformance.plane.answers import lines_of
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.talk import Object, Printed, Talk
+from tests.conformance.plane.talk import Object, Printed, Talk, lines_of
 from tests.conformance.plane.things import (
     GROUP,
     configmap,
@@ -27,7 +26,7 @@ Kubectl = Callable[..., Awaitable[Printed]]
 
 
 async def prepared(talk: Talk) -> Kubectl:
-    """kubectl in the check's namespace, with Widgets served and known to all that kubectl asks."""
+    """Returns kubectl in the check's namespace, once discovery and OpenAPI have Widgets."""
     await install_widgets(talk)
     await talk.begin()
 
@@ -58,7 +57,7 @@ async def prepared(talk: Talk) -> Kubectl:
 
 @check(needs=("kubectl",))
 async def apply(talk: Talk) -> None:
-    """Created, unchanged, configured; what is taken out of the file is taken out of the object."""
+    """apply prints created, unchanged, configured; fields removed from the file are removed."""
     kubectl = await prepared(talk)
     body = widget("one", name="a", labels={"x": "1", "y": "2"})
     first = await kubectl("apply", "-f", "-", apply=body)
@@ -77,7 +76,7 @@ async def apply(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def apply_a_deployment(talk: Talk) -> None:
-    """A Deployment is merged by what its lists are keyed by, and a foreign change of replicas survives."""
+    """apply merges the lists of a Deployment by key, and keeps replicas that the file does not set."""
     kubectl = await prepared(talk)
     body = deployment("web")
     del body["spec"]["replicas"]
@@ -108,7 +107,7 @@ async def apply_a_deployment(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def apply_what_is_refused(talk: Talk) -> None:
-    """Fields that the schema does not have, and values that it refuses, in the words that people see."""
+    """Unknown fields, invalid values and unknown kinds are refused."""
     kubectl = await prepared(talk)
     for body in (
         widget("one", name="a", unknown=1),
@@ -123,7 +122,7 @@ async def apply_what_is_refused(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def apply_many(talk: Talk) -> None:
-    """Several objects of one file, one of them refused, and a dry run on the server."""
+    """A List with one refused object, and a dry run on the server."""
     kubectl = await prepared(talk)
     many: Object = {"apiVersion": "v1", "kind": "List"}
     many["items"] = [configmap("one", a="1"), widget("bad", name="A"), widget("two", name="a")]
@@ -136,7 +135,7 @@ async def apply_many(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def get(talk: Talk) -> None:
-    """Tables, wide tables, names, JSON paths, several kinds, categories, short names, and nothing at all."""
+    """Tables, wide tables, names, JSONPath, several kinds, categories, short names and errors."""
     kubectl = await prepared(talk)
     space = talk.namespace
     await kubectl("get", "widgets")
@@ -165,12 +164,12 @@ async def get(talk: Talk) -> None:
         assert printed.code == (1 if {"none", "nothings"} & set(arguments) else 0), printed.err
 
 
-# As kubectl prints it for the first ten minutes.
+# kubectl's format for the first ten minutes.
 AGE = re.compile(r"\b(?:\d+m)?\d+s\b|\b[2-9]m\b")
 
 
 async def _aged(talk: Talk, kubectl: Kubectl, *arguments: str) -> Printed:
-    """kubectl's answer, written down without ages and without what depends on their width."""
+    """Run kubectl and record its output without ages and without column widths."""
     printed = await kubectl(*arguments, show=False)
     out = [AGE.sub("<age>", " ".join(line.split())) for line in printed.out.splitlines()]
     err = lines_of(printed.err)
@@ -180,7 +179,7 @@ async def _aged(talk: Talk, kubectl: Kubectl, *arguments: str) -> Printed:
 
 @check(needs=("kubectl",))
 async def create_and_delete(talk: Talk) -> None:
-    """Created once, not twice; deleted once, not twice, or not minding."""
+    """A second creation and a second deletion fail, unless the flags ignore it."""
     kubectl = await prepared(talk)
     codes = []
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{talk.namespace}-x"}}
@@ -202,7 +201,7 @@ async def create_and_delete(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def scale(talk: Talk) -> None:
-    """`kubectl scale` of a Deployment and of a custom resource, with a precondition that does not hold."""
+    """`kubectl scale` of a Deployment and of a custom resource, with a failing precondition."""
     kubectl = await prepared(talk)
     space = talk.namespace
     await talk.make(deployments(space), deployment("web"), keep=True)
@@ -223,7 +222,7 @@ async def scale(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def change(talk: Talk) -> None:
-    """label, annotate, patch, set image: small changes by other verbs."""
+    """label, annotate, patch, set image and wait."""
     kubectl = await prepared(talk)
     space = talk.namespace
     await talk.make(deployments(space), deployment("web"), keep=True)
@@ -251,7 +250,7 @@ async def change(talk: Talk) -> None:
         ("wait", "widget/one", "--for=jsonpath={.status.phase}=New", "--timeout=60s"),
     ):
         codes.append((await kubectl(*arguments)).code)
-    # A busy machine may need that second to ask at all.
+    # A busy machine may need the whole second before the first request.
     waited = await talk.at_last(
         partial(kubectl, "wait", "widget/one", "--for=delete", "--timeout=1s"),
         lambda printed: "timed out waiting" in printed.err,
@@ -263,7 +262,7 @@ async def change(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def explain_and_list(talk: Talk) -> None:
-    """`explain` reads OpenAPI, `api-resources` discovery."""
+    """`explain` reads OpenAPI, `api-resources` reads discovery."""
     kubectl = await prepared(talk)
     for arguments in (
         ("explain", "widget.spec"),
@@ -281,7 +280,7 @@ async def explain_and_list(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def create_by_flags(talk: Talk) -> None:
-    """What kubectl makes of flags it sends as protobuf; and so it asks what one may."""
+    """`create` with flags and `auth` send protobuf."""
     kubectl = await prepared(talk)
     space = talk.namespace
     talk.later(f"/api/v1/namespaces/{space}-x")
@@ -305,10 +304,10 @@ async def create_by_flags(talk: Talk) -> None:
 
 @check(needs=("kubectl",))
 async def watch(talk: Talk) -> None:
-    """`get --watch` prints a line a change until it is told to end."""
+    """`get --watch` prints a line for each change."""
     kubectl = await prepared(talk)
     await talk.make(widgets(talk.namespace), widget("a", name="a"), keep=True)
-    for seconds in (1, 5, 30):  # it is over when that is, and a busy machine may need it to begin
+    for seconds in (1, 5, 30):  # the timeout ends the watch; a busy machine needs a longer one
         flags = ("--watch", "--no-headers", f"--request-timeout={seconds}s")
         printed = await kubectl("get", "wi", *flags, show=False)
         if printed.out:
@@ -323,7 +322,7 @@ NUMBERS = r"\d+m +\d+Mi|\d+m +\d+%"
 
 @check(needs=("kubectl", "member_kubeconfig"))
 async def top(talk: Talk) -> None:
-    """`top pods` and `top nodes` of a member: columns, and a number where a number is due."""
+    """`top pods` and `top nodes` of a member print columns and numbers."""
     text = json.dumps(deployment("conformance-top", replicas=1))
     applied = await talk.kubectl("apply", "-f", "-", stdin=text, member=True, show=False)
     assert applied.code == 0, applied.err
@@ -338,7 +337,7 @@ async def top(talk: Talk) -> None:
 
 
 async def _rows(talk: Talk, *arguments: str) -> list[str] | None:
-    """What kubectl prints of the member, once there is a row with numbers: there are no metrics at first."""
+    """Returns the lines of kubectl once the member has metrics."""
     printed = await talk.kubectl(*arguments, member=True, show=False)
     lines = printed.out.splitlines()
     return lines if len(lines) > 1 and re.search(NUMBERS, lines[1]) else None

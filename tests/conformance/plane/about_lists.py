@@ -19,7 +19,7 @@ from tests.conformance.plane.things import (
 
 
 async def five(talk: Talk) -> str:
-    """Five ConfigMaps, c0 to c4; their path."""
+    """Create the ConfigMaps c0 to c4 and return their path."""
     path = configmaps(await talk.begin())
     for number in range(5):
         labels = {"even": str(number % 2 == 0).lower(), "number": str(number)}
@@ -29,7 +29,7 @@ async def five(talk: Talk) -> str:
 
 @check()
 async def items_say_what_they_are(talk: Talk) -> None:
-    """Items of built-in kinds carry no kind, those of custom ones do."""
+    """Items of custom kinds carry a kind, items of built-in kinds do not."""
     await install_widgets(talk)
     space = await talk.begin()
     await talk.ask("POST", configmaps(space), configmap("one", a="1"))
@@ -43,7 +43,7 @@ async def items_say_what_they_are(talk: Talk) -> None:
 
 @check()
 async def pages(talk: Talk) -> None:
-    """Pages say how many are left, agree in their version, and the last one has no token."""
+    """Pages have the number of remaining items and one version; the last page has no token."""
     path = await five(talk)
     found, query, versions = [], "limit=2", set()
     while True:
@@ -62,7 +62,7 @@ async def pages(talk: Talk) -> None:
 
 @check()
 async def pages_show_one_moment(talk: Talk) -> None:
-    """What is written between two pages is not in the later ones: a list is one moment."""
+    """Later pages show the version of the first page, without writes in between."""
     path = await five(talk)
     first = (await talk.get(f"{path}?limit=2", show=names_of)).json
     await talk.ask("DELETE", f"{path}/c3")
@@ -98,7 +98,7 @@ async def selected_by_labels(talk: Talk) -> None:
 
 @check()
 async def selected_by_fields(talk: Talk) -> None:
-    """Name and namespace of everything, and what clients select pods and events by."""
+    """Every kind can be selected by name and namespace."""
     await install_widgets(talk)
     path = await five(talk)
     space = talk.namespace

@@ -1,4 +1,4 @@
-"""Creating, reading, replacing, deleting: codes, conflicts, what the server fills in and what it keeps."""
+"""Creating, reading, replacing and deleting objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NO_UID = "11111111-1111-1111-1111-111111111111"
 
 @check()
 async def created_read_replaced_deleted(talk: Talk) -> None:
-    """An object keeps its uid and creation time through an update and gets a new version; then it is gone."""
+    """An update keeps uid and creation time and changes the version; a deleted object is 404."""
     path = configmaps(await talk.begin())
     made = (await talk.ask("POST", path, configmap("one", a="1"))).json
     read = (await talk.get(f"{path}/one")).json
@@ -29,7 +29,7 @@ async def created_read_replaced_deleted(talk: Talk) -> None:
 
 @check()
 async def custom_object_created_twice(talk: Talk) -> None:
-    """A custom resource's name carries its group in messages."""
+    """Messages name a custom resource with its group."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     made = await talk.ask("POST", path, widget("one", name="a"))
@@ -43,7 +43,7 @@ async def custom_object_created_twice(talk: Talk) -> None:
 
 @check()
 async def replaced_with_an_old_version(talk: Talk) -> None:
-    """Who writes on an old version is told Conflict, and nothing is written."""
+    """A PUT with an old version is a Conflict and writes nothing."""
     path = configmaps(await talk.begin())
     first = (await talk.ask("POST", path, configmap("one", a="1"))).json
     await talk.ask("PUT", f"{path}/one", {**first, "data": {"a": "2"}})
@@ -56,7 +56,7 @@ async def replaced_with_an_old_version(talk: Talk) -> None:
 
 @check()
 async def replaced_without_a_version(talk: Talk) -> None:
-    """A ConfigMap may be overwritten blindly, a custom resource may not."""
+    """A ConfigMap may be replaced without a version, a custom resource may not."""
     await install_widgets(talk)
     space = await talk.begin()
     await talk.ask("POST", configmaps(space), configmap("one", a="1"))
@@ -70,7 +70,7 @@ async def replaced_without_a_version(talk: Talk) -> None:
 
 @check()
 async def replaced_by_itself(talk: Talk) -> None:
-    """A write that changes nothing makes no new version."""
+    """A PUT without a change keeps the version."""
     await install_widgets(talk)
     space = await talk.begin()
     for path, body in (
@@ -85,7 +85,7 @@ async def replaced_by_itself(talk: Talk) -> None:
 
 @check()
 async def replaced_what_is_not_there(talk: Talk) -> None:
-    """An update of an absent object is a 404, also with a version."""
+    """A PUT of an absent object is 404, with and without a version."""
     path = configmaps(await talk.begin())
     absent = await talk.ask("PUT", f"{path}/one", configmap("one"))
     with_version: Object = configmap("one")
@@ -97,7 +97,7 @@ async def replaced_what_is_not_there(talk: Talk) -> None:
 
 @check()
 async def replaced_with_another_uid(talk: Talk) -> None:
-    """The uid of an update is a precondition; creation time and self-made fields are the server's."""
+    """A PUT with another uid is a Conflict; the server keeps the creation time."""
     path = configmaps(await talk.begin())
     made = (await talk.ask("POST", path, configmap("one"))).json
     other = {**made, "metadata": {**made["metadata"], "uid": NO_UID}}
@@ -115,7 +115,7 @@ async def replaced_with_another_uid(talk: Talk) -> None:
 
 @check()
 async def names_that_do_not_fit(talk: Talk) -> None:
-    """The name in the body must be the path's, and be one."""
+    """The name in the body must be valid and equal to the name in the path."""
     await install_widgets(talk)
     space = await talk.begin()
     path = configmaps(space)
@@ -131,7 +131,7 @@ async def names_that_do_not_fit(talk: Talk) -> None:
 
 @check()
 async def namespaces_that_do_not_fit(talk: Talk) -> None:
-    """The namespace in the body must be the path's; one that does not exist is a 404 for writers only."""
+    """The namespace in the body must be that of the path; writes to an absent namespace are 404."""
     space = await talk.begin()
     body = configmap("one")
     body["metadata"]["namespace"] = "elsewhere"
@@ -147,7 +147,7 @@ async def namespaces_that_do_not_fit(talk: Talk) -> None:
 
 @check()
 async def kinds_that_do_not_fit(talk: Talk) -> None:
-    """apiVersion and kind must be the path's; built-in kinds may leave them out, custom ones may not."""
+    """apiVersion and kind must match the path; only built-in kinds may omit them."""
     await install_widgets(talk)
     space = await talk.begin()
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}}
@@ -157,7 +157,7 @@ async def kinds_that_do_not_fit(talk: Talk) -> None:
         (widgets(space), {"metadata": {"name": "one"}, "spec": {"name": "a"}}),
     ):
         answer = await talk.quietly("POST", path, body)
-        # The message has the Go types that did not fit.
+        # The message names Go types, so it is not compared.
         talk.note({"sent": body, "to": path, "code": answer.status, "reason": answer.json["reason"]})
 
         assert answer.status == 400
@@ -170,7 +170,7 @@ async def kinds_that_do_not_fit(talk: Talk) -> None:
 
 @check()
 async def namespaces(talk: Talk) -> None:
-    """A namespace carries its own name as a label and is Active."""
+    """A namespace is Active and has its name as a label."""
     await talk.begin(labels={"own": "label"})
     read = await talk.get(f"/api/v1/namespaces/{talk.namespace}")
     again = await talk.ask("POST", "/api/v1/namespaces", {"metadata": {"name": talk.namespace}})
@@ -182,7 +182,7 @@ async def namespaces(talk: Talk) -> None:
 
 @check()
 async def dry_runs_store_nothing(talk: Talk) -> None:
-    """dryRun=All answers as if, and neither object nor version is there afterwards."""
+    """dryRun=All answers like a write, and stores nothing."""
     await install_widgets(talk)
     space = await talk.begin()
     path = configmaps(space)

@@ -9,7 +9,7 @@ from tests.conformance.plane.things import configmap, configmaps, install_widget
 
 @check()
 async def merged(talk: Talk) -> None:
-    """A merge patch sets, replaces lists whole, and removes what is null."""
+    """A merge patch sets fields, replaces lists, and removes fields that are null."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     body = widget(
@@ -34,7 +34,7 @@ async def merged(talk: Talk) -> None:
 
 @check()
 async def merged_with_a_version(talk: Talk) -> None:
-    """A patch that carries a version is bound to it; one without is not."""
+    """A patch with an old version is a Conflict."""
     await install_widgets(talk)
     space = await talk.begin()
     for path, body, change in (
@@ -51,7 +51,7 @@ async def merged_with_a_version(talk: Talk) -> None:
 
 @check()
 async def merged_to_something_invalid(talk: Talk) -> None:
-    """What comes out of a patch is validated, and name and namespace stay what they are."""
+    """The result of a patch is validated, and the patch cannot change name and namespace."""
     await install_widgets(talk)
     space = await talk.begin()
     await talk.ask("POST", widgets(space), widget("one", name="a"))
@@ -68,7 +68,7 @@ async def merged_to_something_invalid(talk: Talk) -> None:
 
 @check()
 async def json_patch(talk: Talk) -> None:
-    """add, replace, remove, move, copy and test, with escaped paths and list positions."""
+    """add, replace, remove, move, copy and test, with escaped paths and list indexes."""
     path = configmaps(await talk.begin())
     await talk.ask("POST", path, configmap("one", a="1", b="2"))
     for operations in (
@@ -95,7 +95,7 @@ async def json_patch(talk: Talk) -> None:
 
 @check()
 async def json_patch_that_does_not_fit(talk: Talk) -> None:
-    """A failed test, a path that is not there, an operation that is none: 422 or 400, and nothing changes."""
+    """A failed test, an absent path or an unknown operation is refused and changes nothing."""
     path = configmaps(await talk.begin())
     made = (await talk.ask("POST", path, configmap("one", a="1"))).json
     for operations, code in (
@@ -112,7 +112,7 @@ async def json_patch_that_does_not_fit(talk: Talk) -> None:
         ([{"op": "nonsense", "path": "/data/a"}], 422),
     ):
         answer = await talk.quietly("PATCH", f"{path}/one", operations, content_type=JSON_PATCH)
-        # The library's words for what does not fit are not compared.
+        # The message comes from the JSON patch library, so it is not compared.
         talk.note({"sent": operations, "code": answer.status, "reason": answer.json.get("reason")})
 
         assert answer.status == code, operations

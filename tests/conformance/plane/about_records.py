@@ -1,4 +1,4 @@
-"""Leases and Events as our processes write them."""
+"""Leases and Events as the product writes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.conformance.plane.things import core, names_of
 
 
 def lease(holder: str) -> Object:
-    """A Lease as our leader election writes it."""
+    """Returns a Lease as leader election writes it."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -24,7 +24,7 @@ def lease(holder: str) -> Object:
 
 
 def event(name: str, **changes: object) -> Object:
-    """An Event as our recorder writes it."""
+    """Returns an Event as the event recorder writes it."""
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -50,7 +50,7 @@ def event(name: str, **changes: object) -> Object:
 
 @check()
 async def leases(talk: Talk) -> None:
-    """Microseconds survive; of two who renew on one version, one is told Conflict."""
+    """Times keep their microseconds; a renewal with an old version is a Conflict."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{await talk.begin()}/leases"
     made = (await talk.ask("POST", path, lease("a"))).json
     again = await talk.ask("POST", path, lease("b"))
@@ -68,7 +68,7 @@ async def leases(talk: Talk) -> None:
 
 @check()
 async def lease_without_a_version(talk: Talk) -> None:
-    """A Lease cannot be overwritten blindly."""
+    """A Lease cannot be replaced without a version."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{await talk.begin()}/leases"
     await talk.ask("POST", path, lease("a"))
     blind = await talk.ask("PUT", f"{path}/leader", lease("b"))
@@ -82,7 +82,7 @@ async def lease_without_a_version(talk: Talk) -> None:
 
 @check()
 async def events(talk: Talk) -> None:
-    """An event is written, counted by a patch, and found by what it is about."""
+    """Events are created, counted by patches, and selected by their involved object."""
     space = await talk.begin()
     path = core("events", space)
     body = event("web.1")
@@ -114,7 +114,7 @@ async def events(talk: Talk) -> None:
 
 @check()
 async def events_that_do_not_fit(talk: Talk) -> None:
-    """An event lives in the namespace of what it is about."""
+    """An Event is in the namespace of its involved object."""
     path = core("events", await talk.begin())
     elsewhere = event("web.1")
     elsewhere["involvedObject"]["namespace"] = "elsewhere"

@@ -1,4 +1,4 @@
-"""The Status bodies of what an API server does not do."""
+"""The answers to requests that cannot be served."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.plane.things import (
 
 @check()
 async def nothing_there(talk: Talk) -> None:
-    """404 of an object, a kind, a version, a group, a sub-resource, and of a path that is no API's."""
+    """404 for an absent object, kind, version, group, subresource and path."""
     await install_widgets(talk)
     space = await talk.begin()
     await talk.ask("POST", configmaps(space), configmap("one"))
@@ -39,7 +39,7 @@ async def nothing_there(talk: Talk) -> None:
         answer = await talk.get(path)
 
         assert answer.status == 404
-    # Here it is of no use to know which part of a real server found nothing: one says so in plain text.
+    # A real server answers these in different ways, so only the code is compared.
     for path in (f"/apis/conformance.test/v1/namespaces/{space}/nothings", "/api/v9"):
         answer = await talk.quietly("GET", path)
         talk.note({"ask": f"GET {path}", "code": answer.status})
@@ -69,7 +69,7 @@ async def methods_not_allowed(talk: Talk) -> None:
 
 @check()
 async def parameters_that_cannot_be_read(talk: Talk) -> None:
-    """400 for query parameters that are none."""
+    """400 for query parameters that cannot be read."""
     space = await talk.begin()
     await talk.ask("POST", configmaps(space), configmap("one"))
     for query in (
@@ -83,7 +83,7 @@ async def parameters_that_cannot_be_read(talk: Talk) -> None:
         "timeoutSeconds=soon&watch=true",
     ):
         answer = await talk.quietly("GET", f"{configmaps(space)}?{query}")
-        # Whose parser did not like it is not compared.
+        # The message comes from different parsers, so it is not compared.
         talk.note({"query": query, "code": answer.status, "reason": answer.json["reason"]})
 
         assert answer.status in (400, 422), query
@@ -94,7 +94,7 @@ async def parameters_that_cannot_be_read(talk: Talk) -> None:
 
 @check()
 async def paths_outside_the_api(talk: Talk) -> None:
-    """Health and version are there for everybody; what else is there is JSON or plain text."""
+    """Health and version need no credentials."""
     for path in ("/livez", "/readyz", "/healthz"):
         answer = await talk.get(path, user="nobody")
 

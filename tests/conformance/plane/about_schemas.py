@@ -1,4 +1,4 @@
-"""CRDs: what their schemas fill in, take away and refuse, and how they come and go."""
+"""CRDs: defaults, pruning, validation, and their creation and deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.conformance.plane.things import (
 
 @check()
 async def defaults_and_pruning(talk: Talk) -> None:
-    """Defaults are filled in, also in lists; unknown fields are dropped, but where the schema keeps them."""
+    """Defaults are set, also in lists; unknown fields are dropped unless the schema preserves them."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     body = widget(
@@ -45,7 +45,7 @@ async def defaults_and_pruning(talk: Talk) -> None:
 
 @check()
 async def refusals(talk: Talk) -> None:
-    """Every rule of the schema refuses with 422 and names the field; several causes are told together."""
+    """Every schema rule refuses with 422 and names the field."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     for spec in (
@@ -77,7 +77,7 @@ async def refusals(talk: Talk) -> None:
 
 @check()
 async def unknown_fields(talk: Talk) -> None:
-    """fieldValidation: Strict refuses them, Warn tells of them, Ignore drops them silently."""
+    """fieldValidation: Strict refuses unknown fields, Warn reports them, Ignore drops them."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     body = widget("one", name="a", unknown=1, parts=[{"kind": "x", "odd": 1}])
@@ -86,7 +86,7 @@ async def unknown_fields(talk: Talk) -> None:
     ignored = await talk.ask("POST", f"{path}?fieldValidation=Ignore", widget("two", name="a", unknown=1))
     default = await talk.ask("POST", path, widget("three", name="a", unknown=1))
     patch = {"spec": {"odd": 1}}
-    # A real server calls this one invalid, not a bad request, with the whole object in its message.
+    # A real server answers 422 with the whole object in the message.
     patched = await talk.quietly(
         "PATCH", f"{path}/one?fieldValidation=Strict", patch, content_type="application/merge-patch+json"
     )
@@ -100,7 +100,7 @@ async def unknown_fields(talk: Talk) -> None:
 
 @check()
 async def come_and_go(talk: Talk) -> None:
-    """A CRD is Established, its kind is in discovery and is served; without the CRD it is gone."""
+    """An Established CRD is discovered and served, until it is deleted."""
     group = f"coming.{GROUP}"
     definition = crd("comets", "Comet", group=group)
     name = f"comets.{group}"
@@ -134,7 +134,7 @@ async def come_and_go(talk: Talk) -> None:
 
 @check()
 async def our_own(talk: Talk) -> None:
-    """A FederatedHPA is defaulted and refused by the schema that we generate."""
+    """The generated schema refuses wrong FederatedHPAs."""
     group = await install_ours(talk)
     space = await talk.begin()
     path = f"/apis/{group}/v1alpha1/namespaces/{space}/federatedhpas?dryRun=All"

@@ -21,7 +21,7 @@ SIDE = {"name": "side", "image": "registry.invalid/side:1"}
 
 
 async def web(talk: Talk) -> str:
-    """A Deployment with two containers; its path."""
+    """Create a Deployment with two containers and return its path."""
     path = deployments(await talk.begin())
     body = deployment("web", containers=[WEB, SIDE], volumes=[{"name": "data", "emptyDir": {}}])
     body["spec"]["strategy"] = {
@@ -33,7 +33,7 @@ async def web(talk: Talk) -> str:
 
 
 def shown(body: Any) -> Any:
-    """What patches are about, without the defaults of every field."""
+    """Returns the patched fields, without defaults."""
     spec = body["spec"]
     pod = spec["template"]["spec"]
     return {
@@ -52,7 +52,7 @@ def shown(body: Any) -> Any:
 
 
 def container_of(container: Any) -> Any:
-    """The fields of WEB; no empty resources and no protocol of ports, which are defaults."""
+    """Returns the fields of WEB, without empty ones and without the protocol of ports."""
     kept = {key: value for key, value in container.items() if key in WEB and value}
     for port in kept.get("ports", ()):
         port.pop("protocol", None)
@@ -60,18 +60,18 @@ def container_of(container: Any) -> Any:
 
 
 async def patched(talk: Talk, path: str, patch: Object) -> Answer:
-    """The answer to a strategic merge patch."""
+    """Send a strategic merge patch and return the answer."""
     return await talk.patch(path, patch, STRATEGIC, show=shown)
 
 
 def pod_spec(**pod: Any) -> Object:
-    """A patch of the pod template."""
+    """Returns a patch of the pod template."""
     return {"spec": {"template": {"spec": pod}}}
 
 
 @check()
 async def containers_by_name(talk: Talk) -> None:
-    """A container is found by its name; the others stay; a new one goes first, as kubectl's order says."""
+    """Containers are merged by name; $setElementOrder sets the order."""
     path = await web(talk)
     image = await patched(
         talk, path, pod_spec(containers=[{"name": "web", "image": "registry.invalid/web:2"}])
@@ -92,7 +92,7 @@ async def containers_by_name(talk: Talk) -> None:
 
 @check()
 async def containers_removed_and_replaced(talk: Talk) -> None:
-    """$patch: delete removes an element, $patch: replace the whole list or the whole object."""
+    """$patch: delete removes an element, $patch: replace replaces a list or an object."""
     path = await web(talk)
     removed = await patched(talk, path, pod_spec(containers=[{"name": "side", "$patch": "delete"}]))
     whole = [{"$patch": "replace"}, {"name": "only", "image": "registry.invalid/only:1"}]
@@ -108,7 +108,7 @@ async def containers_removed_and_replaced(talk: Talk) -> None:
 
 @check()
 async def environment_by_name(talk: Talk) -> None:
-    """Variables are merged by name, kept in the order that $setElementOrder says."""
+    """Variables are merged by name, in the order of $setElementOrder."""
     path = await web(talk)
     env = [{"name": "B", "value": "changed"}, {"name": "D", "value": "4"}]
     merged = await patched(talk, path, pod_spec(containers=[{"name": "web", "env": env}]))
@@ -148,7 +148,7 @@ async def ports_and_mounts(talk: Talk) -> None:
 
 @check()
 async def retained_keys(talk: Talk) -> None:
-    """$retainKeys drops what is not named: another strategy, another source of a volume."""
+    """$retainKeys drops the keys that it does not name."""
     path = await web(talk)
     recreate = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
     strategy = await patched(talk, path, recreate)
@@ -161,7 +161,7 @@ async def retained_keys(talk: Talk) -> None:
 
 @check()
 async def maps_and_nulls(talk: Talk) -> None:
-    """Maps are merged by key and null removes; a scalar is set."""
+    """Maps are merged by key, null removes, a scalar is set."""
     path = await web(talk)
     await patched(talk, path, pod_spec(nodeSelector={"a": "1", "b": "2"}))
     merged = await patched(talk, path, pod_spec(nodeSelector={"a": None, "c": "3"}))
@@ -177,7 +177,7 @@ async def maps_and_nulls(talk: Talk) -> None:
 
 @check()
 async def finalizers_are_a_set(talk: Talk) -> None:
-    """Finalizers are merged as a set; $deleteFromPrimitiveList takes from it."""
+    """Finalizers are merged as a set; $deleteFromPrimitiveList removes elements."""
     path = await web(talk)
     for finalizers in (["x.test/a"], ["x.test/b", "x.test/a"]):
         added = await patched(talk, path, {"metadata": {"finalizers": finalizers}})

@@ -1,4 +1,4 @@
-"""Status and scale: what a write through them changes, and what counts as a new generation."""
+"""The status and scale subresources, and generations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCALE = ("metadata.generation", "spec.replicas", "spec.paused", "status.replicas
 
 @check()
 async def scale_of_a_deployment(talk: Talk) -> None:
-    """The scale carries name, uid and version of the Deployment, its replicas and its selector as text."""
+    """A Scale has name, uid, version, replicas and the selector as text."""
     path = deployments(await talk.begin())
     made = (await talk.ask("POST", path, deployment("web", replicas=2), show=SCALE)).json
     read = (await talk.get(f"{path}/web/scale")).json
@@ -35,7 +35,7 @@ async def scale_of_a_deployment(talk: Talk) -> None:
 
 @check()
 async def scale_written_blindly(talk: Talk) -> None:
-    """Without a version the scale is written as it is; with a wrong uid it is not."""
+    """A Scale may be written without a version, but not with another uid."""
     path = deployments(await talk.begin())
     await talk.make(path, deployment("web"), keep=True)
     scale: dict[str, Any] = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
@@ -68,7 +68,7 @@ async def scale_written_blindly(talk: Talk) -> None:
 
 @check()
 async def status_of_a_deployment(talk: Talk) -> None:
-    """Through /status only the status changes, and no generation; through the object everything but that."""
+    """A write to /status changes only the status and no generation; other writes keep the status."""
     path = deployments(await talk.begin())
     made = (await talk.ask("POST", path, deployment("web"), show=SCALE)).json
     status = {"replicas": 2, "observedGeneration": 1}
@@ -91,7 +91,7 @@ async def status_of_a_deployment(talk: Talk) -> None:
 
 @check()
 async def status_of_a_custom_object(talk: Talk) -> None:
-    """A status in a creation or update is dropped; /status takes nothing else; both know conflicts."""
+    """A create or update drops the status; both paths check the version."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     made = (await talk.ask("POST", path, {**widget("one", name="a"), "status": {"phase": "Old"}})).json
@@ -115,9 +115,7 @@ async def status_of_a_custom_object(talk: Talk) -> None:
 
 @check()
 async def generations(talk: Talk) -> None:
-    """The generation counts changes of what is wanted: not of labels, not of the status; of a Deployment also
-    its annotations.
-    """
+    """Labels and status do not change the generation; annotations do so for Deployments only."""
     await install_widgets(talk)
     space = await talk.begin()
     found = []
@@ -142,7 +140,7 @@ async def generations(talk: Talk) -> None:
 
 @check()
 async def scale_of_a_custom_object(talk: Talk) -> None:
-    """The paths of the CRD make the scale; without replicas there is none to read."""
+    """The CRD's paths define the Scale of a custom resource."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     await talk.ask("POST", path, widget("one", name="a", replicas=2))
@@ -155,7 +153,7 @@ async def scale_of_a_custom_object(talk: Talk) -> None:
     negative = await talk.quietly(
         "PATCH", f"{path}/one/scale", {"spec": {"replicas": -1}}, content_type=MERGE
     )
-    # A real server complains twice, of the scale and of what would be stored.
+    # A real server reports two causes.
     talk.note({"replicas": -1, "code": negative.status, "reason": negative.json["reason"]})
 
     assert (read["spec"], read["status"]) == ({"replicas": 2}, {"replicas": 1, "selector": "app=one"})

@@ -18,7 +18,7 @@ from tests.conformance.plane.things import (
 
 
 def plain(table: Any) -> Any:
-    """The columns' names, types and priorities, and the cells without ages."""
+    """Returns the columns and the cells without ages."""
     ages = {number for number, column in enumerate(table["columnDefinitions"]) if column["name"] == "Age"}
     return {
         "columns": [
@@ -36,7 +36,7 @@ def plain(table: Any) -> Any:
 
 @check()
 async def of_custom_objects(talk: Talk) -> None:
-    """The CRD's columns, with what an object does not have left out."""
+    """The CRD defines the columns; absent values are null."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     await talk.make(path, widget("a", name="a", colour="red"), keep=True)
@@ -58,14 +58,9 @@ async def of_custom_objects(talk: Talk) -> None:
     assert one.json["rows"][0]["cells"][3] == "Old"
 
 
-def _row_objects(table: Any) -> Any:
-    kept = {key: value for key, value in table.items() if key not in ("columnDefinitions", "rows")}
-    return {**kept, "objects": [row.get("object") for row in table["rows"]]}
-
-
 @check()
 async def of_built_in_kinds(talk: Talk) -> None:
-    """The columns that people know of Deployments, pods and namespaces; not what -o wide adds."""
+    """The narrow columns of Deployments, pods and namespaces."""
     space = await talk.begin()
     await talk.make(deployments(space), deployment("web"), keep=True)
     await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
@@ -89,7 +84,7 @@ def _narrow(table: Any) -> Any:
 
 @check()
 async def watched(talk: Talk) -> None:
-    """`kubectl get -w` watches in tables: one row an event."""
+    """A watch of tables sends one row per event."""
     await install_widgets(talk)
     path = widgets(await talk.begin())
     await talk.make(path, widget("a", name="a"), keep=True)

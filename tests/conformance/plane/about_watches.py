@@ -1,4 +1,4 @@
-"""Watches: from a version, in order, with selectors and bookmarks, and how they end."""
+"""Watches: versions, order, selectors, bookmarks and their end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.conformance.plane.things import configmap, configmaps, install_widget
 
 
 def events_of(events: list[Object]) -> list[tuple[str, str]]:
-    """Type and name of events."""
+    """Returns type and name of events."""
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
 
 async def version_of(talk: Talk, path: str) -> str:
-    """The version of a list of the path now, which transcripts call <from>."""
+    """Returns the current version of a list; transcripts call it <from>."""
     version: str = (await talk.quietly("GET", path)).json["metadata"]["resourceVersion"]
     talk.names.literal(f"resourceVersion={version}", "resourceVersion=<from>")
     return version
@@ -24,7 +24,7 @@ async def version_of(talk: Talk, path: str) -> str:
 
 @check()
 async def from_a_list(talk: Talk) -> None:
-    """What happens after a list comes in order, with the objects as they were then."""
+    """The changes after a list arrive in order, with the objects of that time."""
     path = configmaps(await talk.begin())
     await talk.ask("POST", path, configmap("old", a="0"))
     version = await version_of(talk, path)
@@ -49,7 +49,7 @@ async def from_a_list(talk: Talk) -> None:
 
 @check()
 async def live(talk: Talk) -> None:
-    """An open watch gets what happens at once, of its namespace alone."""
+    """An open watch gets the changes of its namespace only."""
     await install_widgets(talk)
     space = await talk.begin()
     other = f"{space}-b"
@@ -62,7 +62,7 @@ async def live(talk: Talk) -> None:
         first = await watch.events(1)
         await talk.patch(f"{path}/one/status", {"status": {"phase": "New"}})
         await talk.patch(f"{path}/one", {"spec": {"name": "b"}})
-        await talk.patch(f"{path}/one", {"spec": {"name": "b"}})  # changes nothing, so there is no event
+        await talk.patch(f"{path}/one", {"spec": {"name": "b"}})  # no change, so no event
         await talk.ask("DELETE", f"{path}/one")
         rest = await watch.events(3)
 
@@ -72,7 +72,7 @@ async def live(talk: Talk) -> None:
 
 @check()
 async def with_a_label_selector(talk: Talk) -> None:
-    """An object that begins to match is ADDED, one that stops is DELETED, others do not appear."""
+    """An object that starts to match is ADDED, one that stops is DELETED."""
     path = configmaps(await talk.begin())
     version = await version_of(talk, path)
     async with talk.watching(
@@ -103,7 +103,7 @@ async def with_a_label_selector(talk: Talk) -> None:
 
 @check()
 async def from_any_version(talk: Talk) -> None:
-    """Without a version, or from 0, what is there comes first, as ADDED, and then what happens."""
+    """Without a version, or from 0, existing objects are ADDED first."""
     path = configmaps(await talk.begin())
     for name in ("a", "b"):
         await talk.make(path, configmap(name))
@@ -122,7 +122,7 @@ async def from_any_version(talk: Talk) -> None:
 
 @check()
 async def ends_in_time(talk: Talk) -> None:
-    """timeoutSeconds ends a watch, without an error."""
+    """timeoutSeconds ends a watch without an error."""
     path = configmaps(await talk.begin())
     version = await version_of(talk, path)
     async with talk.watching(f"{path}?watch=true&timeoutSeconds=1&resourceVersion={version}") as watch:
@@ -133,7 +133,7 @@ async def ends_in_time(talk: Talk) -> None:
 
 @check()
 async def bookmarks(talk: Talk) -> None:
-    """Who asks for bookmarks gets one before the watch ends: kind and version alone. Others get none."""
+    """Only watches that request bookmarks get them; a bookmark has a kind and a version."""
     await install_widgets(talk)
     space = await talk.begin()
     other = f"{space}-b"
@@ -144,19 +144,18 @@ async def bookmarks(talk: Talk) -> None:
         query = f"watch=true&timeoutSeconds=3&resourceVersion={await version_of(talk, widgets(space))}"
         path = f"{widgets(space)}?{query}"
         async with talk.watching(f"{path}&allowWatchBookmarks=true") as asking, talk.watching(path) as silent:
-            # The version of the kind must move, or there is nothing to mark: in another namespace, unseen
-            # here.
+            # A bookmark needs a new version, here from an object of another namespace.
             made = await talk.make(widgets(other), widget(next(names), name="a"))
-            with talk.unheard():
+            with talk.unrecorded():
                 marks = await asking.rest()
             return marks, await silent.rest(), int(made["metadata"]["resourceVersion"])
 
     def marked(found: tuple[list[Object], list[Object], int]) -> bool:
-        # On a busy machine the watch may be over before there was anything to mark.
+        # On a busy machine the watch may end before the version changes.
         return bool(found[0]) and _version(found[0][-1]) >= found[2]
 
     marks, nothing, made = await talk.at_last(watched, marked)
-    # How many there are depends on when the watch began.
+    # The number of bookmarks depends on the time.
     talk.note({"bookmark": marks[-1]["object"]})
 
     assert {event["type"] for event in marks} == {"BOOKMARK"}
@@ -166,9 +165,9 @@ async def bookmarks(talk: Talk) -> None:
 
 @check()
 async def from_a_forgotten_version(talk: Talk) -> None:
-    """A version that the server has forgotten is 410 Expired, said as an ERROR event of a watch that begins.
+    """A compacted version is 410 Expired, sent as an ERROR event.
 
-    A real server forgets after minutes; but what is older than a CRD, its kind's history never knew.
+    A real server compacts after minutes, but it also refuses versions that are older than a CRD.
     """
     await install_widgets(talk)
     path = widgets(await talk.begin())
@@ -176,7 +175,7 @@ async def from_a_forgotten_version(talk: Talk) -> None:
     talk.plane.forget_history()
     await talk.make(path, widget("two", name="a"))
     async with talk.watching(f"{path}?watch=true&resourceVersion=1") as watch:
-        with talk.unheard():
+        with talk.unrecorded():
             events = await watch.rest()
     status = events[0]["object"]
     talk.note(

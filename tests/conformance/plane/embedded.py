@@ -16,8 +16,9 @@ from tests.conformance.plane.under_test import LIMITED, PlaneUnderTest
 async def embedded_plane(
     folder: Path, kubectl: Path | None, *, member: bool = False
 ) -> AsyncIterator[PlaneUnderTest]:
-    """A running embedded API server with nothing on it, in this event loop; with a member if asked for."""
+    """A new embedded API server in this event loop, with a member if `member` is true."""
     hub = ControlPlane(folder / "hub", "hub")
+    (folder / "conformance").mkdir()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(hub.end)
         await hub.start()
@@ -26,22 +27,14 @@ async def embedded_plane(
             cluster = Member(folder / "member1", "member1", Load())
             stack.push_async_callback(cluster.end)
             await cluster.start()
-        yield of_hub(hub, kubectl, cluster)
-
-
-def of_hub(hub: ControlPlane, kubectl: Path | None, member: Member | None = None) -> PlaneUnderTest:
-    """An embedded hub, started."""
-    folder = hub.folder / "conformance"
-    folder.mkdir(exist_ok=True)
-    return PlaneUnderTest(
-        server=hub.server,
-        ca_pem=hub.pki.ca.bundle_pem,
-        admin=hub.pki.client("system:admin", "system:masters"),
-        limited=hub.pki.client(LIMITED),
-        nobody=hub.pki.client(),
-        kubeconfig=hub.kubeconfig,
-        folder=folder,
-        kubectl=kubectl,
-        member_kubeconfig=member.kubeconfig if member is not None else None,
-        forget_history=hub.store.compact,
-    )
+        yield PlaneUnderTest(
+            server=hub.server,
+            admin=hub.pki.client("system:admin", "system:masters"),
+            limited=hub.pki.client(LIMITED),
+            nobody=hub.pki.client(),
+            kubeconfig=hub.kubeconfig,
+            folder=folder / "conformance",
+            kubectl=kubectl,
+            member_kubeconfig=cluster.kubeconfig if cluster is not None else None,
+            forget_history=hub.store.compact,
+        )

@@ -1,7 +1,7 @@
-"""What two runs may differ in, replaced by names, so that two transcripts can be compared word by word.
+"""Replaces values that differ between runs by names, so that transcripts can be compared.
 
-An identifier that comes again gets the same name again: that an update kept the uid and changed the
-resourceVersion stays visible, what they are does not. Times of the year 2020 are the checks' own and stay.
+Equal identifiers get equal names, so a transcript still shows that an update kept the uid and changed the
+resourceVersion. Checks use times of 2020 as fixed values; these stay.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIME = re.compile(r"(?!2020-)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(?:Z|\+00:00)")
 CREDENTIAL = re.compile(r"X509SHA256=[0-9a-f]{64}|JTI=<uid \d+>")
-# Go's words for a connection that failed: after the request line of net/http, or after "dial".
+# Go's message for a failed connection follows the request line of net/http or "dial".
 GO_ERROR = re.compile(r"(Post|Get) \\?\"(https?://[^\"\\]+)\\?\": [^\"]+")
-# etcd's key and code, which are no business of a client's.
+# The key and the error code of etcd.
 STORAGE_ERROR = re.compile(r"StorageError: .*?AdditionalErrorMsg: ")
 DIAL_ERROR = re.compile(r"(error trying to reach service: ).+")
 
@@ -23,7 +23,7 @@ LEFT_OUT = ("managedFields", "selfLink", "storageVersionHash")
 
 
 class Normaliser:
-    """Names for what one conversation has seen."""
+    """The names of one conversation."""
 
     def __init__(self) -> None:
         self._uids: dict[str, str] = {}
@@ -31,14 +31,13 @@ class Normaliser:
         self._literals: dict[str, str] = {}
 
     def literal(self, text: str, name: str) -> None:
-        """From now on `text` is written as `name`, wherever it appears."""
+        """Replace `text` by `name` from now on."""
         self._literals[text] = name
 
     def json(self, value: Any, key: str = "", *, whole: bool = False) -> Any:
-        """The JSON value, with names for what differs from run to run.
+        """Returns the JSON value with names. Nulls are dropped unless `whole` is true.
 
-        Unless it is to be `whole`, as what was sent is, its nulls are left out: Go writes them where it has
-        no way to leave a field out, and clients take them for nothing.
+        Go writes null where it cannot omit a field, so a null in an answer has no meaning.
         """
         if isinstance(value, dict):
             return self._object(value, whole)
@@ -53,7 +52,7 @@ class Normaliser:
         return self.text(value)
 
     def text(self, text: str) -> str:
-        """The text, with names for what differs from run to run."""
+        """Returns the text with names."""
         for known, name in sorted(self._literals.items(), key=lambda item: -len(item[0])):
             text = text.replace(known, name)
         text = UUID.sub(lambda found: self._uid(found.group()), text)
@@ -87,9 +86,9 @@ class Normaliser:
 
 
 def _with_causes_in_order(status: dict[str, Any]) -> dict[str, Any]:
-    """A Status of several causes with each cause once and in order: a real server's comes from Go's maps.
+    """Returns a Status with its causes sorted and without duplicates; Go's maps have no order.
 
-    It also says that CEL rules were not looked at, which the embedded plane has none of.
+    The cause that CEL rules were skipped is dropped, because the embedded plane has no CEL.
     """
     causes = status["details"].get("causes") or []
     if len(causes) < 2:

@@ -7,19 +7,18 @@ from pathlib import Path
 from testbed.real.controlplane import ControlPlane
 from tests.conformance.plane.under_test import LIMITED, PlaneUnderTest
 
-# Of a busy machine, on which an API that was gone may take a minute to be asked again.
+# On a busy machine an unavailable API may stay unavailable for a minute.
 PATIENCE = 160.0
 
 
 def of_hub(hub: ControlPlane, member: ControlPlane | None = None) -> PlaneUnderTest:
-    """The hub, where nothing makes pods of Deployments; `member` is one whose metrics work."""
+    """The hub, where no controller creates pods; `member` has working metrics."""
     if not hub.pki.file(f"{LIMITED}.crt").exists():
         hub.pki.client(LIMITED, LIMITED)
     folder: Path = hub.folder / "conformance"
     folder.mkdir(exist_ok=True)
     return PlaneUnderTest(
         server=hub.server,
-        ca_pem=hub.pki.ca.bundle_pem,
         admin=hub.pki.client_context("admin"),
         limited=hub.pki.client_context(LIMITED),
         nobody=hub.pki.client_context(None),

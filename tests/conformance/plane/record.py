@@ -1,4 +1,4 @@
-"""The recorded transcripts, and how another one differs from them."""
+"""The recorded transcripts, and their comparison with new ones."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 DATA = Path(__file__).parents[1] / "data" / "plane"
 COMMAND = "python -m tests.conformance.plane record"
-# Of a transcript that differs in everything, the first differences tell enough.
+# The number of differences that are printed.
 SHOWN = 12
 
 Transcript = list[dict[str, Any]]
 
 
 def recorded(name: str) -> Transcript:
-    """What the real API server said in the check of that name. KeyError if it was never asked."""
+    """Returns the answers of the real API server in a check. Raises KeyError if there are none."""
     checks = _table(name.partition("/")[0])["checks"]
     if name not in checks:
         raise KeyError(f"{name} is not recorded; with a real plane: {COMMAND} {name}")
@@ -26,18 +26,18 @@ def recorded(name: str) -> Transcript:
 
 
 def recorded_minor() -> str:
-    """The version of Kubernetes that was recorded, like "1.36": of kubectl, too."""
+    """Returns the recorded version of Kubernetes and kubectl, like "1.36"."""
     return minor_of(_table("kubectl")["source"])
 
 
 def minor_of(text: str) -> str:
-    """Major and minor version of the first text like v1.36.3 in `text`."""
+    """Returns major and minor version of the first version like v1.36.3 in a text."""
     found = re.search(r"v(\d+\.\d+)\.", text)
     return found.group(1) if found else ""
 
 
 def all_recorded() -> set[str]:
-    """The names of all recorded checks."""
+    """Returns the names of all recorded checks."""
     return {name for path in DATA.glob("*.json") for name in _table(path.stem)["checks"]}
 
 
@@ -48,7 +48,7 @@ def _table(subject: str) -> dict[str, Any]:
 
 
 def write(source: str, transcripts: Mapping[str, Transcript], known: set[str]) -> list[Path]:
-    """Keep transcripts, beside those of other checks that are still `known`; the files written."""
+    """Store transcripts, drop those of checks that are not `known`, and return the files written."""
     subjects: dict[str, dict[str, Transcript]] = {}
     for name, entries in transcripts.items():
         subjects.setdefault(name.partition("/")[0], {})[name] = entries
@@ -65,7 +65,7 @@ def write(source: str, transcripts: Mapping[str, Transcript], known: set[str]) -
 
 
 def _rendered(table: dict[str, Any]) -> str:
-    """JSON with one line for each thing said: readable in a diff, and not ten lines for each header."""
+    """Returns JSON with one line for each request and answer, for readable diffs."""
     lines = [
         "{",
         f' "source": {json.dumps(table["source"])},',
@@ -85,7 +85,7 @@ def _rendered(table: dict[str, Any]) -> str:
 
 
 def differences(expected: Transcript, actual: Transcript) -> str:
-    """How a transcript differs from the recorded one, a line each; "" if it does not."""
+    """Returns the differences from the recorded transcript, or ""."""
     found = list(_differences(expected, json.loads(json.dumps(actual)), ""))
     more = [f"\n  ... and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return "".join(found[:SHOWN] + more)
@@ -102,11 +102,11 @@ def _differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
             pair = [side[number] if number < len(side) else _NOTHING for side in (expected, actual)]
             yield from _differences(pair[0], pair[1], f"{path}[{number}]")
     elif expected != actual or type(expected) is not type(actual):
-        yield f"\n  {path}:\n    recorded: {_shown(expected)}\n    said now: {_shown(actual)}"
+        yield f"\n  {path}:\n    recorded: {_shown(expected)}\n    actual:   {_shown(actual)}"
 
 
 class _Nothing:
-    """Where one side has nothing."""
+    """The value of a side that has no entry."""
 
 
 _NOTHING = _Nothing()
@@ -114,3 +114,14 @@ _NOTHING = _Nothing()
 
 def _shown(value: Any) -> str:
     return "(nothing)" if value is _NOTHING else json.dumps(value, ensure_ascii=False)
+
+
+def must_be_the_same(recorded: Transcript, actual: Transcript, error: Exception | None) -> None:
+    """Raises the error of the conversation, or AssertionError with the differences."""
+    found = differences(recorded, actual)
+    if error is not None:
+        if found:
+            error.add_note(f"differs from the record:{found}")
+        raise error
+    if found:
+        raise AssertionError(f"differs from the record:{found}")

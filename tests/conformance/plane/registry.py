@@ -1,4 +1,4 @@
-"""The checks by name, and running one."""
+"""The checks by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.under_test import PlaneUnderTest
 
-# Modules with checks; each has a table of its name.
+# The modules with checks; the transcripts of each are in a file of its name.
 SUBJECTS = (
     "discovery",
     "objects",
@@ -26,14 +26,13 @@ SUBJECTS = (
     "tables",
     "records",
     "admission",
-    "admission_fails",
     "aggregation",
     "authentication",
     "authorization",
     "kubectl",
 )
 
-# One check may take so much longer than the longest of what it waits for.
+# The deadline of a check, as a multiple of the plane's patience.
 DEADLINE = 1.5
 
 CheckFunction = Callable[[Talk], Awaitable[None]]
@@ -42,7 +41,7 @@ _checks: dict[str, Check] = {}
 
 @dataclass(frozen=True)
 class Check:
-    """One check: "subject/name", what it talks about, and what of the plane it needs besides the API."""
+    """One check, named "subject/function". `needs` are optional fields of PlaneUnderTest."""
 
     name: str
     function: CheckFunction
@@ -50,16 +49,16 @@ class Check:
 
     @property
     def subject(self) -> str:
-        """The module it is in."""
+        """The module of the check, without "about_"."""
         return self.name.partition("/")[0]
 
     def missing(self, plane: PlaneUnderTest) -> str | None:
-        """What it needs and the plane has not."""
+        """Returns the first need that the plane does not have, or None."""
         return next((need for need in self.needs if getattr(plane, need) is None), None)
 
 
 def check(*, needs: tuple[str, ...] = ()) -> Callable[[CheckFunction], CheckFunction]:
-    """Registers a check under its module's and its own name. `needs` are fields of PlaneUnderTest."""
+    """Registers a function as a check."""
 
     def register(function: CheckFunction) -> CheckFunction:
         subject = function.__module__.rpartition(".")[2].removeprefix("about_")
@@ -71,18 +70,18 @@ def check(*, needs: tuple[str, ...] = ()) -> Callable[[CheckFunction], CheckFunc
 
 
 def all_checks() -> list[Check]:
-    """Every check, by subject and in the order they are written."""
+    """Returns every check, by subject and in source order."""
     for subject in SUBJECTS:
         importlib.import_module(f"tests.conformance.plane.about_{subject}")
     return sorted(_checks.values(), key=lambda one: SUBJECTS.index(one.subject))
 
 
 async def converse(one: Check, plane: PlaneUnderTest) -> tuple[list[dict[str, Any]], Exception | None]:
-    """Hold the conversation of a check: what was said, and what broke it off (a fact that does not hold)."""
+    """Runs a check; returns its transcript and the error that ended it."""
     talk = Talk(plane, one.name)
     try:
         async with asyncio.timeout(DEADLINE * plane.patience), talk:
             await one.function(talk)
-    except Exception as error:  # whatever it is, what was said until then tells why
+    except Exception as error:  # the caller reports the error together with the transcript
         return talk.entries, error
     return talk.entries, None

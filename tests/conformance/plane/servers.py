@@ -1,4 +1,4 @@
-"""Servers that an API server calls: webhooks and aggregated APIs, in this event loop, over real TLS."""
+"""Webhook servers and aggregated API servers in this event loop, over TLS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Handler = Callable[["Heard"], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Heard:
-    """A request as it arrived; `peer` is the common name of the caller's certificate."""
+    """A received request; `peer` is the common name of the client certificate."""
 
     request: web.Request
     body: bytes
@@ -38,7 +38,7 @@ class Heard:
 
 @dataclass
 class LocalServer:
-    """A server on the loop-back. `answer` says what it answers and may be changed; `heard` is what came."""
+    """A server on the loopback interface. Checks may replace `answer`; `heard` has the requests."""
 
     port: int
     ca: CertificateAuthority
@@ -47,12 +47,12 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The URL of the server."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def ca_bundle(self) -> str:
-        """What a registration has as caBundle."""
+        """The caBundle of a registration."""
         return base64.b64encode(self.ca.bundle_pem).decode()
 
 
@@ -60,7 +60,7 @@ class LocalServer:
 async def local_server(
     answer: Handler, *, dns: str = "localhost", client_ca: bytes = b""
 ) -> AsyncIterator[LocalServer]:
-    """A running server with a certificate for `dns`; it asks for clients' certificates of `client_ca`."""
+    """A running server with a certificate for `dns`; it requests client certificates of `client_ca`."""
     ca = CertificateAuthority.create("conformance-servers")
     server = LocalServer(0, ca, answer)
 
@@ -104,24 +104,24 @@ def _peer(request: web.Request) -> str | None:
 async def hang(_heard: Heard) -> web.StreamResponse:
     """Never answers."""
     await asyncio.Event().wait()
-    raise AssertionError("waits for ever")
+    raise AssertionError("waits forever")
 
 
 def review(**response: Any) -> Handler:
-    """Answers admission reviews with this; the uid is the request's unless given."""
+    """Returns a handler of admission reviews; the uid is the request's unless given."""
 
     async def answer(heard: Heard) -> web.StreamResponse:
         request = heard.json["request"]
-        said = {"uid": request["uid"], "allowed": True, **response}
+        content = {"uid": request["uid"], "allowed": True, **response}
         return web.json_response(
-            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": said}
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": content}
         )
 
     return answer
 
 
 def raw(body: bytes, *, status: int = 200, content_type: str = "application/json") -> Handler:
-    """Answers everything with this body."""
+    """Returns a handler that answers with a fixed body."""
 
     async def answer(_heard: Heard) -> web.StreamResponse:
         return web.Response(body=body, status=status, content_type=content_type)

@@ -1,4 +1,4 @@
-"""The objects that checks talk about, and where they live."""
+"""The objects of the checks and their paths."""
 
 from __future__ import annotations
 
@@ -9,44 +9,43 @@ from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
 from tests.conformance.plane.talk import Object, Talk
 
 GROUP = "conformance.test"
-WIDGETS_CRD = f"widgets.{GROUP}"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def core(resource: str, namespace: str, name: str = "") -> str:
-    """The path of something of core/v1 in a namespace."""
+    """Returns the path of a core/v1 collection, or of an object in it."""
     return f"/api/v1/namespaces/{namespace}/{resource}" + (f"/{name}" if name else "")
 
 
 def configmaps(namespace: str, name: str = "") -> str:
-    """The path of ConfigMaps, or of one."""
+    """Returns the path of the ConfigMaps, or of one."""
     return core("configmaps", namespace, name)
 
 
 def deployments(namespace: str, name: str = "") -> str:
-    """The path of Deployments, or of one."""
+    """Returns the path of the Deployments, or of one."""
     return f"/apis/apps/v1/namespaces/{namespace}/deployments" + (f"/{name}" if name else "")
 
 
 def widgets(namespace: str, name: str = "") -> str:
-    """The path of Widgets, or of one."""
+    """Returns the path of the Widgets, or of one."""
     return f"/apis/{GROUP}/v1/namespaces/{namespace}/widgets" + (f"/{name}" if name else "")
 
 
 def configmap(name: str, labels: dict[str, str] | None = None, **data: str) -> Object:
-    """A ConfigMap."""
+    """Returns a ConfigMap."""
     metadata: Object = {"name": name} | ({"labels": labels} if labels else {})
     made: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     return made | ({"data": data} if data else {})
 
 
 def widget(name: str, /, **spec: Any) -> Object:
-    """A Widget."""
+    """Returns a Widget."""
     return {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
 
 
 def deployment(name: str, *, replicas: int = 2, **pod: Any) -> Object:
-    """A Deployment of pods with one container."""
+    """Returns a Deployment whose pods have one container."""
     container = {"name": "web", "image": "registry.invalid/web:1"}
     return {
         "apiVersion": "apps/v1",
@@ -64,7 +63,7 @@ def deployment(name: str, *, replicas: int = 2, **pod: Any) -> Object:
 
 
 def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:
-    """A Pod that needs no ServiceAccount's token."""
+    """Returns a Pod without a ServiceAccount token."""
     container = {"name": "web", "image": "registry.invalid/web:1"}
     return {
         "apiVersion": "v1",
@@ -115,7 +114,7 @@ _STATUS: Object = {
 
 
 def crd(plural: str, kind: str, *, group: str = GROUP, **version: Any) -> Object:
-    """A CRD of namespaced objects with one version."""
+    """Returns a CRD of namespaced objects with one version."""
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
@@ -132,7 +131,7 @@ def crd(plural: str, kind: str, *, group: str = GROUP, **version: Any) -> Object
 
 
 def widgets_crd() -> Object:
-    """Widgets: a schema with a bit of everything, status, scale, columns."""
+    """Returns the CRD of Widgets: many kinds of fields, status, scale, columns."""
     properties = {"spec": copy.deepcopy(_SPEC), "status": copy.deepcopy(_STATUS)}
     made = crd(
         "widgets",
@@ -165,14 +164,12 @@ def widgets_crd() -> Object:
 
 
 async def install_widgets(talk: Talk) -> None:
-    """Make sure that the plane serves Widgets; they stay as long as the plane."""
+    """Install the CRD of Widgets; it stays installed."""
     await install(talk, widgets_crd())
 
 
 async def install_ours(talk: Talk) -> str:
-    """Make sure that the plane serves FederatedHPAs of a group that no webhook of ours is registered for; the
-    group.
-    """
+    """Install FederatedHPAs under another group, which no webhook is registered for; returns the group."""
     definition = copy.deepcopy(custom_resource_definition(FEDERATED_HPA))
     group = f"ours.{GROUP}"
     definition["spec"]["group"] = group
@@ -183,7 +180,7 @@ async def install_ours(talk: Talk) -> str:
 
 
 async def install(talk: Talk, definition: Object) -> None:
-    """Create a CRD unless it is there, and wait until its objects are served and discovery names them."""
+    """Create a CRD unless it exists, and wait until its kind is served and discovered."""
     answer = await talk.quietly("POST", CRDS, definition)
     assert answer.status in (201, 409), answer.json
     spec = definition["spec"]
@@ -191,7 +188,7 @@ async def install(talk: Talk, definition: Object) -> None:
     version = f"{group}/{spec['versions'][0]['name']}"
 
     async def served() -> bool:
-        # Each of these follows the others in its own time.
+        # A real server updates each of these separately.
         answers = [
             await talk.quietly("GET", path) for path in (f"{version}/{plural}", version, group, "/apis")
         ]
@@ -205,12 +202,7 @@ async def install(talk: Talk, definition: Object) -> None:
     await talk.eventually(served)
 
 
-def metadata_of(body: Any) -> Any:
-    """Of an object or list, the metadata alone."""
-    return {"metadata": body["metadata"]}
-
-
 def names_of(body: Any) -> Any:
-    """Of a list, what is not its items, and the items' names."""
+    """Returns a list with the names of its items in place of the items."""
     items = [item["metadata"]["name"] for item in body["items"]]
     return {**{key: value for key, value in body.items() if key != "items"}, "items": items}

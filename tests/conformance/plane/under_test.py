@@ -1,4 +1,4 @@
-"""The API server that a check talks to, whichever it is."""
+"""The API server that a check runs against."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ LIMITED = "conformance-limited"
 
 @dataclass(frozen=True)
 class PlaneUnderTest:
-    """How to reach one API server and as whom. `folder` may be written to; it is the plane's own."""
+    """How to reach an API server as which user. Checks may write to `folder`."""
 
     server: str
-    ca_pem: bytes
-    # A client certificate of system:masters, one of LIMITED, none.
+    # With a client certificate of system:masters, with one of LIMITED, and without one.
     admin: ssl.SSLContext
     limited: ssl.SSLContext
     nobody: ssl.SSLContext
-    # kubectl's way in, for the administrator.
+    # The administrator's kubeconfig.
     kubeconfig: Path
     folder: Path
-    # None where there is none; with a member cluster whose metrics API works for `kubectl top`.
     kubectl: Path | None = None
+    # Of a member cluster with a metrics API, for `kubectl top`.
     member_kubeconfig: Path | None = None
-    # Seconds for what the plane does in its own time, such as noticing a webhook or a role.
+    # Seconds to wait for asynchronous effects, such as a new webhook or role.
     patience: float = 60.0
-    # Makes versions up to now too old for a watch. A real server cannot be told to.
+    # Makes all versions up to now too old for a watch. Real servers have no such function.
     forget_history: Callable[[], object] = lambda: None
 
 
 def kubectl_version(kubectl: Path) -> str:
-    """What it says its version is; "" if it says nothing."""
+    """Returns the output of `kubectl version`."""
     command = [str(kubectl), "version", "--client"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     return answer.stdout
 
 
 def find_kubectl() -> Path | None:
-    """The kubectl of a real plane's programs, else the one on PATH."""
+    """Returns the kubectl of the real plane's programs, or the one on PATH."""
     own = find_program("kubectl")
     if own is not None:
         return own

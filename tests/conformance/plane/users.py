@@ -1,4 +1,4 @@
-"""Users of a check: a ServiceAccount with a token and with the rights it is given."""
+"""ServiceAccounts with tokens and rights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUBJECTS = {"User": "rbac.authorization.k8s.io", "Group": "rbac.authorization.k8
 
 
 async def robot(talk: Talk, *, rules: list[Object] | None = None) -> str:
-    """The token of a ServiceAccount of the check's namespace; with `rules` it has these rights everywhere."""
+    """Returns the token of a new ServiceAccount; `rules` are its rights in all namespaces."""
     space = talk.namespace
     await talk.make(core("serviceaccounts", space), {"metadata": {"name": "robot"}})
     if rules is not None:
@@ -25,7 +25,7 @@ async def robot(talk: Talk, *, rules: list[Object] | None = None) -> str:
 
 
 async def token_of(talk: Talk, name: str, **spec: Any) -> str:
-    """A token of a ServiceAccount of the check's namespace."""
+    """Returns a token of a ServiceAccount in the check's namespace."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     answer = await talk.quietly("POST", f"{core('serviceaccounts', talk.namespace, name)}/token", request)
     assert answer.status == 201, answer.json
@@ -34,7 +34,7 @@ async def token_of(talk: Talk, name: str, **spec: Any) -> str:
 
 
 async def grant(talk: Talk, name: str, rules: list[Object], subject: Object) -> str:
-    """A ClusterRole with these rules, bound to the subject; both of the same name, which is returned."""
+    """Create a ClusterRole and its ClusterRoleBinding; returns their name."""
     full = f"{talk.namespace}-{name}"
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": full}
     await talk.make(f"{RBAC}/clusterroles", {"metadata": {"name": full}, "rules": rules})
@@ -45,14 +45,14 @@ async def grant(talk: Talk, name: str, rules: list[Object], subject: Object) -> 
 
 
 async def until_allowed(talk: Talk, user: Object, rule: Object, *, allowed: bool = True, **more: str) -> None:
-    """Wait until an access review of the first verb and resource of a rule says so."""
+    """Wait until an access review of a rule's first verb and resource has the result `allowed`."""
     if "resources" in rule:
         resource = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": rule["verbs"][0]}
         spec = {"resourceAttributes": {**resource, **more}}
     else:
         spec = {"nonResourceAttributes": {"path": rule["nonResourceURLs"][0], "verb": rule["verbs"][0]}}
 
-    async def look() -> bool:
+    async def reviewed() -> bool:
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -61,4 +61,4 @@ async def until_allowed(talk: Talk, user: Object, rule: Object, *, allowed: bool
         answer = await talk.quietly("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
         return answer.status == 201 and bool(answer.json["status"]["allowed"] is allowed)
 
-    await talk.eventually(look)
+    await talk.eventually(reviewed)

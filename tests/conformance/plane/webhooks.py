@@ -1,4 +1,4 @@
-"""Registering a webhook of a check, and waiting until the API server calls it."""
+"""Registers a check's webhook and waits until the API server calls it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.conformance.plane.talk import Object, Talk
 from tests.conformance.plane.things import GROUP, widget, widgets
 
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
-# As long as a registration may say: the webhook is in a busy test's event loop.
+# The longest timeout of a registration, because the webhook shares a busy event loop.
 TIMEOUT = 30
-# Objects of this name are how a check finds out that its webhook is called; they are not written down.
+# Checks create objects of this name until their webhook is called; transcripts leave them out.
 PROBE = "probe"
 
 
 async def webhook_server(talk: Talk, *, dns: str = "localhost") -> LocalServer:
-    """A running webhook that allows everything, until told otherwise."""
+    """Returns a running webhook that allows everything."""
     server: LocalServer = await talk.entered(local_server(review(), dns=dns))
     talk.names.literal(server.url, "https://<webhook>")
     return server
@@ -32,7 +32,7 @@ async def register(
     config: Object | None = None,
     **webhook: Any,
 ) -> None:
-    """Register the server for Widgets of the check's namespace; returns once it is called."""
+    """Register the server for Widgets of the check's namespace, and wait until it is called."""
     kind = "MutatingWebhookConfiguration" if mutating else "ValidatingWebhookConfiguration"
     entry: Object = {
         "name": f"{name}.{GROUP}",
@@ -63,18 +63,18 @@ async def register(
 
 
 async def until_called(talk: Talk, server: LocalServer, name: str = "widgets") -> None:
-    """Try objects until the server hears of one under the registration's path."""
+    """Create objects until the server receives one at the registration's path."""
 
-    async def asked() -> bool:
+    async def called() -> bool:
         await talk.quietly("POST", f"{widgets(talk.namespace)}?dryRun=All", widget(PROBE, name="a"))
         return any(heard.request.path == f"/{name}" for heard in server.heard)
 
-    await talk.eventually(asked)
+    await talk.eventually(called)
     server.heard.clear()
 
 
 async def until_refused(talk: Talk) -> None:
-    """Try objects until the API server refuses them because of a webhook that it cannot ask."""
+    """Create objects until the API server refuses one because it cannot call the webhook."""
 
     async def refused() -> bool:
         answer = await talk.quietly("POST", f"{widgets(talk.namespace)}?dryRun=All", widget(PROBE, name="a"))
@@ -84,7 +84,7 @@ async def until_refused(talk: Talk) -> None:
 
 
 def note_heard(talk: Talk, server: LocalServer) -> list[Heard]:
-    """Write down what the webhook heard since last time."""
+    """Record the requests that the webhook received since the last call."""
     heard = [one for one in server.heard if one.json["request"]["name"] != PROBE]
     for one in heard:
         headers = {
