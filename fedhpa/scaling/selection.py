@@ -55,6 +55,8 @@ def select_usage(
         records = [record for record in records if record.namespace in ("", namespace)]
     names = {pod.name for pod in selected.pods}
     unlisted = {record.name: record.labels for record in records if record.name not in names}
+    if not unlisted:
+        return tuple(records)
     names.update(
         name
         for name, labels in unlisted.items()
