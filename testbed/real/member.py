@@ -81,7 +81,7 @@ class Member(ControlPlane):
             "spec": {"expirationSeconds": 24 * 3600},
         }
         async with self.api() as api:
-            made = await api.ask("POST", path, body=body)
+            made = await api.send("POST", path, body=body)
         return Credentials(made["status"]["token"], self.pki.ca.bundle_pem)
 
     async def set_usage(self, namespace: str, usage: Mapping[str, Mapping[str, str]]) -> None:

@@ -1,3 +1,3 @@
-"""What a plane needs that is neither real nor embedded: a folder for a run and the programs it starts, a
-plain client to set up and look on with, and the product's three processes at work on a hub.
+"""What real and embedded planes share: a run's folder and programs, a plain API client, and the product's
+three processes.
 """

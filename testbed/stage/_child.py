@@ -1,8 +1,8 @@
-"""Becomes the program of its arguments, after asking the kernel to end it when its parent dies.
+"""Executes the program in its arguments, which the kernel kills when the parent dies.
 
-Run as `python -I -S _child.py PARENT_PID PROGRAM ARGS...`. A process of its own, because prctl in a forked
-copy of the parent (preexec_fn) can deadlock, and because pid and start time survive the exec: what was
-recorded stays true. Linux only.
+Run as `python -I -S _child.py PARENT_PID PROGRAM ARGS...`. It is a separate process because prctl in a forked
+copy of the parent (preexec_fn) can deadlock. The pid and the start time survive the exec, so the recorded
+process id stays valid. Linux only.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ PR_SET_PDEATHSIG = 1
 
 
 def become(parent: int, command: list[str]) -> None:
-    """Replace this process by `command`, or end if `parent` is gone already."""
+    """Replaces this process with `command`, or exits if `parent` has died."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
-    if os.getppid() != parent:  # it died before the kernel was told whom to watch
+    if os.getppid() != parent:  # the parent died before prctl took effect
         sys.exit("the parent is gone")
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 

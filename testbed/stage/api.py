@@ -1,6 +1,6 @@
-"""A plain client for one plane's API server, for setting up and for looking on.
+"""A plain client of one API server, for set-up and observation.
 
-Deliberately not the product's client: what tests observe must not pass through what they test.
+It shares no code with the product's client, because tests must not observe the product through itself.
 """
 
 import functools
@@ -16,15 +16,15 @@ from fedhpa.api.errors import ApiError
 from testbed.stage.waiting import eventually
 
 FIELD_MANAGER = "stage"
-# Of one request; more than a busy machine needs, and as long as an API server itself would try.
+# The deadline of one request, which equals an API server's own.
 REQUEST_SECONDS = 60.0
 APPLY_SECONDS = 90.0
 
 
 class PlaneApi:
-    """Requests to one API server; use it in `async with`. Paths are absolute, objects are plain dicts.
+    """A client of one API server, for use in `async with`. Paths are absolute and objects are plain dicts.
 
-    Errors: ApiError for an answer that is one, aiohttp's for none.
+    Raises ApiError for an error response, and aiohttp's errors if there is no response.
     """
 
     def __init__(self, server: str, context: ssl.SSLContext, *, token: str | None = None) -> None:
@@ -57,7 +57,7 @@ class PlaneApi:
         params: Mapping[str, str] | None = None,
         accept: str = "*/*",
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of any answer."""
+        """Returns status, headers and body, whatever the status."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept}
         if data is not None:
@@ -67,7 +67,7 @@ class PlaneApi:
         ) as response:
             return response.status, response.headers, await response.read()
 
-    async def ask(
+    async def send(
         self,
         method: str,
         path: str,
@@ -76,7 +76,7 @@ class PlaneApi:
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
     ) -> Any:
-        """The decoded body of an answer below 300; ApiError for others."""
+        """Returns the decoded body of a response below 300; raises ApiError for others."""
         status, _, raw = await self.request(method, path, body=body, content_type=content_type, params=params)
         try:
             answer = json.loads(raw)
@@ -90,11 +90,11 @@ class PlaneApi:
         return answer
 
     async def get(self, path: str, **params: str) -> Any:
-        """GET a path."""
-        return await self.ask("GET", path, params=params)
+        """Returns the object at a path."""
+        return await self.send("GET", path, params=params)
 
     async def find(self, path: str) -> Any | None:
-        """GET a path; None where there is nothing (404)."""
+        """Returns the object at a path, or None after 404."""
         try:
             return await self.get(path)
         except ApiError as error:
@@ -103,7 +103,7 @@ class PlaneApi:
             raise
 
     async def path_of(self, manifest: Mapping[str, Any]) -> str:
-        """Where the object lives; asks the server how its kind is called in paths."""
+        """Returns the object's path. Reads the resource name of its kind from discovery."""
         version, kind = manifest["apiVersion"], manifest["kind"]
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if kind not in self._resources.get(version, {}):
@@ -117,21 +117,22 @@ class PlaneApi:
         return f"{base}{scope}/{resource['name']}/{metadata['name']}"
 
     async def apply(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Any:
-        """Create the object, or merge the manifest into the one that is there; the stored object."""
+        """Creates the object or merges the manifest into the existing one; returns the stored object."""
         params = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
         path = await self.path_of(manifest)
         try:
-            return await self.ask("POST", path.rpartition("/")[0], body=manifest, params=params)
+            return await self.send("POST", path.rpartition("/")[0], body=manifest, params=params)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        return await self.ask(
+        return await self.send(
             "PATCH", path, body=manifest, content_type="application/merge-patch+json", params=params
         )
 
     async def apply_all(self, manifests: list[dict[str, Any]]) -> None:
-        """Apply one after the other; a kind whose CRD was just applied may need a moment to be served, and a
-        webhook of a busy machine may miss its time.
+        """Applies the manifests in order, and retries each one.
+
+        A new CRD takes a moment to be served, and on a busy machine a webhook may time out.
         """
         for manifest in manifests:
             await eventually(
@@ -144,35 +145,35 @@ class PlaneApi:
         try:
             return await self.apply(manifest)
         except ApiError as error:
-            if error.status in (400, 403, 422):  # the object is wrong; waiting does not mend it
+            if error.status in (400, 403, 422):  # an invalid object stays invalid
                 raise ValueError(str(error)) from error
             raise
 
     async def delete(self, path: str) -> None:
-        """DELETE a path; nothing there is as good."""
+        """Deletes the object at a path, if there is one."""
         try:
-            await self.ask("DELETE", path)
+            await self.send("DELETE", path)
         except ApiError as error:
             if error.status != 404:
                 raise
 
     async def patch(self, path: str, body: Any) -> Any:
-        """A JSON merge patch; the object after it."""
-        return await self.ask("PATCH", path, body=body, content_type="application/merge-patch+json")
+        """Sends a JSON merge patch; returns the patched object."""
+        return await self.send("PATCH", path, body=body, content_type="application/merge-patch+json")
 
     async def wait(
         self, path: str, until: Callable[[Any], bool], *, what: str, seconds: float, every: float = 0.2
     ) -> Any:
-        """The object at `path` as soon as `until` holds for it; raises NotInTime."""
+        """Returns the object at `path` once `until` is true of it; raises NotInTime."""
 
-        async def look() -> Any | None:
+        async def find() -> Any | None:
             found = await self.find(path)
             return found if found is not None and until(found) else None
 
-        return await eventually(look, what=what, seconds=seconds, every=every)
+        return await eventually(find, what=what, seconds=seconds, every=every)
 
 
 def has_condition(thing: Any, *, kind: str, status: str = "True") -> bool:
-    """Whether the object's status has a condition of that type and status."""
+    """True if the object has a condition of that type and status."""
     conditions = (thing.get("status") or {}).get("conditions") or []
     return any(c["type"] == kind and c["status"] == status for c in conditions)

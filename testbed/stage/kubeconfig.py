@@ -1,4 +1,4 @@
-"""Kubeconfigs of one API server each, all inside."""
+"""Kubeconfig files with inline credentials for one API server."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ def write_kubeconfig(
     name: str = "user",
     namespace: str = "",
 ) -> Path:
-    """Write a file, for its owner alone, by which a client finds `server`; the path.
+    """Writes a kubeconfig for `server`, readable by its owner only; returns the path.
 
-    `authority` is the PEM of whom it trusts, `user` what it shows: a token, or `by_certificate`.
+    `authority` is the PEM of the server's CA. `user` is a token, or the result of `by_certificate`.
     """
     cluster = {"server": server, "certificate-authority-data": _inline(authority)}
     context = {"cluster": plane, "user": name} | ({"namespace": namespace} if namespace else {})
@@ -37,7 +37,7 @@ def write_kubeconfig(
 
 
 def by_certificate(certificate: Path, key: Path) -> dict[str, str]:
-    """A user who shows a client certificate; the content of both files."""
+    """Returns the user entry for a client certificate, with the content of both files."""
     return {
         "client-certificate-data": _inline(certificate.read_bytes()),
         "client-key-data": _inline(key.read_bytes()),

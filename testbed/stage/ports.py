@@ -1,28 +1,27 @@
-"""Free ports on the loop-back, which stay this process's until it ends.
+"""Free loopback ports, reserved until this process ends.
 
-A server is started seconds after its port was chosen, and may be stopped and started again: meanwhile another
-process must not choose the same. So each port stays bound here by a socket that never listens, beside which
-Linux lets a server bind that sets SO_REUSEADDR, as Go, asyncio and uvloop do.
+A server starts seconds after its port is chosen, and may be restarted. No other process may take the port in
+between. So a socket that never listens stays bound to each port. Linux still lets a server bind the port if
+the server sets SO_REUSEADDR, as Go, asyncio and uvloop do.
 """
 
 import random
 import socket
 
-# Below the range from which Linux gives ports to outgoing connections: a server that is stopped and started
-# again must find its port free.
+# Below the range that Linux uses for outgoing connections, so that a restarted server finds its port free.
 FIRST, LAST = 20000, 30000
 
-# Their descriptors; the kernel closes them when this process ends, and no child inherits them.
-_given: dict[int, int] = {}
+# Port -> descriptor of its socket. The kernel closes them when this process ends; children inherit none.
+_reserved: dict[int, int] = {}
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has and that this process has not given out before."""
-    candidates = [port for port in range(FIRST, LAST) if port not in _given]
+    """Returns an unused port of 127.0.0.1 that this process has not returned before."""
+    candidates = [port for port in range(FIRST, LAST) if port not in _reserved]
     random.SystemRandom().shuffle(candidates)
     for port in candidates:
         try:
-            _given[port] = held(port).detach()
+            _reserved[port] = held(port).detach()
         except OSError:
             continue
         return port
@@ -30,13 +29,13 @@ def free_port() -> int:
 
 
 def held(port: int = 0) -> socket.socket:
-    """A socket that keeps a port of 127.0.0.1, or any free one, for its owner's servers until it is closed.
+    """Returns a socket that reserves a port of 127.0.0.1, by default any free one, until it is closed.
 
-    Raises OSError if somebody has the port.
+    Raises OSError if the port is in use.
     """
     place = socket.socket()
     try:
-        # Without SO_REUSEADDR it would not do beside another process's choice.
+        # Binding without SO_REUSEADDR fails if another process has reserved the port.
         place.bind(("127.0.0.1", port))
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except OSError:

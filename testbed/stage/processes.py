@@ -1,6 +1,4 @@
-"""The product's three processes on a plane: their certificates, their rights on the hub, their
-registrations.
-"""
+"""The product's three processes on a plane: certificates, permissions on the hub, and registrations."""
 
 import asyncio
 import os
@@ -22,8 +20,8 @@ from testbed.stage.registrations import (
     ADAPTER_SERVICE,
     HUB_RIGHTS,
     NAMESPACE,
+    cron_that_never_fires,
     documents,
-    never_comes,
 )
 from testbed.stage.runs import Run
 from testbed.stage.waiting import eventually, gather
@@ -32,39 +30,38 @@ from webhook.registration import Endpoint, configurations
 WEBHOOK = "fedhpa-webhook"
 CONTROLLER = "fedhpa-controller"
 
-# On a busy machine three interpreters start at once, and the hub looks at an API that was gone every 30 s.
+# Three interpreters start at once, and the hub rechecks an unavailable API only every 30 s.
 READY_SECONDS = 150.0
-# What a process that drains gets before it is forced; then it gives back no Lease.
+# A process that is killed while it drains does not release its Lease.
 STOP_SECONDS = 60.0
 
 
 class Hub(Protocol):
-    """What the processes need of a hub."""
+    """A hub, as the processes need it."""
 
     def api(self) -> PlaneApi:
-        """A client for its administrator."""
+        """Returns a client with administrator rights."""
 
     def user_kubeconfig(self, user: str) -> Path:
-        """A kubeconfig for somebody of that name."""
+        """Returns a kubeconfig for a user of that name."""
 
 
 class Plane(Protocol):
-    """What the processes need of a plane."""
+    """A plane, as the processes need it."""
 
     @property
     def run(self) -> Run:
-        """The run that they are part of."""
+        """The run that starts the processes."""
 
     @property
     def hub(self) -> Hub:
-        """Where they work."""
+        """The hub that the processes serve."""
 
 
 class Processes:
     """Starts, stops, kills and restarts webhook, adapter and controller against one plane's hub.
 
-    They are started as a person would: by their commands, with files and flags. They end with the plane's
-    run.
+    Each process is started by its installed command, with files and flags. All end with the plane's run.
     """
 
     def __init__(
@@ -86,13 +83,11 @@ class Processes:
         }
 
     def issue(self, name: str, *, dns: Sequence[str]) -> None:
-        """Write a serving certificate into the process's certificate folder (again: a rotation)."""
+        """Writes a serving certificate into the process's certificate folder. A second call rotates it."""
         self.ca.issue_server(name, dns=dns, ips=["127.0.0.1"]).save(self.folder / name)
 
     async def start(self) -> None:
-        """Register and start all three; returns when each is ready and the hub really calls webhook and
-        adapter.
-        """
+        """Starts and registers all three; returns once the hub calls webhook and adapter."""
         async with self._hub.api() as api:
             await api.apply_all(documents(HUB_RIGHTS))
             await gather(*(self.start_one(name) for name in (WEBHOOK, ADAPTER, CONTROLLER)))
@@ -107,14 +102,14 @@ class Processes:
         await gather(self.webhook_is_called(), self.metrics_are_available())
 
     async def start_one(self, name: str, *flags: str) -> None:
-        """Start one process (again), with more flags if any, and wait until its /readyz says so."""
-        # What the person's shell sets for other instances must not reach these.
+        """Starts or restarts one process, with extra flags if given, and waits until it is ready."""
+        # The shell's settings for other instances must not apply here.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
         self._run.spawn(name, [*self._commands[name], *flags], self.log(name), environment=environment)
         await self.ready(name)
 
     async def ready(self, name: str) -> None:
-        """Wait until the process is ready."""
+        """Waits until /readyz of the process answers 200."""
         scheme = "http" if name == CONTROLLER else "https"
         url = f"{scheme}://127.0.0.1:{self.ports[name]}/readyz"
         context = ssl.create_default_context(cadata=self.ca.bundle_pem.decode())
@@ -128,25 +123,25 @@ class Processes:
             await eventually(look, what=f"{name} is ready", seconds=READY_SECONDS)
 
     async def stop(self, name: str, *, grace: float = STOP_SECONDS) -> int:
-        """SIGTERM, and wait until it has drained; its exit code, or minus the signal that had to end it."""
+        """Sends SIGTERM and waits for the end; returns the exit code, or minus the signal that ended it."""
         codes = await asyncio.to_thread(self._run.stop, [name], grace=grace)
         return codes[name]
 
     async def kill(self, name: str) -> None:
-        """End it as a crash would."""
+        """Sends SIGKILL and waits for the end."""
         await asyncio.to_thread(self._run.kill, name)
 
     def log(self, name: str) -> Path:
-        """The process's log file."""
+        """Returns the process's log file."""
         return self.folder / f"{name}.log"
 
     async def webhook_is_called(self) -> None:
-        """Wait until the hub refuses, on a dry run, an object that only the webhook can refuse."""
+        """Waits until the hub, in a dry run, denies an object that only the webhook can deny."""
         async with self._hub.api() as api:
 
             async def look() -> bool:
                 try:
-                    await api.apply(never_comes("readiness-probe"), dry_run=True)
+                    await api.apply(cron_that_never_fires("readiness-probe"), dry_run=True)
                 except ApiError as error:
                     return "denied the request" in str(error)
                 return False
@@ -154,7 +149,7 @@ class Processes:
             await eventually(look, what="the hub calls the webhook", seconds=READY_SECONDS)
 
     def adapter_registrations(self) -> list[dict[str, Any]]:
-        """Service and APIServices of all that the adapter serves, as `fedhpa apiservice` prints them."""
+        """Returns the adapter's Service and APIServices, as `fedhpa apiservice` prints them."""
         placement = Registration(
             namespace=NAMESPACE,
             service=ADAPTER_SERVICE,
@@ -164,8 +159,8 @@ class Processes:
         return [service(placement), *api_services(placement, self.ca.bundle_pem)]
 
     async def metrics_are_available(self) -> None:
-        """Wait until each of the adapter's APIs is Available and answers: the hub hears of the first before
-        it acts on it.
+        """Waits until each of the adapter's APIs is Available and answers. It is Available a little before it
+        answers.
         """
         registered = [each for each in self.adapter_registrations() if each["kind"] == "APIService"]
         async with self._hub.api() as api:

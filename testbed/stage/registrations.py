@@ -1,4 +1,4 @@
-"""The objects that join members to a hub, webhook and adapter to its API server, and say who may do what."""
+"""Objects that register members, webhook and adapter with a hub, and grant their permissions."""
 
 import base64
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 DATA = Path(__file__).with_name("data")
-# What the processes may do on the hub, and what a hub's token may do on a member.
+# RBAC of the processes on the hub, and of the hub's token on a member.
 HUB_RIGHTS, MEMBER_RIGHTS = DATA / "hub.yaml", DATA / "member.yaml"
 
 CLUSTER_NAMESPACE = "karmada-cluster"
@@ -20,12 +20,12 @@ ADAPTER_SERVICE = ADAPTER
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    """The objects of a YAML file."""
+    """Returns the objects of a YAML file."""
     return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
 
 
-def never_comes(name: str, namespace: str = "default") -> dict[str, Any]:
-    """A CronFederatedHPA whose date never comes: no schema can know that, only the webhook refuses it."""
+def cron_that_never_fires(name: str, namespace: str = "default") -> dict[str, Any]:
+    """Returns a CronFederatedHPA for 31 February, which the schema accepts and only the webhook denies."""
     return {
         "apiVersion": "autoscaling.karmada.io/v1alpha1",
         "kind": "CronFederatedHPA",
@@ -39,14 +39,14 @@ def never_comes(name: str, namespace: str = "default") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a hub needs to reach a member: a bearer token and the PEM bundle that proves its server."""
+    """A bearer token for a member, and the PEM bundle that verifies its server."""
 
     token: str
     ca_bundle: bytes
 
 
 def cluster_objects(name: str, server: str, credentials: Credentials) -> list[dict[str, Any]]:
-    """Namespace, Secret and Cluster, as Karmada lays them out."""
+    """Returns Namespace, Secret and Cluster, laid out as Karmada does."""
     encoded = {
         "token": base64.b64encode(credentials.token.encode()).decode(),
         "caBundle": base64.b64encode(credentials.ca_bundle).decode(),
@@ -75,7 +75,7 @@ def cluster_objects(name: str, server: str, credentials: Credentials) -> list[di
 def aggregated_api(
     *, group: str, version: str, service: str, namespace: str, port: int, ca_bundle: bytes
 ) -> list[dict[str, Any]]:
-    """A Service that leads to a port of this machine, and the APIService that names it."""
+    """Returns a Service for a port of this machine, and the APIService that refers to it."""
     return [
         {
             "apiVersion": "v1",

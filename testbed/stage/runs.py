@@ -1,11 +1,10 @@
-"""A record of every started process, so that it can be ended later.
+"""Runs: the programs that one process starts, recorded so that they always end.
 
-Its own run ends it, or `python -m testbed.real stop`, or the next start.
-
-Every run has a folder below the temporary folder, named after the process that owns it; every program it
-starts has a file `pids/NAME` with "PID STARTTIME". The start time (field 22 of /proc/PID/stat) tells our
-process from a later one with the same number; nothing is ever ended by its name. Should the owner be
-killed, the kernel ends its programs (see _child.py); whatever survives that is reaped by the next start.
+Every run has a folder below the temporary folder, named after its owner process. Every program has a file
+`pids/NAME` with "PID STARTTIME". The start time (field 22 of /proc/PID/stat) distinguishes our process from a
+later one with the same pid. No process is ever selected by name. Programs end with their run, by
+`python -m testbed.real stop`, or at the next start. If the owner is killed, the kernel kills its programs
+(_child.py), and the next start reaps the survivors.
 """
 
 import os
@@ -21,26 +20,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHILD = Path(__file__).with_name("_child.py")
-POLL = 0.05  # seconds between looks at a process that was asked to end
+POLL = 0.05  # seconds between checks whether a process has ended
 LOG_TAIL = 15
 
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process for good: number and start time in clock ticks since boot."""
+    """A process, identified by pid and start time in clock ticks since boot."""
 
     pid: int
     start: int
 
     @classmethod
     def of(cls, pid: int) -> "ProcessId | None":
-        """The living process `pid`, or None."""
+        """Returns the living process `pid`, or None."""
         start = _start_time(pid)
         return None if start is None else cls(pid, start)
 
     @classmethod
     def parse(cls, text: str) -> "ProcessId | None":
-        """The opposite of str(); None for anything else."""
+        """Parses the result of str(); returns None for any other text."""
         words = text.split()
         if len(words) != 2 or not all(word.isdecimal() for word in words):
             return None
@@ -51,12 +50,12 @@ class ProcessId:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process runs; one that ended and was not waited for does not."""
+        """True while this process runs. A zombie does not run."""
         return _start_time(self.pid) == self.start
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to this very process; nothing if it is gone. Race-free: the handle is taken before
-        the check.
+        """Sends a signal to this process if it still runs. The pidfd is opened before the check, so that a
+        process that reuses the pid never receives the signal.
         """
         try:
             handle = os.pidfd_open(self.pid)
@@ -82,11 +81,11 @@ def _start_time(pid: int) -> int | None:
 
 
 class StartFailed(Exception):
-    """A program ended instead of working; the message carries the end of its log."""
+    """A program ended early. The message has the last lines of its log."""
 
 
 class Run:
-    """The folder of one run and the programs it started. Made by `Run.begin`, ended by `end`."""
+    """The folder and programs of one run, from `Run.begin` to `end`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +94,7 @@ class Run:
 
     @classmethod
     def begin(cls) -> "Run":
-        """A new run owned by this process, after reaping what crashed ones left."""
+        """Starts a run owned by this process, after reaping crashed runs."""
         reap()
         owner = ProcessId.of(os.getpid())
         if owner is None:
@@ -106,10 +105,9 @@ class Run:
     def spawn(
         self, name: str, command: list[str], log: Path, *, environment: Mapping[str, str] | None = None
     ) -> ProcessId:
-        """Start a program in a session of its own (a Ctrl-C in the terminal is ours to handle) and write it
-        down.
+        """Starts and records a program. It has its own session, so Ctrl-C in the terminal does not reach it.
 
-        Only from the main thread: the kernel ends a child when the *thread* that started it ends.
+        Call it from the main thread only: the kernel kills a child when the thread that started it ends.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("programs are started from the main thread only")
@@ -133,29 +131,27 @@ class Run:
         return process
 
     def running(self, name: str) -> bool:
-        """Whether the program `name` of this run still runs."""
+        """True while the program `name` of this run runs."""
         child = self._children.get(name)
         return child is not None and child.poll() is None
 
     def check(self, name: str, log: Path) -> None:
-        """Raise StartFailed, with the end of its log, if the program has ended."""
+        """Raises StartFailed, with the last lines of the log, if the program has ended."""
         code = self.exit_code(name)
         if code is not None:
             tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:])
             raise StartFailed(f"{name} ended with {code}:\n{tail}")
 
     def exit_code(self, name: str) -> int | None:
-        """How the program ended: its code, or minus the signal; None while it runs."""
+        """Returns the exit code, minus the signal that ended the program, or None while it runs."""
         child = self._children.get(name)
         return None if child is None else child.poll()
 
     def stop(self, names: Iterable[str], *, grace: float = 10.0) -> dict[str, int]:
-        """End programs: asked first, after `grace` seconds forced. Returns how each ended, when none is
-        left.
-        """
+        """Terminates programs, and kills those that run after `grace` seconds. Returns their exit codes."""
         children = {name: child for name in names if (child := self._children.get(name)) is not None}
         for child in children.values():
-            child.terminate()  # Popen sends nothing to a child that it has waited for
+            child.terminate()  # Popen sends no signal to a child that was waited for
         deadline = time.monotonic() + grace
         codes: dict[str, int] = {}
         for name, child in children.items():
@@ -169,11 +165,11 @@ class Run:
         return codes
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a program of this run; KeyError if there is none of that name."""
+        """Sends a signal to a program of this run; raises KeyError for an unknown name."""
         self._children[name].send_signal(number)
 
     def kill(self, name: str) -> None:
-        """End a program as a crash would; returns when it is gone."""
+        """Kills a program and waits for its end."""
         child = self._children.pop(name, None)
         if child is not None:
             child.kill()
@@ -181,28 +177,25 @@ class Run:
         (self.folder / "pids" / name).unlink(missing_ok=True)
 
     def end(self) -> None:
-        """End every program of this run, last started first and without long farewells, and remove its
-        folder.
-        """
+        """Ends every program of this run within a second, in reverse order, and removes the folder."""
         self.stop(reversed(list(self._children)), grace=1.0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def runs_folder() -> Path:
-    """The folder of this user's runs; created, and refused if it belongs to somebody else."""
+    """Returns the folder of this user's runs; raises PermissionError if another user owns it."""
     folder = Path(tempfile.gettempdir()) / f"fedhpa-realplane-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid() or folder.is_symlink():
-        raise PermissionError(f"{folder} belongs to somebody else; remove it or set TMPDIR")
+        raise PermissionError(f"{folder} belongs to another user; remove it or set TMPDIR")
     return folder
 
 
 def reap(*, living_owners: bool = False) -> list[str]:
-    """End what runs of dead owners left, and remove their folders; with `living_owners` also what others
-    still use.
+    """Ends the programs and removes the folders of runs whose owner died; with `living_owners`, of all runs.
 
-    Returns the names of the programs that had to be ended. A run that has just begun is safe: its owner is
-    in its folder's name.
+    Returns the names of the programs that were ended. A run that is just starting is safe, because its
+    folder's name contains its owner.
     """
     ended: list[str] = []
     for folder in runs_folder().glob("run-*"):
@@ -210,24 +203,24 @@ def reap(*, living_owners: bool = False) -> list[str]:
         if owner is None or (owner.alive and not living_owners):
             continue
         if owner.alive and owner.pid != os.getpid():
-            owner.send(signal.SIGTERM)  # it ends its own programs in order
+            owner.send(signal.SIGTERM)  # the owner ends its programs
             _wait_until_gone({owner}, 15.0)
         ended += _reap_folder(folder)
     return ended
 
 
 def _reap_folder(folder: Path) -> list[str]:
-    left: dict[ProcessId, str] = {}
+    remaining: dict[ProcessId, str] = {}
     for file in (folder / "pids").glob("*"):
         process = ProcessId.parse(file.read_text(encoding="utf-8"))
         if process is not None and process.alive:
-            left[process] = f"{folder.name}/{file.name}"
+            remaining[process] = f"{folder.name}/{file.name}"
     for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        for process in left:
+        for process in remaining:
             process.send(number)
-        _wait_until_gone(left, patience)
+        _wait_until_gone(remaining, patience)
     shutil.rmtree(folder, ignore_errors=True)
-    return list(left.values())
+    return list(remaining.values())
 
 
 def _wait_until_gone(processes: Iterable[ProcessId], seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A hub, members and the three processes to try things on, until Ctrl-C."""
+"""Runs a hub, members and the three processes until Ctrl-C, for manual trials."""
 
 import asyncio
 import signal
@@ -11,38 +11,38 @@ from testbed.stage import processes
 
 
 class Reachable(Protocol):
-    """A hub or a member, for people."""
+    """A hub or a member that kubectl can reach."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the cluster."""
 
     @property
     def kubeconfig(self) -> Path:
-        """Its administrator's kubeconfig."""
+        """The administrator's kubeconfig."""
 
 
 class Hub(processes.Hub, Reachable, Protocol):
-    """A hub that processes and people reach."""
+    """A hub for processes and kubectl."""
 
 
 class Plane(processes.Plane, Protocol):
-    """What is held up: a plane that can be started. Who made it ends it."""
+    """A plane that can be started. Its creator ends it."""
 
     @property
     def hub(self) -> Hub:
-        """Where the processes work."""
+        """The hub that the processes serve."""
 
     @property
     def members(self) -> Mapping[str, Reachable]:
         """The members by name."""
 
     async def start(self) -> None:
-        """Start the plane; returns when it works."""
+        """Starts the plane; returns once it works."""
 
 
 async def hold(plane: Plane, more: Sequence[str] = ()) -> None:
-    """Start plane and processes, print one `export KUBECONFIG` a plane and the lines `more`, and return at a
+    """Starts plane and processes, prints `export KUBECONFIG` lines and the lines `more`, and returns at a
     signal.
     """
     stopping = stop_event((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
@@ -71,12 +71,12 @@ async def _start(plane: Plane, more: Sequence[str]) -> None:
 
 
 def say(text: str) -> None:
-    """One line for the person who waits; standard error, since standard output carries the answer."""
+    """Prints one line of progress on standard error; standard output carries the result."""
     print(f"plane: {text}", file=sys.stderr, flush=True)
 
 
 def stop_event(signals: Iterable[signal.Signals]) -> asyncio.Event:
-    """An event that is set by any of the signals, instead of what they would do."""
+    """Returns an event that each of the signals sets, instead of its default action."""
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in signals:

@@ -1,6 +1,4 @@
-"""Waiting for effects: poll until something is true, with a deadline and with the reason it was not true
-last time.
-"""
+"""Polling with a deadline, and an error that says what the last attempt saw."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -14,26 +12,26 @@ T = TypeVar("T")
 
 
 class NotInTime(Exception):
-    """Something did not become true before its deadline; the message says what, and what was seen last."""
+    """A condition did not hold before its deadline. The message names it and the last result."""
 
 
 async def eventually(
-    look: Callable[[], Awaitable[T | None]], *, what: str, seconds: float, every: float = 0.2
+    attempt: Callable[[], Awaitable[T | None]], *, what: str, seconds: float, every: float = 0.2
 ) -> T:
-    """The first answer of `look` that is neither None nor False.
+    """Returns the first result of `attempt` that is neither None nor False.
 
-    An API error, a refused connection or a time-out of `look` counts as "not yet": servers come up in their
-    own order. Raises NotInTime after `seconds`.
+    An API error, a refused connection or a time-out of `attempt` means "not yet", because servers start in
+    any order. Raises NotInTime after `seconds`.
     """
     seen = "nothing"
     try:
         async with asyncio.timeout(seconds):
             while True:
                 try:
-                    answer = await look()
+                    answer = await attempt()
                     if answer is not None and answer is not False:
                         return answer
-                    seen = "an answer, but not that"
+                    seen = "a result, but not the expected one"
                 except (ApiError, aiohttp.ClientError, OSError) as error:
                     seen = f"{type(error).__name__}: {error}"
                 await asyncio.sleep(every)
@@ -42,7 +40,7 @@ async def eventually(
 
 
 async def gather(*jobs: Coroutine[Any, Any, T]) -> list[T]:
-    """All results, in order; the first failure cancels the rest and is raised as it is, not in a group."""
+    """Returns all results in order. The first failure cancels the rest and is raised by itself."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(job) for job in jobs]

@@ -12,7 +12,7 @@ from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError
 from testbed.embedded.controlplane import ControlPlane
 from testbed.stage.api import PlaneApi
-from testbed.stage.registrations import never_comes
+from testbed.stage.registrations import cron_that_never_fires
 from tests.support.admission_world import Client, running
 from tests.support.fakeapi import PATIENCE
 from tests.support.patient_plane import WEBHOOK_SECONDS, have_patience, patient
@@ -58,7 +58,7 @@ async def webhook(hub: PlaneApi, tmp_path: Path) -> AsyncIterator[Client]:
 async def test_the_webhook_refuses_an_object_that_the_schema_allows(hub: PlaneApi, webhook: Client) -> None:
     """The message begins with the webhook's name, and nothing is stored."""
     with pytest.raises(ApiError) as refused:
-        await hub.ask("POST", CRONS, body=never_comes("never"))
+        await hub.send("POST", CRONS, body=cron_that_never_fires("never"))
 
     assert refused.value.status == 403
     assert refused.value.reason == "Forbidden"
@@ -69,14 +69,14 @@ async def test_the_webhook_refuses_an_object_that_the_schema_allows(hub: PlaneAp
 
 async def test_the_webhook_writes_its_defaults(hub: PlaneApi, webhook: Client) -> None:
     """The schema has no default for minReplicas."""
-    stored = await hub.ask("POST", FHPAS, body=federated_hpa("web"))
+    stored = await hub.send("POST", FHPAS, body=federated_hpa("web"))
 
     assert stored["spec"]["minReplicas"] == 1
 
 
 async def test_the_webhook_checks_every_kind_of_change(hub: PlaneApi, webhook: Client) -> None:
     """A wrong PUT, merge patch or JSON patch is refused, and the object stays as it was."""
-    stored = await hub.ask("POST", FHPAS, body=federated_hpa("web"))
+    stored = await hub.send("POST", FHPAS, body=federated_hpa("web"))
     wrong = {**stored, "spec": {**stored["spec"], "minReplicas": 7}}
     operation = {"op": "replace", "path": "/spec/minReplicas", "value": 7}
     for method, content_type, body in (
@@ -85,7 +85,7 @@ async def test_the_webhook_checks_every_kind_of_change(hub: PlaneApi, webhook: C
         ("PATCH", "application/json-patch+json", [operation]),
     ):
         with pytest.raises(ApiError, match="must be greater than or equal to `minReplicas`"):
-            await hub.ask(method, f"{FHPAS}/web", body=body, content_type=content_type)
+            await hub.send(method, f"{FHPAS}/web", body=body, content_type=content_type)
 
     assert await hub.get(f"{FHPAS}/web") == stored
 
@@ -112,7 +112,7 @@ async def test_objects_are_refused_while_the_webhook_is_unavailable(hub: PlaneAp
 
     async def refused() -> str:
         try:
-            await hub.ask("POST", FHPAS, body=federated_hpa("web"), params={"dryRun": "All"})
+            await hub.send("POST", FHPAS, body=federated_hpa("web"), params={"dryRun": "All"})
         except ApiError as error:
             return str(error) if error.status == 500 else ""
         return ""
@@ -129,4 +129,4 @@ async def test_objects_are_refused_while_the_webhook_is_unavailable(hub: PlaneAp
 
     await hub.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fedhpa-webhook")
 
-    assert (await hub.ask("POST", FHPAS, body=federated_hpa("web")))["metadata"]["name"] == "web"
+    assert (await hub.send("POST", FHPAS, body=federated_hpa("web")))["metadata"]["name"] == "web"

@@ -101,7 +101,7 @@ async def test_scale_is_followed_and_stops_at_capacity(plane: Plane) -> None:
     await run_web(plane, "member1", 1, cpu="400m")
     async with member.api() as api:
         scale = await api.get(f"{DEPLOYMENTS}/web/scale")
-        await api.ask("PUT", f"{DEPLOYMENTS}/web/scale", body=scale | {"spec": {"replicas": 3}})
+        await api.send("PUT", f"{DEPLOYMENTS}/web/scale", body=scale | {"spec": {"replicas": 3}})
         full = await until_ready(plane, "member1", 2)
         pods = (await api.get(PODS))["items"]
         member.set_capacity({"cpu": "2"})

@@ -172,7 +172,7 @@ async def register(
 async def refusal(hub: PlaneApi, name: str = "new") -> str:
     """What creating an object ends in; "" if it is admitted."""
     try:
-        await hub.ask("POST", FHPAS, body=stored(name), params={"dryRun": "All"})
+        await hub.send("POST", FHPAS, body=stored(name), params={"dryRun": "All"})
     except ApiError as error:
         return f"{error.status} {error}"
     return ""
@@ -237,11 +237,11 @@ async def test_a_webhook_that_cannot_be_asked_refuses_what_is_new(
     between = Between(hub, folder)
     async with running(folder, between.authority) as client:
         # Before there is a registration: a connection that the hub keeps would not meet the fault.
-        await hub.ask("POST", FHPAS, body=stored("old"))
+        await hub.send("POST", FHPAS, body=stored("old"))
         await getattr(between, fault)(client)
         refused = await refusal(hub)
         old = await hub.get(f"{FHPAS}/old")
-        written = await hub.ask(
+        written = await hub.send(
             "PUT", f"{FHPAS}/old/status", body={**old, "status": {"currentReplicas": 3, "desiredReplicas": 3}}
         )
         await between.mend(client)

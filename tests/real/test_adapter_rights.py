@@ -79,7 +79,7 @@ async def token_of(api: PlaneApi, account: str) -> str:
     """A token of a ServiceAccount of the test's namespace."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    made = await api.ask("POST", path, body=body)
+    made = await api.send("POST", path, body=body)
     return str(made["status"]["token"])
 
 
@@ -212,7 +212,7 @@ async def answers(api: PlaneApi, user: str, questions: Iterable[Question]) -> di
             "kind": "SubjectAccessReview",
             "spec": {"user": user, "groups": groups, "resourceAttributes": {**wanted, "namespace": space}},
         }
-        made = await api.ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=review)
+        made = await api.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=review)
         found[question] = made["status"]["allowed"]
     return found
 

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.real.plane import Plane
 from testbed.stage.processes import WEBHOOK, Processes
-from testbed.stage.registrations import never_comes
+from testbed.stage.registrations import cron_that_never_fires
 from testbed.stage.waiting import eventually
 from tests.real.settling import kubectl, settled
 from tests.real.workloads import federated_hpa, federated_hpa_path
@@ -15,10 +15,10 @@ from tests.real.workloads import federated_hpa, federated_hpa_path
 
 async def test_bad_object_is_refused_in_kubectls_words(plane: Plane, processes: Processes) -> None:
     """kubectl shows the webhook's name and its message, and nothing is stored."""
-    stdin = json.dumps(never_comes("refused"))
+    stdin = json.dumps(cron_that_never_fires("refused"))
     answer = await kubectl(plane.hub, "apply", "-f", "-", stdin=stdin, code=1, words="denied the request: ")
     async with plane.hub.api() as api:
-        stored = await api.find(await api.path_of(never_comes("refused")))
+        stored = await api.find(await api.path_of(cron_that_never_fires("refused")))
 
     assert answer.code == 1
     assert 'admission webhook "cronfederatedhpa.karmada.io" denied the request: ' in answer.err
@@ -106,7 +106,7 @@ async def test_defaults_are_written_by_the_mutating_webhook(plane: Plane, proces
     async with plane.hub.api() as api:
 
         async def stored() -> Any:
-            return await api.ask(
+            return await api.send(
                 "POST",
                 "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas",
                 body=manifest,
@@ -132,7 +132,7 @@ async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes
 
         await settled(defaulted, lambda found: "minReplicas" in found["spec"])
         await api.delete(federated_hpa_path("audited", "default"))
-    stdin = json.dumps(never_comes("audited"))
+    stdin = json.dumps(cron_that_never_fires("audited"))
     await kubectl(plane.hub, "create", "-f", "-", stdin=stdin, code=1, words="denied the request")
 
     async def look() -> dict[str, Any] | None:

@@ -137,9 +137,9 @@ async def test_a_status_is_not_held_to_the_rules_of_a_spec(api: PlaneApi) -> Non
     odd["metadata"]["name"] = "status"
     described = {"describedObject": {"kind": "", "name": ""}, "metric": {"name": ""}, "current": {}}
     status = {"desiredReplicas": 1, "currentMetrics": [{"type": "Odd", "object": described}]}
-    await api.ask("POST", FHPAS, body=odd)
+    await api.send("POST", FHPAS, body=odd)
 
-    written = await api.ask("PATCH", f"{FHPAS}/status/status", body={"status": status}, content_type=MERGE)
+    written = await api.send("PATCH", f"{FHPAS}/status/status", body={"status": status}, content_type=MERGE)
 
     assert written["status"]["currentMetrics"][0]["type"] == "Odd"
 
@@ -175,7 +175,7 @@ async def test_an_object_older_than_the_rules_can_be_mended_and_deleted(api: Pla
         present = await api.get(definition_path)
         body = copy.deepcopy(body)
         body["metadata"]["resourceVersion"] = present["metadata"]["resourceVersion"]
-        await api.ask("PUT", definition_path, body=body)
+        await api.send("PUT", definition_path, body=body)
 
     async def is_stored() -> bool:
         status, _, _ = await api.request("POST", FHPAS, body=wrong)
@@ -192,12 +192,12 @@ async def test_an_object_older_than_the_rules_can_be_mended_and_deleted(api: Pla
         await done(lambda: replace(definition), "the CRD with rules")
     await eventually(is_refused, what="the rules are back", seconds=60)
 
-    labelled = await api.ask("PATCH", path, body={"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    labelled = await api.send("PATCH", path, body={"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
     seen = {"status": {"desiredReplicas": 3}}
-    published = await api.ask("PATCH", f"{path}/status", body=seen, content_type=MERGE)
+    published = await api.send("PATCH", f"{path}/status", body=seen, content_type=MERGE)
     status, _, body = await api.request("PATCH", path, body={"spec": {"maxReplicas": 4}}, content_type=MERGE)
-    await api.ask("DELETE", path)
-    await api.ask("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=MERGE)
+    await api.send("DELETE", path)
+    await api.send("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=MERGE)
 
     assert labelled["metadata"]["labels"] == {"a": "b"}
     assert published["status"]["desiredReplicas"] == 3

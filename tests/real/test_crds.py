@@ -26,7 +26,7 @@ async def test_karmadas_manifest_is_accepted_unchanged(plane: Plane, manifest: d
     async with plane.hub.api() as api:
 
         async def created() -> Any:
-            return await api.ask("POST", collection, body=manifest, params={"dryRun": "All"})
+            return await api.send("POST", collection, body=manifest, params={"dryRun": "All"})
 
         # Another test's webhook, which these pass too, may miss its time on a busy machine.
         stored = await eventually(created, what="the manifest is accepted", seconds=60, every=1)

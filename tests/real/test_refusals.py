@@ -126,7 +126,7 @@ async def test_running_objects_go_on_without_the_webhook(plane: Plane, processes
         await api.apply_all([federated_hpa("goes-on", "default", low=1, high=3)])
         await processes.kill(WEBHOOK)
         try:
-            written = await api.ask("PATCH", f"{path}/status", body={"status": status}, content_type=MERGE)
+            written = await api.send("PATCH", f"{path}/status", body={"status": status}, content_type=MERGE)
         finally:
             await processes.start_one(WEBHOOK)
             await processes.webhook_is_called()
@@ -152,7 +152,7 @@ async def test_invalid_object_that_is_deleted_loses_its_finalizer(plane: Plane, 
         unwatched = {"webhooks": [{**hook, "failurePolicy": "Ignore"} for hook in before["webhooks"]]}
         await processes.kill(WEBHOOK)
         try:
-            await api.ask("PATCH", VALIDATING, body=unwatched, content_type=MERGE)
+            await api.send("PATCH", VALIDATING, body=unwatched, content_type=MERGE)
             # The API server hears of the change a moment later.
             await eventually(lambda: _is_created(plane, stuck), what="the object is stored", seconds=60)
         finally:

@@ -96,7 +96,7 @@ async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path:
         )
         path = f"/api/v1/namespaces/{SPACE}/serviceaccounts/{VIEWER}/token"
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        token = (await hub.ask("POST", path, body=review))["status"]["token"]
+        token = (await hub.send("POST", path, body=review))["status"]["token"]
         shown = await settled(
             lambda: decisions(processes, token, name=NAME, namespace=SPACE),
             lambda found: found[0] == 200 and found[1]["items"][0]["decision"]["desiredReplicas"] == 6,
