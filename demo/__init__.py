@@ -1,1 +1,1 @@
-"""A scenario for people to watch: one workload over three clusters, under load, refusal and loss."""
+"""A scenario to watch: one workload in three clusters, under changing load and with a lost cluster."""

@@ -1,8 +1,8 @@
-"""`python -m demo [--plane=embedded|real]`: the whole system at work, for somebody who watches.
+"""`python -m demo [--plane=embedded|real]`: shows the whole system at work.
 
-Exit code 0 only if every observation was made (CONTRIBUTING.md); 1 if not; 2 for wrong usage.
-DEMO_SECONDS, counted from the moment when all processes are ready, ends it; without it a pipe gets one pass,
-and a terminal goes on until Ctrl-C.
+The exit code is 0 if every observation was made (CONTRIBUTING.md), 1 if not, and 2 for wrong usage.
+The demo ends DEMO_SECONDS after all processes are ready. Without DEMO_SECONDS it plays once in a pipe, and
+until Ctrl-C in a terminal.
 """
 
 import argparse
@@ -24,17 +24,20 @@ from testbed.stage.runs import StartFailed
 from testbed.stage.waiting import NotInTime
 
 NEXT_COMMANDS = (
-    ("why nothing was scaled down while one was lost:", ".venv/bin/fedhpa replay -o text demo/lost.json"),
     (
-        "a hub, two members and the processes, for your own objects:",
+        "why nothing was scaled down while one member was lost:",
+        ".venv/bin/fedhpa replay -o text demo/lost.json",
+    ),
+    (
+        "a hub, two members and the three processes, for your own objects:",
         ".venv/bin/python -m testbed.embedded up",
     ),
-    ("when a CronFederatedHPA would scale:", '.venv/bin/fedhpa cron next "0 9 * * MON-FRI"'),
+    ("when a CronFederatedHPA would fire:", '.venv/bin/fedhpa cron next "0 9 * * MON-FRI"'),
 )
 
 
 def main() -> int:
-    """Parse arguments and environment, run, and give the exit code."""
+    """Parses arguments and environment, runs the demo, and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--plane", choices=("embedded", "real"), default="embedded")
     plane = parser.parse_args().plane
@@ -50,7 +53,7 @@ def main() -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 1  # while the planes' programs were built
+        return 1  # while programs were being built
 
 
 def _seconds(text: str | None) -> float | None:
@@ -66,7 +69,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 async def _until_signal(make: Callable[[], Stage], seconds: float | None) -> int:
-    """Run the demo; a signal ends it in order, as its time does."""
+    """Runs the demo. A signal ends it cleanly, like DEMO_SECONDS."""
     task = asyncio.ensure_future(_demo(make(), seconds))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -74,7 +77,7 @@ async def _until_signal(make: Callable[[], Stage], seconds: float | None) -> int
     try:
         return await task
     except asyncio.CancelledError:
-        return 1  # before everything was ready, so nothing was observed
+        return 1  # not everything was ready, so there are no observations
 
 
 async def _demo(stage: Stage, seconds: float | None) -> int:
@@ -88,7 +91,7 @@ async def _demo(stage: Stage, seconds: float | None) -> int:
         view = LiveView(stage.load.peak, _hints(stage)) if on_terminal else lines
         story = Story(world, view.say, view.show)
         try:
-            with contextlib.suppress(TimeoutError, asyncio.CancelledError):  # its ends, both in order
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):  # both are clean ends
                 async with asyncio.timeout(seconds):
                     await story.run(once=seconds is None and not on_terminal)
         finally:
@@ -100,7 +103,7 @@ async def _demo(stage: Stage, seconds: float | None) -> int:
 
 def _summary(story: Story) -> int:
     made, expected = len(story.observed), len(story.observed) + len(story.missing)
-    print(f"{made} of {expected} observations made; all processes are ended")
+    print(f"{made} of {expected} observations made; all processes have ended")
     for name in story.missing:
         print(f"missing: {name}")
     print("next:")

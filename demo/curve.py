@@ -1,4 +1,4 @@
-"""The load curve: what the world demands at a moment."""
+"""The load curve: the demand on the workload over time."""
 
 import math
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Load:
-    """How much the world demands, in milli-CPU, in quiet and busy times, and how long it rises and falls.
+    """The lowest and highest demand, in milli-CPU, and the seconds of a rise and a fall.
 
-    `peak` is more than the most pods can serve at target, so that there will be as many as allowed.
+    maxReplicas pods cannot serve `peak` at the target, so it scales the workload to maxReplicas.
     """
 
     quiet: int
@@ -18,7 +18,7 @@ class Load:
 
 
 class Curve:
-    """A demand in milli-CPU that stays or is on its way to another, slowly at both ends; times in seconds."""
+    """A demand in milli-CPU that moves along a cosine; times in seconds."""
 
     def __init__(self, demand: int) -> None:
         self._old = self._new = demand
@@ -26,11 +26,11 @@ class Curve:
         self._seconds = 0.0
 
     def move(self, demand: int, *, now: float, seconds: float) -> None:
-        """Be there after so many seconds, on the way from where it is now."""
+        """Starts to move to `demand`, which it reaches after `seconds`."""
         self._old, self._new = self.at(now), demand
         self._begin, self._seconds = now, seconds
 
     def at(self, now: float) -> int:
-        """The demand at a moment not before the last `move`."""
+        """Returns the demand at a time after the last `move`."""
         part = 1.0 if self._seconds <= 0 else min(1.0, (now - self._begin) / self._seconds)
         return round(self._old + (self._new - self._old) * (1 - math.cos(math.pi * part)) / 2)

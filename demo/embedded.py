@@ -1,4 +1,4 @@
-"""The demo's stage that needs nothing but Python."""
+"""The demo's stage on embedded planes, which needs only Python."""
 
 import shutil
 
@@ -9,7 +9,7 @@ from testbed.stage.processes import Processes
 
 
 class EmbeddedStage:
-    """A hub and members in this process; the three processes are their own, as everywhere."""
+    """Runs hub and members in this process, and the three product processes as separate processes."""
 
     description = "embedded, on ports of their own"
     load = Load(quiet=120, peak=1950, rise_seconds=12.0, fall_seconds=5.0)
@@ -23,25 +23,25 @@ class EmbeddedStage:
         self.path_lines: list[str] = []
 
     async def start(self) -> None:
-        """Start hub and members."""
+        """Starts hub and members."""
         await self._plane.start()
 
     async def start_processes(self) -> None:
-        """Start webhook, adapter and controller."""
+        """Starts webhook, adapter and controller."""
         await self._processes.start()
 
-    async def demand(self, millis: int, pods: int) -> None:  # noqa: ARG002 - the load model counts the pods itself
-        """Tell the load model what the world wants."""
+    async def demand(self, millis: int, pods: int) -> None:  # noqa: ARG002 - the load model counts the pods
+        """Sets the demand in the load model."""
         self._plane.set_demand(NAMESPACE, NAME, millis)
 
     async def lose(self, name: str) -> None:
-        """Have nobody listen on the member's port."""
+        """Closes the member's port."""
         await self._plane.lose(name)
 
     async def bring_back(self, name: str) -> None:
-        """Listen again."""
+        """Opens the member's port again."""
         await self._plane.bring_back(name)
 
     async def end(self) -> None:
-        """End every process, close every port, remove every file."""
+        """Ends every process, closes every port and removes every file."""
         await self._plane.end()

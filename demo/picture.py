@@ -1,4 +1,4 @@
-"""What the demo sees at one moment, read from the objects themselves, and what counts as an observation."""
+"""The state that the demo reads from the objects at one moment, and the observations that it proves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,7 @@ TARGET = 50  # percent of the request, objects.yaml
 
 @dataclass(frozen=True)
 class MemberView:
-    """One member: its Deployment (None while the member does not answer) and its pods' CPU as the hub shows
-    it.
-    """
+    """One member: its Deployment, or None while the member is away, and the CPU that the hub reports."""
 
     replicas: int | None
     ready: int | None
@@ -30,7 +28,7 @@ class MemberView:
 
 @dataclass(frozen=True)
 class Picture:
-    """All members and the FederatedHPA at `seconds` after the start."""
+    """All members and the FederatedHPA, `seconds` after the start."""
 
     seconds: float
     members: Mapping[str, MemberView]
@@ -43,12 +41,12 @@ class Picture:
 
     @property
     def total(self) -> int:
-        """Sum over the members that answer."""
+        """The replicas of all members that answer."""
         return sum(self.replicas.values())
 
     @property
     def desired(self) -> int | None:
-        """What the FederatedHPA wants; None before the first decision."""
+        """status.desiredReplicas of the FederatedHPA; None before the first decision."""
         value = self._status.get("desiredReplicas")
         return int(value) if value else None
 
@@ -60,7 +58,7 @@ class Picture:
 
     @property
     def reason(self) -> str:
-        """Why the last decision is what it is."""
+        """The reason of the last decision."""
         decision = self._status.get("decision") or {}
         return str(decision.get("error") or decision.get("reason") or "")
 
@@ -74,14 +72,12 @@ class Picture:
 
     @property
     def complete(self) -> bool:
-        """Whether the FederatedHPA says that every expected member answered."""
+        """True if MetricsComplete is True: every expected member answered."""
         conditions = self._status.get("conditions") or ()
         return any(c["type"] == "MetricsComplete" and c["status"] == "True" for c in conditions)
 
     def utilization(self, *members: str) -> float | None:
-        """Usage in percent of what the pods of `members` (all, if none is named) request; None without
-        data.
-        """
+        """Returns the usage of `members` (default: all) in percent of their requests; None without data."""
         views = [self.members[name] for name in members or self.members]
         known = [(v.usage_millis, v.replicas) for v in views if v.usage_millis is not None and v.replicas]
         if not known:
@@ -94,12 +90,12 @@ class Picture:
 
 
 def scaled_up(before: Picture, now: Picture) -> bool:
-    """More pods than before in at least two clusters."""
+    """True if at least two clusters have more pods than before."""
     return sum(now.replicas.get(name, 0) > count for name, count in before.replicas.items()) >= 2
 
 
 def scaled_down(before: Picture, now: Picture) -> bool:
-    """All members answer, none has more pods than before, and together they have fewer."""
+    """True if all members answer, none has more pods than before, and the sum is lower."""
     everywhere = set(now.replicas) == set(now.members)
     risen = any(count > before.replicas.get(name, count) for name, count in now.replicas.items())
     return everywhere and not risen and now.total < before.total

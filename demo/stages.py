@@ -1,4 +1,4 @@
-"""Where the demo plays: what a world needs of planes, and the real ones."""
+"""The stages of the demo: the interface, and the stage on real planes."""
 
 import contextlib
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from testbed.stage.waiting import gather
 
 MEMBERS = ("member1", "member2", "member3")
 NAMESPACE, NAME = "shop", "web"
-# Somebody watches: an answer may not be as old as production allows (10 s).
+# A viewer should see changes sooner than after the default of 10 s.
 ADAPTER_FLAGS = ("--metrics-max-age=1s",)
 NO_ANSWER = (ApiError, aiohttp.ClientError, OSError)
 
@@ -26,14 +26,14 @@ class Reachable(Protocol):
 
     @property
     def kubeconfig(self) -> Path:
-        """Its administrator's kubeconfig."""
+        """The administrator's kubeconfig."""
 
     def api(self) -> PlaneApi:
-        """A client for its administrator."""
+        """Returns a client with administrator rights."""
 
 
 class Stage(Protocol):
-    """A hub and members on which a workload is played."""
+    """A hub and members that run the workload."""
 
     load: Load
     description: str
@@ -48,37 +48,37 @@ class Stage(Protocol):
 
     @property
     def has_kubectl(self) -> bool:
-        """Whether a person has kubectl here, after `path_lines`."""
+        """True if kubectl is available after `path_lines`."""
 
     @property
     def path_lines(self) -> list[str]:
-        """Shell lines that bring kubectl."""
+        """Shell lines that put kubectl on PATH."""
 
     async def start(self) -> None:
-        """Start hub and members."""
+        """Starts hub and members."""
 
     async def start_processes(self) -> None:
-        """Start webhook, adapter and controller."""
+        """Starts webhook, adapter and controller."""
 
     async def demand(self, millis: int, pods: int) -> None:
-        """Let the workload, of so many pods, use so much CPU together."""
+        """Sets the CPU that the workload's `pods` pods use together, in milli-cores."""
 
     async def lose(self, name: str) -> None:
-        """Take a member's API server away."""
+        """Stops a member's API server."""
 
     async def bring_back(self, name: str) -> None:
-        """Bring it back."""
+        """Starts a member's API server again."""
 
     async def end(self) -> None:
-        """Leave nothing."""
+        """Ends every process and removes every file."""
 
 
 class RealStage:
-    """Real control planes, with kwok in the place of kubelets."""
+    """Real control planes, with kwok in place of kubelets."""
 
     description = "etcd, API servers, controllers, kwok, metrics-server"
-    # metrics-server looks every 10 s, each at its own time. So the load rises at once, and so high that what
-    # the first of them sees is reason enough to have all pods; else the new pods wait for a second look.
+    # Each metrics-server scrapes every 10 s at its own time. The load rises at once and so high that the
+    # first scrape of one member already justifies maxReplicas.
     load = Load(quiet=120, peak=4500, rise_seconds=1.0, fall_seconds=1.0)
 
     def __init__(self, assets: Path) -> None:
@@ -93,38 +93,38 @@ class RealStage:
         self.path_lines = [f"export PATH={assets}:$PATH"]
 
     async def start(self) -> None:
-        """Start hub and members."""
+        """Starts hub and members."""
         await self._plane.start()
 
     async def start_processes(self) -> None:
-        """Start webhook, adapter and controller."""
+        """Starts webhook, adapter and controller."""
         await self._processes.start()
 
     async def demand(self, millis: int, pods: int) -> None:
-        """Tell kwok what each pod uses; a member that is away keeps what it was told last."""
+        """Sets the usage of each pod in kwok. A lost member keeps its last usage."""
         self._pods = max(1, pods)
         each = max(1, millis // self._pods)
         changed = [name for name in MEMBERS if name not in self._lost and self._usage.get(name) != each]
         await gather(*(self._set_usage(name, each) for name in changed))
 
     async def lose(self, name: str) -> None:
-        """Kill the member's API server."""
-        # The load falls now, and nobody can tell kwok there while it is away.
+        """Kills the member's API server."""
+        # The load falls at the same time, and kwok cannot be told while its API server is gone.
         await self._set_usage(name, max(1, self.load.quiet // self._pods))
         self._lost.add(name)
         await self._plane.members[name].kill_component("kube-apiserver")
 
     async def bring_back(self, name: str) -> None:
-        """Start the member's API server again."""
+        """Starts the member's API server again."""
         await self._plane.members[name].start_api_server()
         self._lost.discard(name)
 
     async def end(self) -> None:
-        """End every process, remove every file."""
+        """Ends every process and removes every file."""
         self._plane.end()
 
     async def _set_usage(self, name: str, each: int) -> None:
-        # What a busy member does not take is tried again at the next look.
+        # A failed update is retried at the next look.
         with contextlib.suppress(*NO_ANSWER):
             usage = {NAME: {"cpu": f"{each}m", "memory": "48Mi"}}
             await self._plane.members[name].set_usage(NAMESPACE, usage)

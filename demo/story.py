@@ -1,6 +1,6 @@
-"""The order of events: an object is refused, the load rises, a member is lost as it falls, and comes back.
+"""The events of the demo: a refused object, rising load, a lost member while the load falls, its return.
 
-The story acts and waits; whether something happened is judged by looking at the objects (picture.py) alone.
+The story acts and waits. It takes each observation from the objects alone (picture.py).
 """
 
 import asyncio
@@ -10,49 +10,49 @@ from typing import Protocol
 from demo.curve import Curve, Load
 from demo.picture import OBSERVATIONS, Picture, scaled_down, scaled_up
 
-# After the story: how long the load takes to rise or to fall, and how long it then stays.
+# After the story: seconds of a rise or fall, and of the rest between them.
 WAVE_SECONDS, REST_SECONDS = 20.0, 10.0
 LOOK_EVERY = 0.5  # seconds
 STEP_SECONDS = 90.0
-# How long nothing may change after the low usage is visible on the hub: several looks of the controller
-# (one a second, objects.yaml), each of which would scale down if it took the two members for all there is.
+# Seconds without a change after the hub shows low usage. The controller reconciles every second
+# (objects.yaml), and would scale down at each reconcile if it ignored the lost member.
 HOLD_SECONDS = 4.0
-# Percent of the request. The target is 50 with a tolerance of a tenth, so this alone would take pods away.
+# Percent of the request. With a target of 50 and a tolerance of a tenth, this usage calls for fewer pods.
 LOW = 35.0
 
 
 class World(Protocol):
-    """What the story needs of a world."""
+    """The demo's world, as the story needs it."""
 
     @property
     def load(self) -> Load:
-        """What may be demanded of it."""
+        """The demands on the workload."""
 
     async def create_scaler(self) -> None:
-        """Apply the FederatedHPA."""
+        """Applies the FederatedHPA."""
 
     async def try_the_refused(self) -> str:
-        """The refusal of an object that only the webhook can refuse, or ""."""
+        """Applies an object that only the webhook can refuse; returns the refusal, or ""."""
 
     async def play(self, demand_millis: int) -> None:
-        """Let all pods together use so much CPU."""
+        """Sets the CPU that all pods use together."""
 
     async def lose(self, name: str) -> None:
-        """Take a member away."""
+        """Stops a member's API server."""
 
     async def bring_back(self, name: str) -> None:
-        """Bring it back."""
+        """Starts a member's API server again."""
 
     async def look(self, seconds: float) -> Picture:
-        """Read the objects."""
+        """Reads the objects."""
 
 
 class NotSeen(Exception):
-    """A step of the story did not show in time."""
+    """A step of the story was not seen in time."""
 
 
 class Story:
-    """One pass of the story, and then the load curve for as long as somebody watches."""
+    """One pass of the story, and then waves of load until cancelled."""
 
     def __init__(
         self, world: World, say: Callable[[str], None], show: Callable[[Picture, int], None]
@@ -68,11 +68,11 @@ class Story:
 
     @property
     def missing(self) -> list[str]:
-        """Observations not made so far."""
+        """The observations not made so far."""
         return [name for name in OBSERVATIONS if name not in self.observed]
 
     async def run(self, *, once: bool) -> None:
-        """Play the story; with `once` return after it, else go on with the load curve until cancelled."""
+        """Plays the story; with `once` returns after it, else adds waves of load until cancelled."""
         self._started = _now()
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch())
@@ -97,19 +97,19 @@ class Story:
 
     async def _tell(self) -> None:
         start = await self._until(lambda p: p.total > 0, "the workload")
-        self._say("an object is applied that only the webhook can refuse")
+        self._say("applying an object that only the webhook can refuse")
         refusal = await self._world.try_the_refused()
         if refusal:
             self._say(refusal)
             self._observe("refused")
-        self._say("the FederatedHPA is applied, and the load rises")
+        self._say("applying the FederatedHPA; the load rises")
         await self._world.create_scaler()
         self._move(self._world.load.peak, self._world.load.rise_seconds)
         risen = _now() - self._started + self._world.load.rise_seconds
         up = await self._until(lambda p: scaled_up(start, p), "more pods in at least two clusters")
         self._observe("scaled-up")
         lost = sorted(up.members)[-1]
-        # Not before the load is there: on the way up there may be too many pods for a moment.
+        # Only at full load: during the rise there may be too many pods for a moment.
         up = await self._until(lambda p: p.seconds > risen and p.total == p.most, "as many pods as allowed")
         await self._lose_and_find(lost, up)
         down = await self._until(lambda p: scaled_down(up, p), "fewer pods")
@@ -117,7 +117,7 @@ class Story:
         self._say(f"the load is served by {down.total} pods again")
 
     async def _lose_and_find(self, lost: str, up: Picture) -> None:
-        self._say(f"{lost} is lost (its API server is gone), and in the same moment the load falls")
+        self._say(f"{lost} is lost (its API server is gone); the load falls at the same time")
         await self._world.lose(lost)
         self._move(self._world.load.quiet, self._world.load.fall_seconds)
         gone = await self._until(lambda p: lost in p.missing, f"{lost} is named as missing")
@@ -125,7 +125,9 @@ class Story:
         self._observe("member-lost")
         others = [name for name in up.members if name != lost]
         low = await self._until(lambda p: (p.utilization(*others) or 100) < LOW, "low usage of the others")
-        self._say(f"usage of {', '.join(others)} is low, that of {lost} unknown: nothing may be scaled down")
+        self._say(
+            f"usage of {', '.join(others)} is low, usage of {lost} is unknown: nothing may be scaled down"
+        )
         last = await self._until(lambda p: p.seconds > low.seconds + HOLD_SECONDS, "time passes")
         if all(last.replicas[name] == up.replicas[name] for name in others) and lost in last.missing:
             self._observe("nothing-scaled-on-missing-data")

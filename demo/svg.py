@@ -1,4 +1,4 @@
-"""Makes docs/demo.svg, what `make demo` looks like, from a run: `.venv/bin/python -m demo.svg`."""
+"""`.venv/bin/python -m demo.svg`: runs the demo and draws docs/demo.svg, a picture of `make demo`."""
 
 import asyncio
 import io
@@ -20,26 +20,26 @@ FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 class Camera(LiveView):
-    """Takes one picture, at the moment of an observation."""
+    """A live view that takes one picture, at the observation MOMENT."""
 
     taken = ""
 
     def say(self, text: str) -> None:
-        """As the view; and if this is the moment, take the picture."""
+        """Shows the text, and takes the picture at the observation MOMENT."""
         super().say(text)
         if text == OBSERVED + MOMENT:
             console = Console(record=True, file=io.StringIO(), width=WIDTH, height=HEIGHT)
             console.print(self.render())
             svg = console.export_svg(title="make demo", unique_id="demo")
-            self.taken = FONT_FACES.sub("", svg)  # a picture fetches nothing from anywhere
+            self.taken = FONT_FACES.sub("", svg)  # without references to web fonts
 
 
 async def main() -> int:
-    """Play the story once; 1 if the moment did not come."""
+    """Plays the story once; returns 1 if MOMENT was not observed."""
     world = World(EmbeddedStage(), print)
     try:
         await world.start()
-        # Nobody reads along: what is drawn while it runs goes nowhere.
+        # The live view itself is discarded.
         screen = Console(file=io.StringIO(), width=WIDTH, height=HEIGHT, force_terminal=True)
         camera = Camera(world.load.peak, [], screen)
         try:

@@ -1,4 +1,4 @@
-"""Two ways to watch: a live picture on a terminal, a line per step in a pipe."""
+"""The two views: a live picture in a terminal, and a line per step in a pipe."""
 
 import sys
 import textwrap
@@ -17,25 +17,25 @@ from rich.text import Text
 from demo.picture import REQUEST_MILLIS, TARGET, MemberView, Picture
 
 OBSERVED = "observed: "
-REMEMBERED = 500  # columns of the curves, and lines of what happened: more than a terminal shows
+HISTORY = 500  # kept columns of the curves and lines of text, more than a terminal shows
 LABEL = 15  # columns in front of a curve
-HEIGHT_OF_OTHERS = 16  # lines above, around and below what happened
+HEIGHT_OF_OTHERS = 16  # lines besides the list of events
 BARS = " ▁▂▃▄▅▆▇█"
 
 
 class Lines:
-    """A line per step and per change of what the objects say."""
+    """Prints a line per step and per change of the objects."""
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         self._out = out
         self._last: tuple[object, ...] = ()
 
     def say(self, text: str) -> None:
-        """Print one line."""
+        """Prints one line."""
         print(text, file=self._out, flush=True)
 
     def show(self, picture: Picture, demand_millis: int) -> None:
-        """Print a line if replicas, the desired number, the reason or the missing changed."""
+        """Prints a line if replicas, desired replicas, reason or missing members changed."""
         seen = (picture.replicas, picture.desired, picture.reason, picture.missing)
         if seen == self._last:
             return
@@ -50,16 +50,14 @@ class Lines:
         )
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing."""
 
 
 class LiveView:
-    """The curves, what each cluster has of them, and what happened; as much of it as the terminal has room
-    for.
-    """
+    """The curves, a table of clusters and the list of events, as far as the terminal has room."""
 
     def __init__(self, peak: int, hints: Sequence[str], console: Console | None = None) -> None:
-        self._said: deque[str] = deque(maxlen=REMEMBERED)
+        self._said: deque[str] = deque(maxlen=HISTORY)
         self._observed: list[str] = []
         self._hints = hints
         self._picture: Picture | None = None
@@ -69,7 +67,7 @@ class LiveView:
         self._live.start()
 
     def say(self, text: str) -> None:
-        """Add a line to what happened; observations are also printed after the end."""
+        """Adds a line to the events. Observations are also printed at the end."""
         seconds = 0.0 if self._picture is None else self._picture.seconds
         self._said.append(f"{seconds:3.0f} s  {text}")
         if text.startswith(OBSERVED):
@@ -77,19 +75,19 @@ class LiveView:
         self._live.update(self.render())
 
     def show(self, picture: Picture, demand_millis: int) -> None:
-        """Draw the moment."""
+        """Draws the current state."""
         self._picture = picture
         self._curves.add(picture, demand_millis)
         self._live.update(self.render())
 
     def close(self) -> None:
-        """End the live picture and print the observations as lines."""
+        """Ends the live picture and prints the observations as lines."""
         self._live.stop()
         for line in self._observed:
             print(line)
 
     def render(self) -> RenderableType:
-        """The whole picture."""
+        """Returns the whole picture."""
         parts: list[RenderableType] = []
         room = self._console.height - HEIGHT_OF_OTHERS
         if self._picture is not None:
@@ -100,7 +98,7 @@ class LiveView:
         else:
             hints = []
         if self._said:
-            parts.append(Panel(self._happened(max(1, room)), title="what happened", title_align="left"))
+            parts.append(Panel(self._happened(max(1, room)), title="events", title_align="left"))
         if self._picture is not None and hints:
             parts.append(Text("\n".join(hints), style="dim", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
@@ -114,7 +112,7 @@ class LiveView:
         return Panel(text, title=title, title_align="left")
 
     def _happened(self, lines: int) -> Text:
-        """The newest lines; nothing older is wrapped for nothing, since this is drawn again and again."""
+        """Returns the newest lines. Older ones are not wrapped, because this runs at every refresh."""
         shown: deque[Text] = deque()
         for said in reversed(self._said):
             style = "bold green" if OBSERVED in said else ""
@@ -125,14 +123,14 @@ class LiveView:
         return Text("\n").join([*shown][-lines:])
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=HISTORY)
 def _wrapped(said: str, width: int) -> list[str]:
     return textwrap.wrap(said, width, subsequent_indent=" " * 7)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One column of the curves; the pods are those of the members that answer."""
+    """One column of the curves. `pods` counts only members that answer."""
 
     demand: int
     usage: float | None
@@ -141,21 +139,21 @@ class Sample:
 
 
 class Curves:
-    """Load, usage and pods, a column a look."""
+    """The curves of load, usage and pods, one column per sample."""
 
     def __init__(self, peak: int) -> None:
         self._peak = peak
-        self._samples: deque[Sample] = deque(maxlen=REMEMBERED)
+        self._samples: deque[Sample] = deque(maxlen=HISTORY)
         self._most = 1
 
     def add(self, picture: Picture, demand: int) -> None:
-        """Take a moment in."""
+        """Adds a sample."""
         complete = len(picture.replicas) == len(picture.members)
         self._samples.append(Sample(demand, picture.utilization(), picture.total, complete))
         self._most = picture.most or self._most
 
     def draw(self, columns: int) -> Text:
-        """Three lines, each with the present value and as much of its curve as fits."""
+        """Returns three lines, each with the current value and the newest part of its curve."""
         now, samples = self._samples[-1], list(self._samples)
         usage = "?" if now.usage is None else f"{now.usage:.0f} %"
         pods = f"{now.pods}" if now.complete else f"{now.pods} + ?"
@@ -184,7 +182,7 @@ def _bar(value: float | None, most: float) -> str:
 
 def _table(picture: Picture) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 1))
-    for column in ("cluster", "state", "pods", "", "CPU", "of what they request"):
+    for column in ("cluster", "state", "pods", "", "CPU", "of requests"):
         table.add_column(column, no_wrap=True, justify="right" if column in ("pods", "CPU") else "left")
     for name, view in picture.members.items():
         state = Text("answers", style="green") if view.replicas is not None else Text("away", style="red")
@@ -197,7 +195,7 @@ def _count(view: MemberView) -> str:
 
 
 def _dots(view: MemberView) -> Text:
-    """One for each pod: full if it is ready."""
+    """Returns one dot for each pod, filled if the pod is ready."""
     if view.replicas is None:
         return Text("?")
     ready = min(view.ready or 0, view.replicas)

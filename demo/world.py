@@ -1,6 +1,6 @@
-"""The demo's world: one workload in three members, the objects on the hub, and how all of it is looked at.
+"""The demo's world: one workload in three members, the objects on the hub, and how the demo reads them.
 
-It is the same on real planes and on embedded ones; what differs is the stage.
+Only the stage differs between real and embedded planes.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 OBJECT = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{NAMESPACE}/federatedhpas/{NAME}"
 POD_METRICS = f"/apis/metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/pods"
 REFUSED_TRIES = 10
-METRICS_SECONDS = 120.0  # until a member's first pod metrics; metrics-server takes half a minute
+METRICS_SECONDS = 120.0  # until a member's first pod metrics, which take metrics-server half a minute
 
 
 class World:
-    """Starts everything, plays the load, looks at the objects. `end` leaves nothing behind."""
+    """Starts everything, plays the load and reads the objects. `end` ends and removes everything."""
 
     def __init__(self, stage: Stage, say: Callable[[str], None]) -> None:
         self._say = say
@@ -43,13 +43,11 @@ class World:
 
     @property
     def load(self) -> Load:
-        """What may be demanded of the workload."""
+        """The demands on the workload."""
         return self.stage.load
 
     async def start(self) -> None:
-        """Hub and members, the workload under a first load, then the processes; returns when all are
-        ready.
-        """
+        """Starts planes, workload and processes, under low load; returns once all are ready."""
         self._say(f"starting a hub and {len(MEMBERS)} members: {self.stage.description}")
         await self.stage.start()
         self._hub = await self._stack.enter_async_context(self.stage.hub.api())
@@ -62,20 +60,20 @@ class World:
         await gather(self.stage.start_processes(), self._metrics_of_all_pods())
 
     async def end(self) -> None:
-        """Close connections, end every process, remove every file."""
+        """Closes connections, ends every process and removes every file."""
         try:
             await self._stack.aclose()
         finally:
             await self.stage.end()
 
-    # ---- what the story does
+    # ---- actions of the story
 
     async def create_scaler(self) -> None:
-        """Apply the FederatedHPA."""
+        """Applies the FederatedHPA."""
         await self._hub.apply(self._scaler)
 
     async def try_the_refused(self) -> str:
-        """Apply the object that only the webhook can refuse; the refusal, or "" if it was taken."""
+        """Applies an object that only the webhook can refuse; returns the refusal, or "" if admitted."""
         for _ in range(REFUSED_TRIES):
             try:
                 await self._hub.apply(self._refused)
@@ -84,26 +82,26 @@ class World:
                 if "denied the request" in text:
                     return text[text.index("admission webhook") :]
                 if "failed calling webhook" in text:
-                    continue  # a busy machine kept it from answering in its three seconds
+                    continue  # a busy machine missed the timeout of three seconds
             return ""
         return ""
 
     async def play(self, demand_millis: int) -> None:
-        """Let the world demand so much CPU: all pods share it evenly, also those of a member that is away."""
+        """Sets the demanded CPU. All pods share it evenly, also the pods of a lost member."""
         await self.stage.demand(demand_millis, sum(self._seen.values()))
 
     async def lose(self, name: str) -> None:
-        """Take the member's API server away."""
+        """Stops the member's API server."""
         self._lost.add(name)
         await self.stage.lose(name)
 
     async def bring_back(self, name: str) -> None:
-        """Bring it back."""
+        """Starts the member's API server again."""
         await self.stage.bring_back(name)
         self._lost.discard(name)
 
     async def look(self, seconds: float) -> Picture:
-        """Read the Deployments from the members, usage and FederatedHPA from the hub."""
+        """Reads Deployments from the members, and usage and the FederatedHPA from the hub."""
         scaler, metrics, *found = await gather(
             self._get(self._hub, OBJECT),
             self._get(self._hub, POD_METRICS),
@@ -118,7 +116,7 @@ class World:
         self._seen |= picture.replicas
         return picture
 
-    # ---- looking
+    # ---- reading objects
 
     async def _deployment_of(self, name: str) -> Any | None:
         return None if name in self._lost else await self._get(self._apis[name], DEPLOYMENT)
@@ -127,7 +125,7 @@ class World:
         try:
             return await api.find(path)
         except NO_ANSWER:
-            return None  # away, or not yet there: the picture shows a gap
+            return None  # unavailable or not created yet: the picture shows a gap
 
     async def _deploy(self, name: str) -> None:
         await self._apis[name].apply(self._namespace)
@@ -146,7 +144,7 @@ class World:
 
 
 def _size(deployment: Any | None) -> tuple[int | None, int | None]:
-    """(spec.replicas, ready pods); None, None for a member that does not answer."""
+    """Returns spec.replicas and ready pods; (None, None) for a member that does not answer."""
     if deployment is None:
         return None, None
     return int(deployment["spec"]["replicas"]), int(deployment.get("status", {}).get("readyReplicas", 0))

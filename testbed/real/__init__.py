@@ -1,6 +1,5 @@
-"""Real control planes on one machine: builds or finds their binaries, launches them, joins them, ends them.
+"""Real control planes on one machine: finds or builds the programs, and runs them.
 
-Used by tests/real and by the demo; the product itself never imports it. Nothing here needs a container, a
-network other than the loop-back, or root: a control plane is etcd and kube-apiserver as ordinary processes
-on free ports of 127.0.0.1.
+tests/real and the demo use it; the product never imports it. A control plane is etcd, kube-apiserver and
+controllers as ordinary processes on free ports of 127.0.0.1. It needs no container, no root and no network.
 """

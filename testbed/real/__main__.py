@@ -11,15 +11,15 @@ from testbed.stage.waiting import NotInTime
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one sub-command; the exit code. Data on standard output, everything else on standard error."""
+    """Runs one sub-command; returns the exit code. Only results go to standard output."""
     parser = argparse.ArgumentParser(prog="python -m testbed.real", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
-        "build", help="build what is missing; the last line is the folder that holds all programs"
+        "build", help="build the missing programs; the last line is the folder with all programs"
     )
-    stop = commands.add_parser("stop", help="end what crashed runs left")
-    stop.add_argument("--all", action="store_true", help="also end runs whose owner still lives")
-    up_ = commands.add_parser("up", help="a hub, members and the processes to try things on, until Ctrl-C")
+    stop = commands.add_parser("stop", help="end the programs of crashed runs")
+    stop.add_argument("--all", action="store_true", help="also end runs whose owner is alive")
+    up_ = commands.add_parser("up", help="run a hub, members and the three processes until Ctrl-C")
     up_.add_argument("--members", type=int, default=2, metavar="N")
     options = parser.parse_args(arguments)
     try:

@@ -1,14 +1,13 @@
-"""One folder with all programs of a plane: found where they already are, built where they are not.
+"""Finds or builds all programs of a plane, and links them in one folder.
 
-Looked for in this order: the folder named by KUBEBUILDER_ASSETS (also a partial one), our cache, PATH
-(only in exactly the pinned version), and last a build from Go modules into the cache. The cache lives
-outside the checkout:
+A program comes from the first of: the folder in KUBEBUILDER_ASSETS (which may be incomplete), the cache, PATH
+(the pinned version only), a build from Go modules into the cache. The cache is outside the checkout:
 
     ${XDG_CACHE_HOME:-~/.cache}/fedhpa/realplane/
         built/<module>-<digest of go.mod and go.sum>/<program>
-        <version>-<digest over all modules>/<program> -> links to what is used
-        timings.json    seconds the last build of each program took
-        lock            held while something is built or linked
+        <version>-<digest over all modules>/<program> -> links to the programs in use
+        timings.json    seconds of each program's last build
+        lock            held while programs are built or linked
 """
 
 import contextlib
@@ -26,32 +25,31 @@ from pathlib import Path
 from testbed.real.golang import Go, GoUnusable, find_go
 from testbed.real.tools import TOOLS, Tool, all_key, module_key
 
-# Seconds. A silent build of minutes looks hung, and some CI systems end silent jobs.
+# Seconds. A build that prints nothing for minutes looks hung, and some CI systems end silent jobs.
 STILL_BUILDING_EVERY = 30.0
 
 
 class PlaneUnavailable(Exception):
-    """The programs of a real plane are not all here and cannot be built; the message says which, why, and
-    the remedy.
+    """Programs of a real plane are missing and cannot be built. The message names them, the cause and the
+    remedy.
     """
 
 
 def cache_root() -> Path:
-    """The cache folder for all versions; not created."""
+    """Returns the cache folder of all versions, which may not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base).absolute() / "fedhpa" / "realplane"
 
 
 def say(text: str) -> None:
-    """One line for the person who waits; standard error, since standard output carries the answer."""
+    """Prints one line of progress on standard error; standard output carries the result."""
     print(f"real-plane: {text}", file=sys.stderr, flush=True)
 
 
 def ensure_assets() -> Path:
-    """The absolute folder that holds all programs, after building what is missing, one program at a time.
+    """Returns the absolute folder with all programs, after building the missing ones.
 
-    Two runs at once do not collide: the second waits for the first and finds its results. Raises
-    PlaneUnavailable.
+    A concurrent call waits for the first one and uses its results. Raises PlaneUnavailable.
     """
     if sys.platform != "linux":
         raise PlaneUnavailable("real planes need Linux: /proc, pidfd and prctl keep their processes in order")
@@ -66,7 +64,7 @@ def ensure_assets() -> Path:
 
 
 def find_assets() -> Path | None:
-    """The same folder if nothing has to be built, else None."""
+    """Returns the folder with all programs, or None if one would have to be built."""
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / "lock"):
@@ -75,7 +73,7 @@ def find_assets() -> Path | None:
 
 
 def find_program(name: str) -> Path | None:
-    """One program if it is there, whether or not the others are, and without waiting for who builds them."""
+    """Returns one program, or None if it is missing. Ignores the others and does not wait for builds."""
     tool = next(tool for tool in TOOLS if tool.name == name)
     return _find(cache_root(), tool)
 
@@ -117,7 +115,7 @@ def _executable(path: Path) -> bool:
 
 
 def _has_pinned_version(path: Path, tool: Tool) -> bool:
-    """Whether the program itself says it is the pinned version; one that does not run says nothing."""
+    """True if the program runs and reports the pinned version."""
     try:
         answer = subprocess.run(
             [path, *tool.version_args],
@@ -157,12 +155,12 @@ def _build_all(root: Path, missing: list[Tool]) -> dict[str, Path]:
 
 
 def _build(root: Path, tool: Tool, go: Go) -> Path:
-    """Build one program under a temporary name, then rename: a build that was ended half-way leaves nothing
-    that looks whole.
+    """Builds one program under a temporary name and renames it, so that an interrupted build leaves no
+    program.
     """
     target = _built_path(root, tool)
     target.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in target.parent.glob(f".{tool.name}.*"):  # nobody else builds: the lock is ours
+    for leftover in target.parent.glob(f".{tool.name}.*"):  # the lock excludes other builds
         leftover.unlink()
     temporary = target.with_name(f".{tool.name}.{os.getpid()}")
     log = root / "log" / f"{tool.name}.log"
@@ -217,12 +215,14 @@ def _read_timings(root: Path) -> dict[str, float]:
         known = json.loads((root / "timings.json").read_text(encoding="utf-8"))
         return {str(name): float(seconds) for name, seconds in known.items()}
     except (OSError, ValueError, TypeError, AttributeError):
-        return {}  # the file is a courtesy; a broken one is as good as none
+        return {}  # the file only informs; a broken one is ignored
 
 
 def _link_all(root: Path, found: dict[str, Path]) -> Path:
-    """A folder of links to what was found. What comes from elsewhere gets a folder of its own: another run
-    of the same version, without that KUBEBUILDER_ASSETS, must not find those programs.
+    """Returns a folder of links to the programs.
+
+    Programs from outside the cache get a separate folder, so that a run without that KUBEBUILDER_ASSETS does
+    not use them.
     """
     elsewhere = sorted(str(path) for path in found.values() if root not in path.parents)
     name = all_key()
@@ -249,9 +249,7 @@ def _write_atomically(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an advisory lock on `path`; the kernel drops it when the holder dies, so a crash leaves none
-    behind.
-    """
+    """Holds an advisory lock on `path`, which the kernel releases if the process dies."""
     with path.open("a", encoding="utf-8") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,12 +1,12 @@
-"""Command lines of the programs of a plane. Why a flag is there is said where it is not obvious."""
+"""Command lines of a plane's programs, with the reason for each surprising flag."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.real.pki import SERVICE_RANGE, PlanePki
 
-# A hub's workloads are templates: no controller may make pods of them. What remains makes namespaces,
-# tokens and RBAC work.
+# A hub's workloads are templates, from which no controller may create pods. Namespaces, tokens and RBAC need
+# these controllers.
 HUB_CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
@@ -15,12 +15,12 @@ HUB_CONTROLLERS = (
     "clusterrole-aggregation-controller",
 )
 
-METRIC_RESOLUTION = 10  # seconds; metrics-server refuses less
+METRIC_RESOLUTION = 10  # seconds, the minimum of metrics-server
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the programs of one plane listen, on 127.0.0.1."""
+    """The ports of one plane's programs, on 127.0.0.1."""
 
     etcd: int
     etcd_peer: int
@@ -32,7 +32,7 @@ class Ports:
 
 
 def etcd(name: str, folder: Path, pki: PlanePki, ports: Ports) -> list[str]:
-    """The store; without fsync, since nothing in it outlives the run."""
+    """Returns the command of etcd. It runs without fsync because its data ends with the run."""
     url, peer = f"https://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
     return [
         "etcd",
@@ -53,15 +53,15 @@ def etcd(name: str, folder: Path, pki: PlanePki, ports: Ports) -> list[str]:
 
 
 def kube_apiserver(pki: PlanePki, ports: Ports, *, audit: tuple[Path, Path] | None) -> list[str]:
-    """The API server; `audit` is a policy file and a log file."""
+    """Returns the command of kube-apiserver; `audit` is a policy file and a log file."""
     flags = {
         "etcd-servers": f"https://127.0.0.1:{ports.etcd}",
         "etcd-cafile": pki.file("ca.crt"),
         "etcd-certfile": pki.file("etcd-client.crt"),
         "etcd-keyfile": pki.file("etcd-client.key"),
         "bind-address": "127.0.0.1",
-        # Never published (no endpoint reconciler), but it may not be a loop-back address; this one is for
-        # documentation.
+        # Never published, because there is no endpoint reconciler. Loopback addresses are not allowed, so it
+        # is one reserved for documentation.
         "advertise-address": "192.0.2.1",
         "endpoint-reconciler-type": "none",
         "secure-port": ports.api,
@@ -84,8 +84,7 @@ def kube_apiserver(pki: PlanePki, ports: Ports, *, audit: tuple[Path, Path] | No
         "requestheader-extra-headers-prefix": "X-Remote-Extra-",
         "proxy-client-cert-file": pki.file("front-proxy-client.crt"),
         "proxy-client-key-file": pki.file("front-proxy-client.key"),
-        # Otherwise an APIService could not name an ExternalName Service, the way out to a process on this
-        # machine.
+        # Lets an APIService refer to an ExternalName Service, and so to a process on this machine.
         "enable-aggregator-routing": "false",
         "shutdown-delay-duration": "0s",
         "profiling": "false",
@@ -98,7 +97,7 @@ def kube_apiserver(pki: PlanePki, ports: Ports, *, audit: tuple[Path, Path] | No
 def kube_controller_manager(
     name: str, pki: PlanePki, ports: Ports, kubeconfig: Path, *, hub: bool
 ) -> list[str]:
-    """The controllers: all of them on a member, on a hub only those that leave templates alone."""
+    """Returns the command of kube-controller-manager, for a hub with HUB_CONTROLLERS only."""
     flags = {
         "kubeconfig": kubeconfig,
         "authentication-kubeconfig": kubeconfig,
@@ -116,7 +115,7 @@ def kube_controller_manager(
         "cluster-name": name,
         "allocate-node-cidrs": "false",
         "controllers": ",".join(HUB_CONTROLLERS) if hub else "*",
-        # A test's cluster is small and short-lived: controllers should react before a person looks.
+        # The default is 15 s. Tests wait for this controller.
         "horizontal-pod-autoscaler-sync-period": "5s",
         "kube-api-qps": "100",
         "kube-api-burst": "200",
@@ -125,7 +124,7 @@ def kube_controller_manager(
 
 
 def kube_scheduler(pki: PlanePki, ports: Ports, kubeconfig: Path) -> list[str]:
-    """The scheduler, so that pods need no nodeName and a full cluster keeps them Pending."""
+    """Returns the command of kube-scheduler. It leaves the pods of a full cluster Pending."""
     flags = {
         "kubeconfig": kubeconfig,
         "authentication-kubeconfig": kubeconfig,
@@ -140,8 +139,9 @@ def kube_scheduler(pki: PlanePki, ports: Ports, kubeconfig: Path) -> list[str]:
 
 
 def kwok(config: Path, pki: PlanePki, ports: Ports, kubeconfig: Path) -> list[str]:
-    """Kubelets of all nodes, played: pods become Ready, and their usage is what ClusterResourceUsage
-    objects say.
+    """Returns the command of kwok, which simulates all kubelets.
+
+    Pods become Ready, and ClusterResourceUsage objects set their usage.
     """
     flags = {
         "kubeconfig": kubeconfig,
@@ -159,7 +159,7 @@ def kwok(config: Path, pki: PlanePki, ports: Ports, kubeconfig: Path) -> list[st
 
 
 def metrics_server(pki: PlanePki, ports: Ports, kubeconfig: Path) -> list[str]:
-    """The member's own metrics.k8s.io; scrapes kwok as it would kubelets."""
+    """Returns the command of metrics-server, which scrapes kwok like kubelets."""
     flags = {
         "kubeconfig": kubeconfig,
         "authentication-kubeconfig": kubeconfig,
@@ -172,7 +172,7 @@ def metrics_server(pki: PlanePki, ports: Ports, kubeconfig: Path) -> list[str]:
         "kubelet-preferred-address-types": "InternalIP",
         "kubelet-use-node-status-port": "true",
         "metric-resolution": f"{METRIC_RESOLUTION}s",
-        # Must be below the resolution, or it exits at once.
+        # It must be below the resolution, or metrics-server exits.
         "kubelet-request-timeout": "5s",
     }
     return ["metrics-server", *_flags(flags)]

@@ -1,4 +1,4 @@
-"""One control plane: etcd, kube-apiserver and what else it runs, in a folder and on ports of its own."""
+"""One control plane: etcd, kube-apiserver and other components, with their own folder and ports."""
 
 import asyncio
 import subprocess
@@ -22,7 +22,7 @@ START_SECONDS = 120.0  # for one component on a busy machine with two cores; usu
 
 @dataclass(frozen=True)
 class Answer:
-    """What a finished command printed."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -30,9 +30,9 @@ class Answer:
 
 
 class ControlPlane:
-    """A hub or a member. `start` returns when its API answers and its controllers have done something.
+    """A hub or a member. `start` returns once the API answers and the controllers work.
 
-    Components can be stopped, killed and started again one by one; ports, data and certificates stay.
+    Each component can be stopped, killed and restarted; ports, data and certificates persist.
     """
 
     def __init__(self, run: Run, assets: Path, name: str) -> None:
@@ -49,16 +49,15 @@ class ControlPlane:
         self._commands: dict[str, list[str]] = {}
 
     def api(self, *, token: str | None = None) -> PlaneApi:
-        """A client: the plane's administrator, or the bearer of `token`."""
+        """Returns a client with administrator rights, or one that sends `token`."""
         if token is None:
             return PlaneApi(self.server, self._context)
         return PlaneApi(self.server, self.pki.client_context(None), token=token)
 
     async def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 60) -> Answer:
-        """Run kubectl against this plane, as its administrator."""
+        """Runs kubectl against this plane as its administrator."""
         command = [str(self.assets / "kubectl"), f"--kubeconfig={self.kubeconfig}"]
-        # kubectl caches discovery by host and port, and ports come back in later runs with other planes
-        # behind them.
+        # kubectl caches discovery by host and port, and later runs reuse ports for other planes.
         command += [f"--cache-dir={self.folder / 'kubectl-cache'}", *arguments]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -73,24 +72,22 @@ class ControlPlane:
         return Answer(process.returncode or 0, out.decode(), err.decode())
 
     def user_kubeconfig(self, user: str) -> Path:
-        """A kubeconfig for somebody with a certificate of that name."""
+        """Returns a kubeconfig with a client certificate for a user."""
         self.pki.client(user, user)
         return self._kubeconfig(user)
 
     def as_user(self, user: str) -> str:
-        """A kubectl flag that makes it somebody with a certificate of that name, instead of the
-        administrator.
-        """
+        """Returns the kubectl flag for a user with a client certificate."""
         return f"--kubeconfig={self.user_kubeconfig(user)}"
 
     def log(self, component: str) -> Path:
-        """The log file of a component."""
+        """Returns the log file of a component."""
         return self.folder / f"{component}.log"
 
     # ---- components, one by one
 
     def spawn(self, component: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start a component with the command it was given, without waiting for what it does."""
+        """Starts a component and does not wait until it works."""
         program, *arguments = self._commands[component]
         self.run.spawn(
             f"{self.name}.{component}",
@@ -100,26 +97,26 @@ class ControlPlane:
         )
 
     async def stop_component(self, component: str, *, grace: float = 5.0) -> None:
-        """End a component in order; it stays startable."""
+        """Terminates a component, which can be started again."""
         await asyncio.to_thread(self.run.stop, [f"{self.name}.{component}"], grace=grace)
 
     async def kill_component(self, component: str) -> None:
-        """End a component as a crash would; it stays startable."""
+        """Kills a component, which can be started again."""
         await asyncio.to_thread(self.run.kill, f"{self.name}.{component}")
 
     async def start_api_server(self) -> None:
-        """Start kube-apiserver (again) and wait until it serves."""
+        """Starts or restarts kube-apiserver and waits until it serves."""
         self.spawn("kube-apiserver")
         await self._until_serving("kube-apiserver", "/readyz")
 
     def check(self, component: str) -> None:
-        """Raise StartFailed if the component has ended."""
+        """Raises StartFailed if the component has ended."""
         self.run.check(f"{self.name}.{component}", self.log(component))
 
     # ---- what hubs and members have in common
 
     async def start_store_and_api(self, *, audit: tuple[Path, Path] | None = None) -> None:
-        """Start etcd and kube-apiserver, and wait until objects can be written."""
+        """Starts etcd and kube-apiserver and waits until objects can be written."""
         self._commands["etcd"] = commands.etcd(self.name, self.folder, self.pki, self.ports)
         self._commands["kube-apiserver"] = commands.kube_apiserver(self.pki, self.ports, audit=audit)
         self.spawn("etcd")
@@ -127,19 +124,17 @@ class ControlPlane:
         await self.start_api_server()
 
     def start_controllers(self, *, hub: bool) -> None:
-        """Start kube-controller-manager, without waiting."""
+        """Starts kube-controller-manager and does not wait."""
         self._commands["kube-controller-manager"] = commands.kube_controller_manager(
             self.name, self.pki, self.ports, self._kubeconfig("kube-controller-manager"), hub=hub
         )
         self.spawn("kube-controller-manager")
 
     async def controllers_work(self) -> None:
-        """Wait until namespaces have their ServiceAccount: /healthz is true seconds before the first
-        effect.
-        """
+        """Waits until namespaces have their ServiceAccount, which takes seconds longer than /healthz."""
         async with self.api() as api:
 
-            async def look() -> Any | None:
+            async def poll() -> Any | None:
                 self.check("kube-controller-manager")
                 names = await gather(
                     api.find("/api/v1/namespaces/default/serviceaccounts/default"),
@@ -147,29 +142,29 @@ class ControlPlane:
                 )
                 return None if None in names else names
 
-            await eventually(look, what=f"controllers of {self.name} work", seconds=START_SECONDS)
+            await eventually(poll, what=f"controllers of {self.name} work", seconds=START_SECONDS)
 
     async def _until_serving(self, component: str, path: str) -> None:
         async with self.api() as api:
 
-            async def look() -> bool:
+            async def poll() -> bool:
                 self.check(component)
                 status, _, _ = await api.request("GET", path)
                 return status == 200
 
             await eventually(
-                look, what=f"{component} of {self.name} serves {path}", seconds=START_SECONDS, every=0.3
+                poll, what=f"{component} of {self.name} serves {path}", seconds=START_SECONDS, every=0.3
             )
 
     async def _until_listening(self, component: str, port: int) -> None:
-        async def look() -> bool:
+        async def poll() -> bool:
             self.check(component)
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()
             await writer.wait_closed()
             return True
 
-        await eventually(look, what=f"{component} of {self.name} listens", seconds=START_SECONDS, every=0.1)
+        await eventually(poll, what=f"{component} of {self.name} listens", seconds=START_SECONDS, every=0.1)
 
     def _kubeconfig(self, user: str) -> Path:
         return self.pki.kubeconfig(user, self.name, self.server, self.folder / f"{user}.kubeconfig")

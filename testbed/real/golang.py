@@ -1,4 +1,4 @@
-"""The go command: which one is used, and whether it can build the planes at all."""
+"""Finds a go command that can build the planes."""
 
 import os
 import re
@@ -7,24 +7,24 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-# Go 1.27's encoding/json makes kube-apiserver 1.36 answer 503 on /openapi/v2 while /readyz says ok, and
-# then `kubectl apply` fails; the modules themselves ask for at least 1.26.
+# Built with Go 1.27, kube-apiserver 1.36 answers 503 for /openapi/v2 (encoding/json), and `kubectl apply`
+# fails, while /readyz reports ok. The modules need at least Go 1.26.
 SUPPORTED = "1.26"
 TOOLCHAIN = "go1.26.8"
 
 REMEDY = (
     f"install Go {SUPPORTED} (https://go.dev/dl/) so that `go version` works, "
-    "or point KUBEBUILDER_ASSETS at a folder that holds the missing programs"
+    "or set KUBEBUILDER_ASSETS to a folder that has the missing programs"
 )
 
 
 class GoUnusable(Exception):
-    """No go command, or one that cannot build the planes; the message names the remedy."""
+    """There is no usable go command. The message names the remedy."""
 
 
 @dataclass(frozen=True)
 class Go:
-    """A go command that was asked for its version, and the environment to run it in."""
+    """A go command with its version and environment."""
 
     command: str
     version: str
@@ -32,10 +32,10 @@ class Go:
 
 
 def find_go() -> Go:
-    """The go command of PATH, proved to be Go 1.26.
+    """Returns the go command of PATH, if it is Go 1.26 or can fetch it.
 
-    Another Go (1.21 or later) is asked to fetch the 1.26 toolchain itself, which is what GOTOOLCHAIN is
-    for, unless the user's GOTOOLCHAIN says which one to use. Raises GoUnusable.
+    Any Go from 1.21 downloads the 1.26 toolchain if GOTOOLCHAIN names it. A GOTOOLCHAIN of the user is kept.
+    Raises GoUnusable.
     """
     command = shutil.which("go")
     if command is None:
@@ -59,7 +59,7 @@ def _supported(version: str) -> bool:
 
 
 def _version(command: str, environment: dict[str, str]) -> str:
-    """What `go version` calls itself, or "" if it does not run."""
+    """Returns the version that `go version` prints, or "" if it fails."""
     try:
         answer = subprocess.run(
             [command, "version"], env=environment, capture_output=True, text=True, timeout=300, check=True

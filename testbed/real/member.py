@@ -1,6 +1,4 @@
-"""A member cluster: all stock controllers, a scheduler, nodes and pods played by kwok, and a metrics-server
-that scrapes them.
-"""
+"""A member cluster: all controllers, the scheduler, kwok in place of kubelets, and metrics-server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +23,7 @@ USAGE_PATH = "/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages"
 
 
 class Member(ControlPlane):
-    """A member with `nodes` nodes."""
+    """A member cluster with `nodes` nodes."""
 
     def __init__(self, run: Run, assets: Path, name: str, *, nodes: int = 1) -> None:
         super().__init__(run, assets, name)
@@ -34,9 +32,7 @@ class Member(ControlPlane):
         self.pki.server("metrics-server", dns=["localhost", "metrics-server.kube-system.svc"])
 
     async def start(self) -> None:
-        """Start everything; returns when pods would run. metrics-server's first answer comes later:
-        `metrics_work`.
-        """
+        """Starts all components; returns once pods can run. `metrics_work` waits for metrics-server."""
         await self.start_store_and_api()
         self.start_controllers(hub=False)
         self._commands["kube-scheduler"] = commands.kube_scheduler(
@@ -53,25 +49,25 @@ class Member(ControlPlane):
             await self.controllers_work()
             await api.apply_all(self._agents())
             await self.set_usage("kube-system", {"node-agent": {"cpu": "5m", "memory": "20Mi"}})
-            # Started only now: its first scrape finds pods, and the second, that gives rates, comes one
-            # resolution later.
+            # It starts last so that its first scrape finds pods. The second scrape, one resolution later,
+            # gives the first rates.
             self.spawn("metrics-server")
             await api.apply_all(self._metrics_registration())
 
     async def metrics_work(self) -> None:
-        """Wait until the member's metrics.k8s.io knows its nodes."""
+        """Waits until the member's metrics.k8s.io lists its nodes."""
         async with self.api() as api:
 
-            async def look() -> bool:
+            async def poll() -> bool:
                 self.check("metrics-server")
                 self.check("kwok")
                 found = await api.get("/apis/metrics.k8s.io/v1beta1/nodes")
                 return len(found["items"]) == self.nodes
 
-            await eventually(look, what=f"metrics of {self.name}", seconds=START_SECONDS, every=0.5)
+            await eventually(poll, what=f"metrics of {self.name}", seconds=START_SECONDS, every=0.5)
 
     async def credentials(self) -> Credentials:
-        """A token of the ServiceAccount whose rights are those that a hub needs, and no more
+        """Returns a token of a ServiceAccount with only the permissions that a hub needs
         (testbed/stage/data/member.yaml).
         """
         path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
@@ -85,11 +81,9 @@ class Member(ControlPlane):
         return Credentials(made["status"]["token"], self.pki.ca.bundle_pem)
 
     async def set_usage(self, namespace: str, usage: Mapping[str, Mapping[str, str]]) -> None:
-        """From now on each container named NAME in the namespace uses `usage[NAME]`, e.g. {"web": {"cpu":
-        "400m"}}.
+        """Sets the usage of the containers in a namespace by name, e.g. {"web": {"cpu": "400m"}}.
 
-        kwok reports it at the next scrape; metrics-server's answers follow after one or two resolutions (10
-        s each).
+        kwok reports it at the next scrape. metrics-server shows it after one or two resolutions of 10 s.
         """
         usages = [
             {
@@ -123,9 +117,7 @@ class Member(ControlPlane):
         }
 
     def _agents(self) -> list[dict[str, Any]]:
-        """A pod on every node, as real nodes have: metrics-server reports no node without usage, and is not
-        ready without nodes.
-        """
+        """Returns one pod for each node, because metrics-server omits nodes without usage."""
         return [
             {
                 "apiVersion": "v1",

@@ -14,8 +14,9 @@ KUBERNETES_SERVICE_IP = "10.96.0.1"
 
 
 class PlanePki:
-    """Everything below one folder: two CAs (clients and servers; front proxies), leaves, and the service-
-    account key.
+    """The keys and certificates of one control plane, in one folder.
+
+    One CA signs clients and servers, another one front proxies. A key signs service account tokens.
     """
 
     def __init__(self, folder: Path, plane: str) -> None:
@@ -30,7 +31,7 @@ class PlanePki:
             dns=["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"],
             ips=["127.0.0.1", KUBERNETES_SERVICE_IP],
         )
-        # Its gateway is a client of itself, so etcd's serving certificate is one for clients too.
+        # etcd's gateway is a client of etcd, so the serving certificate must allow client authentication.
         self.server("etcd", dns=["localhost"], client_auth=True)
         self.client("etcd-client", "kube-apiserver-etcd-client")
         self.client("kubelet-client", "kube-apiserver-kubelet-client", groups=["system:masters"])
@@ -42,28 +43,28 @@ class PlanePki:
         self._save_service_account_key()
 
     def file(self, name: str) -> Path:
-        """The path of one file of the folder."""
+        """Returns the path of a file in the folder."""
         return self.folder / name
 
     def server(
         self, name: str, *, dns: list[str], ips: list[str] | None = None, client_auth: bool = False
     ) -> None:
-        """Issue NAME.crt and NAME.key for a server on the loop-back."""
+        """Issues NAME.crt and NAME.key for a server on 127.0.0.1."""
         leaf = self.ca.issue_server(name, dns=dns, ips=ips or ["127.0.0.1"], client_auth=client_auth)
         leaf.save(self.folder, cert_name=f"{name}.crt", key_name=f"{name}.key")
 
     def client(self, name: str, user: str, *, groups: list[str] | None = None) -> None:
-        """Issue NAME.crt and NAME.key for a user."""
+        """Issues NAME.crt and NAME.key for a user."""
         leaf = self.ca.issue_client(user, organizations=groups or [])
         leaf.save(self.folder, cert_name=f"{name}.crt", key_name=f"{name}.key")
 
     def kubeconfig(self, name: str, plane: str, server: str, path: Path) -> Path:
-        """Write a kubeconfig, all inside, for the client certificate NAME."""
+        """Writes a kubeconfig with the client certificate NAME inline."""
         user = by_certificate(self.file(f"{name}.crt"), self.file(f"{name}.key"))
         return write_kubeconfig(path, server, self.ca.bundle_pem, user, plane=plane, name=name)
 
     def client_context(self, name: str | None) -> ssl.SSLContext:
-        """A TLS context that trusts this plane and, with `name`, presents that client certificate."""
+        """Returns a TLS context that trusts this plane and, with `name`, presents that client certificate."""
         context = ssl.create_default_context(cadata=self.ca.bundle_pem.decode())
         if name is not None:
             context.load_cert_chain(self.file(f"{name}.crt"), self.file(f"{name}.key"))

@@ -1,4 +1,4 @@
-"""A hub and its members, started side by side and joined."""
+"""A hub and its members as real control planes."""
 
 import asyncio
 import functools
@@ -18,7 +18,7 @@ from testbed.stage.waiting import gather
 
 
 class Plane:
-    """One run: hub and members. `start` brings them up; `end` ends everything and removes its folder."""
+    """A hub and its members in one run. `start` starts them; `end` ends everything and removes the folder."""
 
     def __init__(
         self, assets: Path, *, members: Sequence[str] = ("member1", "member2"), nodes: int = 1
@@ -33,7 +33,7 @@ class Plane:
             raise
 
     async def start(self) -> None:
-        """Start all planes at once and join them; whatever fails, nothing is left running."""
+        """Starts all control planes concurrently and registers the members. Ends all of them if one fails."""
         try:
             await gather(self.hub.start(), *(member.start() for member in self.members.values()))
             await self.install_crds()
@@ -43,11 +43,11 @@ class Plane:
             raise
 
     async def metrics_work(self) -> None:
-        """Wait until each member's metrics.k8s.io answers."""
+        """Waits until each member's metrics.k8s.io answers."""
         await gather(*(member.metrics_work() for member in self.members.values()))
 
     async def install_crds(self) -> None:
-        """Apply what `fedhpa crds --with-clusters` prints, and wait until the API server serves it."""
+        """Applies the output of `fedhpa crds --with-clusters` and waits until the hub serves the kinds."""
         manifests = await self._printed_crds()
         async with self.hub.api() as api:
             await api.apply_all(manifests)
@@ -70,5 +70,5 @@ class Plane:
         return [document for document in yaml.safe_load_all(out) if document]
 
     def end(self) -> None:
-        """End every program of this run."""
+        """Ends every program of this run."""
         self.run.end()

@@ -1,8 +1,7 @@
-"""`make test`: the whole suite in one pytest call, with real planes where they can be had.
+"""`make test`: the whole suite in one pytest call, with real planes if their programs can be built.
 
-One call, so that the last lines are the summary of everything. The tests of tests/real share one worker
-(tests/conftest.py) beside the others. Arguments are pytest's; later ones win, so `-n 0` takes the workers
-away.
+One call prints one summary of everything. tests/conftest.py assigns tests/real to two workers. Arguments are
+pytest's, and later ones win: `-n 0` runs without workers.
 """
 
 import os
@@ -13,24 +12,24 @@ import pytest
 from testbed.real.assets import PlaneUnavailable, ensure_assets, say
 
 REQUIRE = "require"
-# One more than two cores: tests wait for sockets and planes, too.
+# One more than the two cores, because tests also wait for sockets and planes.
 WORKERS = "3"
 
 
 class NotRun:
-    """A pytest plugin that says, where the summary is read, what was not run."""
+    """A pytest plugin whose summary names the tests that did not run."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Called by pytest right before its closing line."""
+        """A hook that pytest calls before its last line."""
         terminalreporter.section("NOT RUN: tests/real, everything against real control planes", sep="!")
         terminalreporter.line(self.reason)
 
 
 def main(arguments: list[str]) -> int:
-    """Pytest's exit code; 1 if planes are required and cannot be had."""
+    """Returns pytest's exit code, or 1 if planes are required and unavailable."""
     plugins: list[object] = []
     try:
         say(f"programs of the planes: {ensure_assets()}")

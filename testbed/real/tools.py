@@ -1,7 +1,6 @@
-"""The programs of a real plane: which Go module each comes from, and how to tell its version.
+"""The programs of a real plane, with their Go modules and versions.
 
-Versions are pinned by the committed go.mod and go.sum of testbed/real/tools/<module>; nothing else names a
-version.
+The go.mod and go.sum of testbed/real/tools/<module> alone pin the versions.
 """
 
 import hashlib
@@ -16,10 +15,9 @@ MODULES_DIR = Path(__file__).parent / "tools"
 class Tool:
     """One program.
 
-    `package` is built inside the module folder `module`; `pinned_by` is the requirement in its go.mod that
-    gives the version. `version_args` makes the program print its version. `first_build_seconds` is what a
-    build with empty caches took on two cores, said to whoever waits for the first one. `tags` are Go build
-    tags.
+    `package` is built in the module folder `module`; the requirement `pinned_by` of its go.mod pins the
+    version. With `version_args` the program prints its version. `first_build_seconds` is the time of a build
+    with empty caches on two cores, which the first build prints. `tags` are Go build tags.
     """
 
     name: str
@@ -32,7 +30,7 @@ class Tool:
 
     @property
     def folder(self) -> Path:
-        """The folder with the go.mod that pins this program."""
+        """The module folder, whose go.mod pins this program."""
         return MODULES_DIR / self.module
 
     @property
@@ -46,10 +44,9 @@ class Tool:
 
     @property
     def linker_flags(self) -> str:
-        """Flags for `go build -ldflags`: small binaries that know their version.
+        """Flags for `go build -ldflags`, which strip the binary and set its version.
 
-        Without them kube-apiserver calls itself v0.0.0-master, and clients that look at the version
-        misbehave.
+        Otherwise kube-apiserver reports v0.0.0-master, and clients that read the version misbehave.
         """
         version = self.version
         major, minor = version.lstrip("v").split(".")[:2]
@@ -62,7 +59,7 @@ class Tool:
             "metrics-server": {"sigs.k8s.io/metrics-server/pkg/version.gitVersion": version},
             "kwok": {"sigs.k8s.io/kwok/pkg/consts.Version": version},
             "helm": {"helm.sh/helm/v4/internal/version.version": version},
-            # It would call itself nothing; its module's v0.313.5 is what people know as 3.13.5.
+            # Otherwise it reports no version. Module version v0.313.5 is release 3.13.5.
             "prometheus": {"github.com/prometheus/common/version.Version": version.lstrip("v")},
         }.get(self.module, {})
         return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in variables.items())])
@@ -102,16 +99,14 @@ TOOLS: tuple[Tool, ...] = (
         "github.com/prometheus/prometheus",
         ("--version",),
         200,
-        # Without the clients of two dozen clouds, of which it would ask for targets.
+        # Omits service discovery for two dozen clouds.
         tags=("remove_all_sd",),
     ),
 )
 
 
 def module_key(module: str) -> str:
-    """Name of a cache folder for what is built from `module`: changes with its go.mod and go.sum, and with
-    nothing else.
-    """
+    """Returns the name of the module's cache folder, a digest of go.mod and go.sum."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((MODULES_DIR / module / name).read_bytes())
@@ -119,9 +114,7 @@ def module_key(module: str) -> str:
 
 
 def all_key() -> str:
-    """Name of the cache folder that holds all programs together: Kubernetes' version and a digest over all
-    modules.
-    """
+    """Returns the name of the folder with all programs: Kubernetes' version and a digest of all modules."""
     digest = hashlib.sha256()
     for module in sorted({tool.module for tool in TOOLS}):
         digest.update(module_key(module).encode())

@@ -1,4 +1,4 @@
-"""`python -m testbed.real up`: a hub, members and the three processes to try things on, until Ctrl-C."""
+"""`python -m testbed.real up`: runs a hub, members and the three processes until Ctrl-C."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ from testbed.stage.up import hold, say
 
 
 async def up(assets: Path, members: int) -> None:
-    """Start them, say how to reach them, hold until a signal, then end everything."""
+    """Starts everything, prints how to reach it, waits for a signal, then ends everything."""
     plane = Plane(assets, members=[f"member{n}" for n in range(1, members + 1)])
     try:
-        await hold(plane, [f"export PATH={assets}:$PATH  # kubectl and the rest"])
+        await hold(plane, [f"export PATH={assets}:$PATH  # kubectl and the other programs"])
     finally:
         plane.end()
         say("everything is ended")

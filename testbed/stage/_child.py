@@ -20,7 +20,7 @@ def become(parent: int, command: list[str]) -> None:
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent:  # the parent died before prctl took effect
         sys.exit("the parent is gone")
-    os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+    os.execv(command[0], command)  # noqa: S606 - needs no shell
 
 
 if __name__ == "__main__":

@@ -115,12 +115,12 @@ class Processes:
         context = ssl.create_default_context(cadata=self.ca.bundle_pem.decode())
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
 
-            async def look() -> bool:
+            async def poll() -> bool:
                 self._run.check(name, self.log(name))
                 async with session.get(url, timeout=aiohttp.ClientTimeout(total=5)) as response:
                     return response.status == 200
 
-            await eventually(look, what=f"{name} is ready", seconds=READY_SECONDS)
+            await eventually(poll, what=f"{name} is ready", seconds=READY_SECONDS)
 
     async def stop(self, name: str, *, grace: float = STOP_SECONDS) -> int:
         """Sends SIGTERM and waits for the end; returns the exit code, or minus the signal that ended it."""
@@ -139,14 +139,14 @@ class Processes:
         """Waits until the hub, in a dry run, denies an object that only the webhook can deny."""
         async with self._hub.api() as api:
 
-            async def look() -> bool:
+            async def poll() -> bool:
                 try:
                     await api.apply(cron_that_never_fires("readiness-probe"), dry_run=True)
                 except ApiError as error:
                     return "denied the request" in str(error)
                 return False
 
-            await eventually(look, what="the hub calls the webhook", seconds=READY_SECONDS)
+            await eventually(poll, what="the hub calls the webhook", seconds=READY_SECONDS)
 
     def adapter_registrations(self) -> list[dict[str, Any]]:
         """Returns the adapter's Service and APIServices, as `fedhpa apiservice` prints them."""
@@ -169,12 +169,12 @@ class Processes:
     async def _is_available(self, api: PlaneApi, registration: dict[str, Any]) -> None:
         name, spec = registration["metadata"]["name"], registration["spec"]
 
-        async def look() -> bool:
+        async def poll() -> bool:
             stored = await api.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
             served = await api.get(f"/apis/{spec['group']}/{spec['version']}")
             return has_condition(stored, kind="Available") and served["kind"] == "APIResourceList"
 
-        await eventually(look, what=f"the hub's {name} is Available", seconds=READY_SECONDS)
+        await eventually(poll, what=f"the hub's {name} is Available", seconds=READY_SECONDS)
 
     def _webhook(self) -> list[str]:
         return [
