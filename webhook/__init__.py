@@ -1,1 +1,1 @@
-"""The admission webhook: validates and defaults both kinds, by their object alone."""
+"""The admission webhook process: validates and defaults FederatedHPA and CronFederatedHPA objects."""

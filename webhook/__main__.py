@@ -1,4 +1,4 @@
-"""`python -m webhook`."""
+"""Runs fedhpa-webhook as `python -m webhook`."""
 
 from webhook.process import main
 

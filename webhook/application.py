@@ -1,4 +1,4 @@
-"""The HTTP side of the webhook: the three paths answer 200 with an AdmissionReview, whatever arrives."""
+"""The HTTP application of the webhook. Three paths answer every request with 200 and an AdmissionReview."""
 
 from __future__ import annotations
 
@@ -10,43 +10,42 @@ from aiohttp import web
 
 from fedhpa.serving.health import Health
 from fedhpa.serving.status import MESSAGES, status_response
-from webhook.admission_review import MAX_BODY
+from webhook.admission_review import MAX_BODY, Refused
 from webhook.handlers import KINDS, PATHS, Review, judge, refused
 from webhook.intake import Intake
 from webhook.refusal_log import RefusalLog
 from webhook.telemetry import Telemetry
-from webhook.verdict import Refused
-from webhook.warnings import Advisor
+from webhook.warnings import AdmissionWarnings
 
 _HEADERS: Final = {"Content-Type": "application/json"}
 
 
-def build_application(health: Health, telemetry: Telemetry, advisor: Advisor) -> web.Application:
-    """The application of the secure port: the webhooks and the health paths."""
-    # One byte more than allowed is read, so that too large a body is told from one that just fits.
+def build_application(health: Health, telemetry: Telemetry, warnings: AdmissionWarnings) -> web.Application:
+    """Returns the application of the secure port: the webhooks and the health paths."""
+    # aiohttp reads one byte more than the limit, so a body that is too large can be recognised.
     application = web.Application(client_max_size=MAX_BODY + 1)
-    admission = Admission(telemetry, advisor)
+    admission = Admission(telemetry, warnings)
     for path in PATHS:
         application.router.add_route("*", path, admission.handler(path), expect_handler=_expect)
     application.add_routes(health.routes())
-    # A route, because a middleware would cost each admission request as much as a metric does.
+    # A middleware would run for every admission request; a route for other paths costs them nothing.
     application.router.add_route("*", "/{path:.*}", _not_found)
     return application
 
 
 class Admission:
-    """Answers the requests of the three paths."""
+    """Answers the requests to the three paths."""
 
-    def __init__(self, telemetry: Telemetry, advisor: Advisor) -> None:
+    def __init__(self, telemetry: Telemetry, warnings: AdmissionWarnings) -> None:
         self._telemetry = telemetry
-        self._advisor = advisor
+        self._warnings = warnings
         self._intake = Intake(judge)
         self._refusals = RefusalLog()
-        # Bound once: a logger that is looked up at each request costs as much as reading the request.
+        # Bound once, because binding a logger costs as much as decoding a request.
         self._log = structlog.get_logger(__name__).bind()
 
     def handler(self, path: str) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """The handler of one of the paths."""
+        """Returns the aiohttp handler of a path."""
         series = self._telemetry.paths[path]
 
         async def admit(request: web.Request) -> web.Response:
@@ -60,15 +59,15 @@ class Admission:
             self._log.debug("request", method=request.method, path=path, ms=round(seconds * 1000, 3))
             response = web.Response(body=body, headers=_HEADERS)
             if not request.content.is_eof():
-                # The connection ends with such a request; a client that is told so sends the next elsewhere.
+                # The body was not read to its end, so the connection cannot serve another request.
                 response.force_close()
             return response
 
         return admit
 
     def answer(self, path: str, review: Review) -> bytes:
-        """The bytes of an answer; it is counted, and a refusal logged."""
-        self._telemetry.paths[path].judged(review)
+        """Counts a review, logs it if it is a refusal, and returns the bytes of the answer."""
+        self._telemetry.paths[path].count(review)
         if not review.verdict.allowed:
             self._refusals.add(KINDS[path], review)
         return review.encoded()
@@ -77,15 +76,15 @@ class Admission:
         try:
             return self.answer(path, await self._review(path, request))
         except Exception as error:
-            # A defect of ours must not end a connection without a word: the caller shows what is answered.
-            self._telemetry.defect()
-            self._log.exception("admission request met a defect", path=path)
-            defect = Refused(f"the webhook met a defect: {type(error).__name__}", code=500)
-            return self.answer(path, refused(defect))
+            # The API server shows this message to the user, who otherwise would see a closed connection.
+            self._telemetry.count_internal_error()
+            self._log.exception("admission request failed", path=path)
+            refusal = Refused(f"internal error of the webhook: {type(error).__name__}", code=500)
+            return self.answer(path, refused(refusal))
 
     async def _review(self, path: str, request: web.Request) -> Review:
         try:
-            return await self._advisor.advised(await self._intake.review(path, request))
+            return await self._warnings.added_to(await self._intake.review(path, request))
         except Refused as refusal:
             return refused(refusal)
 
@@ -95,6 +94,6 @@ async def _not_found(_: web.Request) -> web.Response:
 
 
 async def _expect(request: web.Request) -> None:
-    """Tells a client that waits for it to send the body; any other expectation is not a reason to refuse."""
+    """Answers `Expect: 100-continue`, and ignores any other expectation instead of refusing the request."""
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -1,8 +1,8 @@
-"""The three webhooks as pure functions of bytes: AdmissionReview in, verdict out.
+"""The three admission webhooks, as pure functions from the bytes of an AdmissionReview to a verdict.
 
-Whatever arrives, there is a verdict; it is in the answer's `response`, never in the HTTP status. A malformed
-review or object is refused with code 400 and the decoder's text, a wrong object with code 403, reason
-Forbidden and the aggregate of its field errors. Verdicts depend on the object alone. Source: Karmada v1.19.
+Every request gets a verdict in the `response` of the answer, never as an HTTP error. A malformed review or
+object is refused with code 400 and the error of the decoder. An invalid object is refused with code 403,
+reason Forbidden and all its field errors. A verdict depends only on the object. Source: Karmada v1.19.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.fielderror import FieldError, aggregate
 from webhook.admission_review import (
-    MAX_BODY,
     NO_CONTENT,
+    Refused,
+    Verdict,
     encode_answer,
     group_version_kind,
     json_type,
@@ -37,7 +38,6 @@ from webhook.admission_review import (
     request_of,
     text_of,
 )
-from webhook.verdict import Refused, Verdict
 
 MUTATE_FEDERATEDHPA: Final = "/mutate-federatedhpa"
 VALIDATE_FEDERATEDHPA: Final = "/validate-federatedhpa"
@@ -47,8 +47,10 @@ Subject = FederatedHPA | CronFederatedHPA
 
 
 class Review(msgspec.Struct, frozen=True):
-    """One request that was judged. `raw` is its object as it came (None: there is none that can be read),
-    `subject` the same object where it was admitted and others may be affected by it.
+    """A request with its verdict.
+
+    `raw` is the JSON of its object, or None if it cannot be read. `subject` is the decoded object if it was
+    admitted by a validating webhook, for warnings about other objects and about the schedule.
     """
 
     verdict: Verdict
@@ -58,27 +60,22 @@ class Review(msgspec.Struct, frozen=True):
     subject: Subject | None = None
 
     def warned(self, warnings: Iterable[str]) -> Review:
-        """The same with more warnings, which come first."""
+        """Returns the review with more warnings, before the present ones."""
         verdict = replace(self.verdict, warnings=(*warnings, *self.verdict.warnings))
         return replace(self, verdict=verdict)
 
     def encoded(self) -> bytes:
-        """The answer."""
+        """Returns the bytes of the answer."""
         return encode_answer(self.uid, self.version, self.verdict)
 
 
-def review(path: str, body: bytes, content_type: str) -> bytes:
-    """Answers one request to one of the three paths, whatever it carries."""
-    return judge(path, body, content_type).encoded()
-
-
 def refused(refusal: Refused) -> Review:
-    """A request that is refused without being looked at, such as one that is too large."""
+    """Returns the review of a request that was refused before it was decoded, such as a too large one."""
     return Review(refusal.verdict)
 
 
 def judge(path: str, body: bytes, content_type: str) -> Review:
-    """The verdict about one request to one of the three paths, whatever it carries."""
+    """Returns the verdict on one request to one of the three paths. Never raises, whatever the body."""
     uid, version = "", ""
     raw: dict[str, Any] | None = None
     subject: Subject | None = None
@@ -87,9 +84,9 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
         version = envelope.get("apiVersion") or ""
         request = request_of(envelope)
         uid = request.uid
-        kind, look = _webhook(path)
+        kind, handle = _webhook(path)
         raw = _object(request.object, kind)
-        verdict, subject = _ON_ITS_WAY_OUT if _is_on_its_way_out(raw) else look(raw)
+        verdict, subject = _ADMITTED if _is_being_deleted(raw) else handle(raw)
     except Refused as refusal:
         verdict = refusal.verdict
     except WrongType as error:
@@ -99,7 +96,7 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
     return Review(verdict, uid, version, raw, subject)
 
 
-def _webhook(path: str) -> tuple[str, Look]:
+def _webhook(path: str) -> tuple[str, Handler]:
     webhook = _WEBHOOKS.get(path)
     if webhook is None:
         raise Refused(f"no webhook is served at {path[:200]}", code=404)
@@ -119,20 +116,20 @@ def _object(raw: Any, kind: str) -> dict[str, Any]:
     return raw
 
 
-def _is_on_its_way_out(raw: dict[str, Any]) -> bool:
-    """Whether the object is being deleted: it may always lose its finalizer, however wrong it is."""
+def _is_being_deleted(raw: dict[str, Any]) -> bool:
+    """True if the object is being deleted. Even an invalid object must be able to lose its finalizer."""
     metadata = raw.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
 
 
-_ON_ITS_WAY_OUT: Final = (Verdict(True), None)
+_ADMITTED: Final = (Verdict(True), None)
 
-Look = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]
+Handler = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]
 
 
 def _mutate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, None]:
-    # What the schema refuses never comes to validation, so what to write instead is said here already; an API
-    # server passes on one warning once, however often it is told.
+    # The API server checks the schema after mutation and before validation. The remedies for what the schema
+    # refuses must therefore be given here. The API server removes repeated warnings.
     warnings = tuple(federatedhpa_remedies(decode(FederatedHPA, raw).spec))
     return Verdict(True, patch=default_patch(raw), warnings=warnings), None
 
@@ -140,18 +137,18 @@ def _mutate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, None]:
 def _validate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, FederatedHPA | None]:
     fhpa = decode(FederatedHPA, raw)
     errors = validate_federatedhpa(fhpa)
-    verdict = _judged(errors, warn_federatedhpa(fhpa, admitted=not errors))
+    verdict = _verdict(errors, warn_federatedhpa(fhpa, admitted=not errors))
     return verdict, fhpa if verdict.allowed else None
 
 
 def _validate_cronfederatedhpa(raw: dict[str, Any]) -> tuple[Verdict, CronFederatedHPA | None]:
     cron = decode(CronFederatedHPA, raw)
     errors = validate_cronfederatedhpa(cron)
-    verdict = _judged(errors, warn_cronfederatedhpa(cron, admitted=not errors))
+    verdict = _verdict(errors, warn_cronfederatedhpa(cron, admitted=not errors))
     return verdict, cron if verdict.allowed else None
 
 
-_WEBHOOKS: Final[dict[str, tuple[str, Look]]] = {
+_WEBHOOKS: Final[dict[str, tuple[str, Handler]]] = {
     MUTATE_FEDERATEDHPA: (FHPA_KIND, _mutate_federatedhpa),
     VALIDATE_FEDERATEDHPA: (FHPA_KIND, _validate_federatedhpa),
     VALIDATE_CRONFEDERATEDHPA: (CRON_KIND, _validate_cronfederatedhpa),
@@ -160,22 +157,7 @@ PATHS: Final = tuple(_WEBHOOKS)
 KINDS: Final = {path: kind for path, (kind, _) in _WEBHOOKS.items()}
 
 
-def _judged(errors: list[FieldError], warnings: Iterable[str]) -> Verdict:
+def _verdict(errors: list[FieldError], warnings: Iterable[str]) -> Verdict:
     if errors:
         return Verdict(False, 403, "Forbidden", aggregate(errors), warnings=tuple(warnings))
     return Verdict(True, warnings=tuple(warnings))
-
-
-__all__ = [
-    "KINDS",
-    "MAX_BODY",
-    "MUTATE_FEDERATEDHPA",
-    "PATHS",
-    "VALIDATE_CRONFEDERATEDHPA",
-    "VALIDATE_FEDERATEDHPA",
-    "Review",
-    "Subject",
-    "judge",
-    "refused",
-    "review",
-]

@@ -1,7 +1,7 @@
-"""What the hub tells about other objects: copies of its autoscalers, and a look whether a target is there.
+"""Reads the hub for warnings about other objects: competing autoscalers, missing targets, unknown clusters.
 
-Nothing here decides: warnings come out, and none where the hub is silent. Admission waits for no list and no
-watch; only a target that nobody asked about lately costs a call, which is waited for briefly.
+A verdict never depends on the hub. Autoscalers and clusters come from local copies that watches keep current.
+Only a target that was not looked up recently costs a call to the hub, and the wait for it is short.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 import structlog
 
+from fedhpa.admission import warn_unknown_clusters
+from fedhpa.api.cluster import API_VERSION as CLUSTER_API_VERSION
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA
+from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
+from fedhpa.api.known_cluster import RawCluster, known_cluster
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig, load_config
 from fedhpa.kube.paths import resource_path
@@ -25,19 +29,18 @@ from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.kube.rotation import follow_config
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values
-from webhook.clusters import KnownClusters
-from webhook.handlers import Subject
-from webhook.owners import (
+from webhook.autoscalers import (
     HPA_KIND,
-    Owner,
-    Owners,
-    Stored,
+    Autoscaler,
+    AutoscalerIndex,
+    StoredAutoscaler,
     Target,
-    named,
-    rival_warnings,
-    stored_owner,
-    written_owner,
+    from_admitted,
+    from_stored,
+    quoted_name,
+    warn_competitors,
 )
+from webhook.handlers import Subject
 from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, OFF, ON, PROPAGATION
 from webhook.targets import Targets
 
@@ -48,25 +51,28 @@ COLLECTIONS: Final = {
     CRON_KIND: resource_path(API_VERSION, "cronfederatedhpas"),
     HPA_KIND: resource_path("autoscaling/v2", "horizontalpodautoscalers"),
 }
-# A copy that has not been refreshed for so long may be wrong; nothing is said on its word any more.
+# After this time without contact to the hub, a local copy gives no more warnings.
 STALE_SECONDS: Final = 60.0
-# Credentials may come from a plugin; one that hangs is a configuration that cannot be used.
+# Credentials may come from an exec plugin that hangs.
 CONFIG_SECONDS: Final = 20.0
+# An answer has five warnings in all.
+MAX_CLUSTER_WARNINGS: Final = 2
 
 
 class HubReader:
-    """The hub's autoscalers, kept up to date while `run` runs, and what they mean for a written one."""
+    """Local copies of the hub's autoscalers and clusters, kept current while `run` runs."""
 
-    def __init__(self, client: ApiClient, *, looks_at_targets: bool) -> None:
+    def __init__(self, client: ApiClient, *, checks_targets: bool) -> None:
         self._client = client
-        self._owners = Owners()
+        self._index = AutoscalerIndex()
         self._targets = Targets(client)
-        self._clusters = KnownClusters(client)
-        self._looks_at_targets = looks_at_targets
+        self._checks_targets = checks_targets
+        clusters = resource_path(CLUSTER_API_VERSION, "clusters")
+        self._clusters = Reflector(client, clusters, RawCluster, known_cluster, name="clusters")
         self.reflectors = {kind: self._reflector(kind, path) for kind, path in COLLECTIONS.items()}
 
     async def run(self) -> None:
-        """List, watch and look up until cancelled; no answer of the hub ends it."""
+        """Lists, watches and looks up targets until cancelled. Errors of the hub do not end it."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._targets.run())
             group.create_task(self._clusters.run())
@@ -74,67 +80,77 @@ class HubReader:
                 group.create_task(reflector.run())
 
     def knows(self, kind: str) -> bool:
-        """Whether the copy of a kind can be believed."""
-        reflector = self.reflectors[kind]
-        return reflector.current and reflector.problem_seconds <= STALE_SECONDS
+        """True if the local copy of a kind is current."""
+        return _is_current(self.reflectors[kind])
 
-    def stored_target(self, subject: Subject) -> Owner | None:
-        """The FederatedHPA that a CronFederatedHPA changes, as it is stored; None if there is none known."""
-        target = written_owner(subject).target
+    def stored_target(self, subject: Subject) -> Autoscaler | None:
+        """Returns the stored FederatedHPA that a CronFederatedHPA changes, or None if it is not known."""
+        target = from_admitted(subject).target
         if not target.is_federatedhpa or not self.knows(FHPA_KIND):
             return None
         return self.reflectors[FHPA_KIND].store.get((target.namespace, target.name))
 
     async def warnings(self, subject: Subject) -> list[str]:
-        """What other objects mean for one that is admitted; at most four warnings."""
-        owner = written_owner(subject)
-        rivals = [rival for rival in self._owners.rivals(owner) if self.knows(rival.kind)]
-        found = list(rival_warnings(owner, rivals))
-        problem = await self._target_problem(owner.target, subject.spec.scale_target_ref.api_version)
+        """Returns at most four warnings about an admitted object and the other objects of the hub."""
+        autoscaler = from_admitted(subject)
+        competitors = [other for other in self._index.competitors(autoscaler) if self.knows(other.kind)]
+        found = list(warn_competitors(autoscaler, competitors))
+        problem = await self._target_problem(autoscaler.target, subject.spec.scale_target_ref.api_version)
         if problem is not None:
             found.append(f"spec.scaleTargetRef: {problem}")
         if isinstance(subject, FederatedHPA):
-            found += self._clusters.warnings(subject.spec, STALE_SECONDS)
+            found += self._cluster_warnings(subject.spec)
         return found
 
     async def _target_problem(self, target: Target, api_version: str) -> str | None:
         if target.is_federatedhpa:
-            there = (target.namespace, target.name) in self.reflectors[FHPA_KIND].store
-            if there or not self.knows(FHPA_KIND):
+            exists = (target.namespace, target.name) in self.reflectors[FHPA_KIND].store
+            if exists or not self.knows(FHPA_KIND):
                 return None
-            return f"{target} does not exist in namespace {named(target.namespace)}"
-        if not self._looks_at_targets:
+            return f"{target} does not exist in namespace {quoted_name(target.namespace)}"
+        if not self._checks_targets:
             return None
         return await self._targets.problem(target, api_version)
 
-    def _reflector(self, kind: str, path: str) -> Reflector[Owner]:
-        reflector = Reflector(self._client, path, Stored, _record(kind), name=kind)
+    def _cluster_warnings(self, spec: FederatedHPASpec) -> list[str]:
+        # A hub that does not serve the API of clusters has no current copy, and gets no warnings.
+        if not _is_current(self._clusters):
+            return []
+        found = warn_unknown_clusters(spec, tuple(self._clusters.store.values()))
+        return list(islice(found, MAX_CLUSTER_WARNINGS))
+
+    def _reflector(self, kind: str, path: str) -> Reflector[Autoscaler]:
+        reflector = Reflector(self._client, path, StoredAutoscaler, _reader(kind), name=kind)
         reflector.subscribe(self._changed)
         return reflector
 
-    def _changed(self, change: Change[Owner]) -> None:
-        self._owners.put(change.old, change.new)
+    def _changed(self, change: Change[Autoscaler]) -> None:
+        self._index.replace(change.old, change.new)
 
 
-def _record(kind: str) -> Callable[[Stored], Owner | None]:
-    return lambda stored: stored_owner(kind, stored)
+def _is_current(reflector: Reflector[Any]) -> bool:
+    return reflector.current and reflector.problem_seconds <= STALE_SECONDS
+
+
+def _reader(kind: str) -> Callable[[StoredAutoscaler], Autoscaler | None]:
+    return lambda stored: from_stored(kind, stored)
 
 
 def wants_hub(values: Values) -> bool:
-    """Whether the flags ask for a reader of the hub."""
+    """True if the flags say to read the hub."""
     choice = values[CROSS_OBJECT_WARNINGS]
     return choice == ON or (choice != OFF and bool(values[common.KUBECONFIG]))
 
 
 @asynccontextmanager
 async def reading_hub(values: Values) -> AsyncIterator[HubReader | None]:
-    """The reader that the flags ask for, running; None if they ask for none. ConfigError if it cannot be."""
+    """Yields a running reader of the hub, or None if the flags ask for none. Raises ConfigError."""
     if not wants_hub(values):
         yield None
         return
     kubeconfig = values[common.KUBECONFIG] or None
     async with ApiClient(await _config(values, kubeconfig)) as client, asyncio.TaskGroup() as group:
-        reader = HubReader(client, looks_at_targets=values[PROPAGATION] == KARMADA)
+        reader = HubReader(client, checks_targets=values[PROPAGATION] == KARMADA)
         tasks = [group.create_task(reader.run()), group.create_task(follow_config(client, kubeconfig))]
         try:
             yield reader
@@ -148,7 +164,7 @@ async def _config(values: Values, kubeconfig: str | None) -> ApiConfig:
         async with asyncio.timeout(CONFIG_SECONDS):
             config = await load_config(kubeconfig)
     except TimeoutError as error:
-        source = kubeconfig or "the pod's own account"
+        source = kubeconfig or "the pod's service account"
         raise ConfigError(
             f"--kubeconfig: no credentials from {source} within {CONFIG_SECONDS:g} s"
         ) from error

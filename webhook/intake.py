@@ -1,7 +1,7 @@
-"""From a request to its review, within bounds of size, time and number: anybody may send anything.
+"""Reads and judges admission requests with bounded memory and time, because any client can connect.
 
-A small request is judged where it is; a large one waits for its turn in a thread of its own, so that other
-requests and health checks need not wait for it.
+Small requests are judged on the event loop. Large ones are judged one at a time in a thread, so other
+requests and health checks need not wait for them.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ from typing import Final
 
 from aiohttp import web
 
-from webhook.admission_review import MAX_BODY, too_large
+from webhook.admission_review import MAX_BODY, Refused, too_large
 from webhook.handlers import Review
-from webhook.verdict import Refused
 
-# The API server gives up after three seconds; a body that trickles in slower is nobody's.
+# The deadline for reading a body. API servers give up after three seconds.
 BODY_SECONDS: Final = 10.0
-# Nobody waits for a verdict any more that comes later than this.
+# The deadline for a large request to be judged. API servers have given up by then.
 TURN_SECONDS: Final = 5.0
-# Objects as people write them are a tenth of this; judging a larger one takes milliseconds.
+# Bytes. Typical objects have a tenth of this; judging a larger one takes milliseconds.
 LARGE_BODY: Final = 48 * 1024
-# A hundred megabytes of bodies in memory, and one of them being taken apart: two at once would be no quicker,
-# because one interpreter judges both.
+# Large bodies in memory, about a hundred megabytes. Only one is decoded at a time, because the interpreter
+# lock makes two at once no faster.
 MAX_LARGE: Final = 16
 
 Judge = Callable[[str, bytes, str], Review]
 
 
 class Intake:
-    """Reads and judges the requests of one server. `review` raises Refused for what it does not judge."""
+    """Reads and judges the requests of one server."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -38,7 +37,7 @@ class Intake:
         self._turn = asyncio.Lock()
 
     async def review(self, path: str, request: web.Request) -> Review:
-        """The verdict about what a request carries."""
+        """Returns the review of a request. Raises Refused if the body cannot be read within the bounds."""
         if _is_small(request):
             return self._judge(path, await _body(request), _content_type(request))
         if (request.content_length or 0) > MAX_BODY:
@@ -67,7 +66,7 @@ class Intake:
 def _is_small(request: web.Request) -> bool:
     if request.content.is_eof():
         return request.content.total_bytes <= LARGE_BODY
-    # One that comes in chunks, or is to be unpacked, may become of any size.
+    # The size of a chunked or compressed body is not known in advance.
     length = None if "Content-Encoding" in request.headers else request.content_length
     return length is not None and length <= LARGE_BODY
 
@@ -79,7 +78,7 @@ def _too_many() -> Refused:
 async def _body(request: web.Request) -> bytes:
     content = request.content
     if content.is_eof() and content.exception() is None and content.total_bytes <= LARGE_BODY:
-        # It came with the headers, as nearly always.
+        # The body arrived together with the headers, as it nearly always does.
         return content.read_nowait()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -87,7 +86,7 @@ async def _body(request: web.Request) -> bytes:
     except web.HTTPRequestEntityTooLarge as error:
         raise too_large() from error
     except web.RequestPayloadError as error:
-        # Chunks or an encoding that cannot be read, or a client that is gone.
+        # The chunks or the compression are invalid, or the client disconnected.
         raise Refused("the request's body cannot be read") from error
     except TimeoutError as error:
         text = f"the request's body did not arrive within {BODY_SECONDS:g} seconds"

@@ -1,4 +1,4 @@
-"""The process fedhpa-webhook: wiring, readiness and life cycle. Every replica serves; there is no leader."""
+"""The process fedhpa-webhook: its parts, readiness and life cycle. It has no leader: every replica serves."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from webhook.application import build_application
 from webhook.hub import HubReader, reading_hub
 from webhook.settings import ABOUT, FLAGS, PROGRAM
 from webhook.telemetry import Telemetry
-from webhook.warnings import Advisor
+from webhook.warnings import AdmissionWarnings
 
 
 class Webhook:
-    """One running webhook: what the flags say, put together."""
+    """A webhook configured by the flags."""
 
     def __init__(self, values: Values) -> None:
-        """Loads the certificate; raises FedHPAError if it cannot be used."""
+        """Loads the certificate. Raises FedHPAError if it cannot be used."""
         self._values = values
         self.health = Health()
         self._certificate = self.health.readiness("certificate", latches=True)
         self.telemetry = Telemetry()
         self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[common.TLS_MIN_VERSION])
-        self.advisor = Advisor()
-        application = build_application(self.health, self.telemetry, self.advisor)
+        self.warnings = AdmissionWarnings()
+        application = build_application(self.health, self.telemetry, self.warnings)
         self.server = TlsServer.of(application, self.tls, values)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve; leaving drains: not ready any more, then no new connections, then requests end.
+        """Serves within the context. On exit it is not ready, accepts no connections, and ends its requests.
 
-        What the hub says never decides whether the webhook is ready.
+        Readiness does not depend on the hub.
         """
         async with reading_hub(self._values) as hub:
             if hub is not None:
-                self._read(hub)
+                self._use(hub)
             async with http_listeners(self._values, self.health, self.telemetry.registry), self.server:
                 self._certificate.succeed()
                 try:
@@ -50,8 +50,8 @@ class Webhook:
                 finally:
                     self.health.drain()
 
-    def _read(self, hub: HubReader) -> None:
-        self.advisor.hub = hub
+    def _use(self, hub: HubReader) -> None:
+        self.warnings.hub = hub
         for kind in hub.reflectors:
             self.telemetry.follow_hub(kind, hub.knows)
 
@@ -59,7 +59,7 @@ class Webhook:
 async def serve(
     values: Values, signals: Signals, started: Callable[[Webhook], None] = lambda _: None
 ) -> None:
-    """Run until `signals.stop`; `started` is told once the secure port is bound."""
+    """Serves until `signals.stop`. Calls `started` once the secure port is bound."""
     webhook = Webhook(values)
     signals.on_reload(webhook.tls.reload)
     async with webhook.running():
@@ -68,7 +68,7 @@ async def serve(
 
 
 def main() -> None:
-    """Entry point of fedhpa-webhook."""
+    """Runs fedhpa-webhook."""
     values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
 
     async def run(signals: Signals) -> None:

@@ -1,7 +1,7 @@
-"""The log of refusals: each once, on one line, and never so many that a tenant could fill the disk with them.
+"""Logs refused requests with bounded volume, so that no tenant can fill the disk.
 
-What is refused again with the same words within ten minutes (a GitOps tool that tries for ever) is not logged
-again; each namespace and the whole have a bound a minute, and what was left out is counted in the next line.
+A refusal is logged again only after ten minutes, because GitOps tools retry without end. The lines per minute
+are limited, for each namespace and in total. The next line counts the refusals that were left out.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from typing import Any, Final
 
 import structlog
 
+from webhook.admission_review import one_line
 from webhook.handlers import Review
-from webhook.verdict import one_line
 
 log = structlog.get_logger(__name__)
 
-AGAIN_SECONDS: Final = 600.0
+REPEAT_SECONDS: Final = 600.0
 MINUTE: Final = 60.0
-LINES_A_MINUTE: Final = 120
-LINES_A_MINUTE_OF_ONE: Final = 20
-MAX_REMEMBERED: Final = 2000
+LINES_PER_MINUTE: Final = 120
+LINES_PER_MINUTE_OF_NAMESPACE: Final = 20
+MAX_KNOWN: Final = 2000
 MAX_REASON: Final = 500
 MAX_NAME: Final = 253
 
 
 class RefusalLog:
-    """Writes down who was refused what, and why."""
+    """Logs refusals with the object and the reason."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
+        self._silent_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._minute = float("-inf")
         self._written: dict[str, int] = {}
         self._lines = 0
         self._left_out = 0
 
     def add(self, kind: str, review: Review) -> None:
-        """Log a refusal, unless it was logged lately or there are too many."""
-        namespace, name = _who(review.raw)
+        """Logs a refusal, unless it was logged recently or a limit is reached."""
+        namespace, name = _namespace_and_name(review.raw)
         reason = one_line(review.verdict.message, MAX_REASON)
         refusal = (kind, namespace, name, reason)
         now = self._clock()
-        if now < self._seen.get(refusal, now):
+        if now < self._silent_until.get(refusal, now):
             return
         if not self._may_write(namespace, now):
             self._left_out += 1
             return
-        self._seen[refusal] = now + AGAIN_SECONDS
-        self._seen.move_to_end(refusal)
-        if len(self._seen) > MAX_REMEMBERED:
-            self._seen.popitem(last=False)
+        self._silent_until[refusal] = now + REPEAT_SECONDS
+        self._silent_until.move_to_end(refusal)
+        if len(self._silent_until) > MAX_KNOWN:
+            self._silent_until.popitem(last=False)
         left_out, self._left_out = self._left_out, 0
         more: dict[str, Any] = {"left_out": left_out} if left_out else {}
         code = review.verdict.code
@@ -62,15 +62,15 @@ class RefusalLog:
         if now - self._minute >= MINUTE:
             self._minute, self._lines, self._written = now, 0, {}
         written = self._written.get(namespace, 0)
-        if self._lines >= LINES_A_MINUTE or written >= LINES_A_MINUTE_OF_ONE:
+        if self._lines >= LINES_PER_MINUTE or written >= LINES_PER_MINUTE_OF_NAMESPACE:
             return False
         self._written[namespace] = written + 1
         self._lines += 1
         return True
 
 
-def _who(raw: dict[str, Any] | None) -> tuple[str, str]:
-    """Namespace and name (or its prefix) as far as they can be read."""
+def _namespace_and_name(raw: dict[str, Any] | None) -> tuple[str, str]:
+    """Returns the namespace and the name (or generateName) of an object, each "" if it cannot be read."""
     metadata = None if raw is None else raw.get("metadata")
     if not isinstance(metadata, dict):
         return "", ""

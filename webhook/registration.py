@@ -1,11 +1,18 @@
-"""The objects that register the webhooks with an API server.
+"""The manifests of the webhook: its registration with an API server, and its permissions on the hub.
 
-Each webhook keeps Karmada's name, because clients see it in every denial; the two configuration objects have
-names of their own, so that they never overwrite Karmada's `mutating-config` and `validating-config`.
-Validation fails closed; mutation fails open, because the schema and the controller have the defaults too.
-Conditions keep away what is none of admission's business: an object on its way out may always lose its
-finalizer, also while the webhook is down, and a status is never judged. (Kubernetes before 1.28 knows no
-conditions and drops them; the rules name no subresource, and the webhook admits what is being deleted.)
+Each webhook keeps Karmada's name, because users see it in every denial. The two configuration objects have
+names of their own, so they never overwrite Karmada's `mutating-config` and `validating-config`.
+
+Validation fails closed. Mutation fails open, because the schema and the controller have the same defaults.
+
+Two matchConditions skip requests that the webhook need not see. An object that is being deleted can lose its
+finalizer even while the webhook is down, and a status is not validated. Kubernetes before 1.28 drops the
+conditions. There the result is the same, because the rules name no subresource and the webhook admits objects
+that are being deleted.
+
+Verdicts need no permissions. For warnings about other objects the webhook lists and watches the autoscalers
+and clusters of the hub, and gets the scale of targets. Targets of other kinds need a rule of their own.
+Without it there are no warnings about them.
 """
 
 from __future__ import annotations
@@ -14,24 +21,49 @@ import base64
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fedhpa.api.cluster import GROUP as CLUSTER_GROUP
 from fedhpa.api.federatedhpa import GROUP
 from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
-CONFIGURATION_NAME: Final = "fedhpa-webhook"
+# The name of all objects here.
+NAME: Final = "fedhpa-webhook"
 TIMEOUT_SECONDS: Final = 3
 
-# CEL, evaluated by the API server. A subresource that is none is absent, not empty.
+# CEL for the API server. A request for the object itself has no subResource, not an empty one.
 MATCH_CONDITIONS: Final = (
     {"name": "not-on-its-way-out", "expression": "!has(object.metadata.deletionTimestamp)"},
     {"name": "not-a-subresource", "expression": "!has(request.subResource) || request.subResource == ''"},
 )
 
 _LABELS: Final = {"app.kubernetes.io/name": "fedhpa", "app.kubernetes.io/component": "webhook"}
+_RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+_READER_RULES: Final = (
+    {
+        "apiGroups": [GROUP],
+        "resources": ["federatedhpas", "cronfederatedhpas"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": ["autoscaling"],
+        "resources": ["horizontalpodautoscalers"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": [CLUSTER_GROUP],
+        "resources": ["clusters"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": ["apps"],
+        "resources": ["deployments/scale", "replicasets/scale", "statefulsets/scale"],
+        "verbs": ["get"],
+    },
+)
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the API server reaches the webhook: a URL (without path), or a Service and its port."""
+    """The address of the webhook for the API server: a URL without a path, or a Service and its port."""
 
     url: str = ""
     namespace: str = ""
@@ -39,7 +71,7 @@ class Endpoint:
     port: int = 443
 
     def client_config(self, path: str, ca_bundle: bytes) -> dict[str, Any]:
-        """The clientConfig of one path; `ca_bundle` is PEM, empty for the system's roots."""
+        """Returns the clientConfig of one path. `ca_bundle` is PEM, or empty to trust the system's roots."""
         if self.url:
             config: dict[str, Any] = {"url": self.url.rstrip("/") + path}
         else:
@@ -51,7 +83,7 @@ class Endpoint:
 
 
 def configurations(endpoint: Endpoint, ca_bundle: bytes) -> list[dict[str, Any]]:
-    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration."""
+    """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration."""
 
     def webhook(name: str, resource: str, path: str, failure_policy: str) -> dict[str, Any]:
         return {
@@ -86,9 +118,29 @@ def configurations(endpoint: Endpoint, ca_bundle: bytes) -> list[dict[str, Any]]
 
 
 def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": CONFIGURATION_NAME, "labels": dict(_LABELS)},
-        "webhooks": webhooks,
-    }
+    return _manifest("admissionregistration.k8s.io/v1", kind, webhooks=webhooks)
+
+
+def user_subject(name: str) -> dict[str, str]:
+    """Returns the RBAC subject of a user, such as the one of a kubeconfig."""
+    return {"apiGroup": _RBAC_GROUP, "kind": "User", "name": name}
+
+
+def service_account_subject(namespace: str, name: str) -> dict[str, str]:
+    """Returns the RBAC subject of a service account."""
+    return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+
+
+def reader_rbac(subject: dict[str, str]) -> list[dict[str, Any]]:
+    """Returns the ClusterRole of a webhook that reads the hub, and its ClusterRoleBinding to `subject`."""
+    rules = [{key: list(values) for key, values in rule.items()} for rule in _READER_RULES]
+    role = {"apiGroup": _RBAC_GROUP, "kind": "ClusterRole", "name": NAME}
+    return [
+        _manifest(f"{_RBAC_GROUP}/v1", "ClusterRole", rules=rules),
+        _manifest(f"{_RBAC_GROUP}/v1", "ClusterRoleBinding", roleRef=role, subjects=[dict(subject)]),
+    ]
+
+
+def _manifest(api_version: str, kind: str, **body: Any) -> dict[str, Any]:
+    metadata = {"name": NAME, "labels": dict(_LABELS)}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}

@@ -1,10 +1,10 @@
-"""JSON as a hostile client may send it: read within bounds, or refused with what is wrong.
+"""A JSON decoder for hostile clients, with bounded work and errors that say what is wrong.
 
-Stricter than Python's reader (no NaN, no infinite numbers) and than Go's (a key twice in one object is
-refused, because the two halves of the system might read different ones).
+Unlike Python's decoder it refuses NaN and infinite numbers. Unlike Go's decoder it refuses an object with the
+same key twice, because the API server and the webhook might use different values.
 
-Two readers: a quick one for what API servers send, and a slow one that says what is wrong. The quick one is
-believed only where writing what it read gives the same bytes again; for all else the slow one decides.
+There are two decoders. The fast one handles the requests of API servers. Its result is used only if encoding
+it gives the same bytes again. In every other case the strict one decides, and finds the error.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
 
-# Each bracket and comma may stand for a value of 64 bytes in memory, whatever its size on the wire. Two
-# objects' worth of annotations (256 KiB each) may consist of commas, and an API server takes no larger ones.
+# A value takes about 64 bytes in memory, however short it is on the wire. The limit admits two objects whose
+# annotations (256 KiB each, the limit of API servers) consist of commas.
 MAX_VALUES: Final = 600_000
 
 
 class BadJSON(InvalidObject):
-    """Bytes are not the JSON we take; the message says what and where."""
+    """A body is not acceptable JSON. The message says what is wrong and where."""
 
 
 def loads(body: bytes) -> Any:
-    """Reads one JSON value. Raises BadJSON."""
-    if len(body) > MAX_VALUES and _values(body) > MAX_VALUES:
+    """Decodes one JSON value. Raises BadJSON."""
+    if len(body) > MAX_VALUES and _max_values(body) > MAX_VALUES:
         raise BadJSON(f"invalid JSON: more than {MAX_VALUES} values")
     try:
-        value = _QUICK.decode(body)
-        # Of equal keys it keeps the last, so that what it read is shorter when written again.
-        written = msgspec.json.encode(value)
-        # API servers write without blanks, and end the line.
-        if body.startswith(written) and body[len(written) :] in (b"", b"\n"):
+        value = _FAST.decode(body)
+        # The fast decoder keeps the last of equal keys, so the encoded value is then shorter than the body.
+        encoded = msgspec.json.encode(value)
+        # API servers write no blanks, and one line break at the end.
+        if body.startswith(encoded) and body[len(encoded) :] in (b"", b"\n"):
             return value
-        if written == msgspec.json.format(body, indent=-1):
+        if encoded == msgspec.json.format(body, indent=-1):
             return value
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # Whatever it has against the bytes: the slow one says it in words of its own, or takes them.
+        # The strict decoder finds the error, or accepts the body.
         pass
     return strict_loads(body)
 
 
 def strict_loads(body: bytes) -> Any:
-    """The slow reader: what `loads` takes and refuses, without a short cut."""
+    """Decodes one JSON value with the strict decoder only. Gives the same results as `loads`."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadJSON(f"invalid UTF-8 at byte {error.start}") from error
     try:
-        return _DECODER.decode(text)
+        return _STRICT.decode(text)
     except json.JSONDecodeError as error:
         raise BadJSON(f"invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError as error:
         raise BadJSON("invalid JSON: nested too deeply") from error
     except ValueError as error:
-        # Python reads no integer of more than 4,300 digits, by its own limit.
+        # Python refuses integers of more than 4,300 digits.
         raise BadJSON("invalid JSON: a number has too many digits") from error
 
 
-def _values(body: bytes) -> int:
-    """At least as many as there are values, but for the outermost; those in texts count too."""
+def _max_values(body: bytes) -> int:
+    """Returns an upper limit of the number of nested values. Commas and brackets in strings count too."""
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
@@ -79,7 +79,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> NoReturn:
-    raise BadJSON(f"invalid JSON: {name} is no number")
+    raise BadJSON(f"invalid JSON: {name} is not a number")
 
 
 def _float(text: str) -> float:
@@ -89,5 +89,5 @@ def _float(text: str) -> float:
     return number
 
 
-_QUICK = msgspec.json.Decoder()
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
+_FAST = msgspec.json.Decoder()
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)

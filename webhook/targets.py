@@ -18,7 +18,7 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import Resource, ResourceMapper
-from webhook.owners import Target, named
+from webhook.autoscalers import Target, quoted_name
 
 log = structlog.get_logger(__name__)
 
@@ -118,7 +118,7 @@ class Targets:
         try:
             resource = await self._mapper.resolve(api_version, target.kind, deadline=CALL_SECONDS)
         except InvalidObject:
-            return f"the hub serves no kind {named(target.kind)} of {named(api_version)}"
+            return f"the hub serves no kind {quoted_name(target.kind)} of {quoted_name(api_version)}"
         if not resource.scale:
             return f"{target.kind[:30]} has no scale subresource, so nothing can scale it"
         return await self._scale_problem(target, resource)
@@ -129,7 +129,7 @@ class Targets:
             await self._client.request("GET", path, deadline=CALL_SECONDS)
         except ApiError as error:
             if error.status == NOT_FOUND:
-                return f"{target} does not exist in namespace {named(target.namespace)}"
+                return f"{target} does not exist in namespace {quoted_name(target.namespace)}"
             if error.status in REFUSED:
                 return None
             raise

@@ -1,4 +1,4 @@
-"""The webhook's Prometheus series: controller-runtime's, which dashboards for Karmada know, and our own."""
+"""The webhook's Prometheus series: those of controller-runtime, which Karmada dashboards use, and our own."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from webhook.handlers import PATHS, Review
 
-# A verdict takes a fraction of a millisecond; the caller gives up after three seconds.
+# Seconds. A verdict takes a fraction of a millisecond, and the API server gives up after three seconds.
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
-ALLOWED, DENIED, MALFORMED, DEFECT = "allowed", "denied", "malformed", "defect"
-VERDICTS: Final = (ALLOWED, DENIED, MALFORMED, DEFECT)
+ALLOWED, DENIED, MALFORMED, INTERNAL_ERROR = "allowed", "denied", "malformed", "defect"
+VERDICTS: Final = (ALLOWED, DENIED, MALFORMED, INTERNAL_ERROR)
 _KINDS: Final = (FHPA_KIND, CRON_KIND)
-# Labels are a closed set: what a client calls its object must not become a series.
+# Labels have a fixed set of values, so a client cannot create series with the kind of its object.
 OTHER, NONE = "other", "none"
 
 
-class Served:
-    """The series of one path. The children of labels are looked up once: it costs more than to count."""
+class PathSeries:
+    """The series of one path. Labelled children are kept, because a look-up costs more than counting."""
 
     def __init__(self, telemetry: Telemetry, path: str) -> None:
         self._path = path
@@ -46,20 +46,20 @@ class Served:
                 self._counter(kind, verdict)
 
     def started(self) -> float:
-        """A request arrived; gives the time to hand to `ended`."""
+        """Counts a request in flight. Returns the time to pass to `ended`."""
         self._in_flight += 1
         return time.perf_counter()
 
     def ended(self, started: float, *, answered: bool) -> float:
-        """Its answer is ready, or the client is gone; gives the seconds it took."""
+        """Counts a request that was answered, or whose client disconnected. Returns its seconds."""
         seconds = time.perf_counter() - started
         self._latency.observe(seconds)
         self._in_flight -= 1
         self._codes["200" if answered else "500"].inc()
         return seconds
 
-    def judged(self, review: Review) -> None:
-        """What the answer says."""
+    def count(self, review: Review) -> None:
+        """Counts an answer by its kind and verdict."""
         self._counter(_kind_of(review), _verdict_of(review)).inc()
         if review.verdict.warnings:
             self._warned.inc()
@@ -73,7 +73,7 @@ class Served:
 
 
 class Telemetry:
-    """All series of a webhook's process; label `webhook` is the path."""
+    """All series of the webhook process. The label `webhook` is the path."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
@@ -100,7 +100,7 @@ class Telemetry:
         )
         self._panics = Counter(
             "controller_runtime_webhook_panics",
-            "Admission requests that met a defect of the webhook and were refused.",
+            "Admission requests refused because of an internal error of the webhook.",
             registry=self.registry,
         )
         self.verdicts = Counter(
@@ -117,18 +117,18 @@ class Telemetry:
         )
         self._hub = Gauge(
             "fedhpa_admission_hub_current",
-            "Whether the local copy of the hub's objects of a kind is up to date, for cross-object warnings.",
+            "1 while the local copy of the hub's objects of a kind is current, for cross-object warnings.",
             ["kind"],
             registry=self.registry,
         )
-        self.paths = {path: Served(self, path) for path in PATHS}
+        self.paths = {path: PathSeries(self, path) for path in PATHS}
 
-    def defect(self) -> None:
-        """A request met a defect."""
+    def count_internal_error(self) -> None:
+        """Counts a request that met an internal error."""
         self._panics.inc()
 
     def follow_hub(self, kind: str, knows: Callable[[str], bool]) -> None:
-        """Show from now on whether the copy of a kind can be believed."""
+        """Exports whether the local copy of a kind is current."""
         self._hub.labels(kind).set_function(lambda: float(knows(kind)))
 
 
@@ -144,5 +144,5 @@ def _verdict_of(review: Review) -> str:
     if verdict.allowed:
         return ALLOWED
     if verdict.code >= 500:
-        return DEFECT
+        return INTERNAL_ERROR
     return DENIED if verdict.code == 403 else MALFORMED

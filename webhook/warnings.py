@@ -1,7 +1,7 @@
-"""What is said about an object that is admitted, beyond the object itself: other objects, and the calendar.
+"""Warnings about an admitted object that need more than the object: other objects on the hub, and the time.
 
-Advice never changes a verdict and never holds one up: whatever goes wrong here, there is less of it. It comes
-in the order of weight: who else changes the target, a target that is missing, what the rules are going to do.
+They never change a verdict, and the time they may take is bounded. If an error occurs here, the answer has
+fewer warnings. The order is: competing autoscalers, a missing target, the forecast of the rules.
 """
 
 from __future__ import annotations
@@ -20,49 +20,48 @@ from webhook.hub import HubReader
 
 log = structlog.get_logger(__name__)
 
-# Rules beyond this take milliseconds to play through: others need not wait for it.
+# The forecast of more rules takes milliseconds, so a thread computes it and other requests need not wait.
 MANY_RULES: Final = 20
 
 
 def utc_now() -> datetime:
-    """The time of the machine."""
+    """Returns the present time of the machine."""
     return datetime.now(UTC)
 
 
-class Advisor:
-    """Adds warnings to reviews. `hub` is None where no hub is read; `now` gives an aware time."""
+class AdmissionWarnings:
+    """Adds warnings to reviews. `hub` is None if no hub is read. `now` returns an aware datetime."""
 
     def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
         self.hub: HubReader | None = None
         self._now = now
 
-    async def advised(self, review: Review) -> Review:
-        """The review with what there is to say about its object."""
+    async def added_to(self, review: Review) -> Review:
+        """Returns the review with the warnings about its object."""
         subject = review.subject
         if subject is None:
             return review
-        found = [] if self.hub is None else await self._about_others(subject, self.hub)
-        # Not isinstance, which asks a pydantic class for its opinion, for microseconds.
+        found = [] if self.hub is None else await self._of_hub(subject, self.hub)
+        # isinstance would take microseconds on a pydantic class.
         if type(subject) is CronFederatedHPA:
-            found += await self._about_times(subject)
+            found += await self._of_forecast(subject)
         return review.warned(found) if found else review
 
-    async def _about_others(self, subject: Subject, hub: HubReader) -> list[str]:
+    async def _of_hub(self, subject: Subject, hub: HubReader) -> list[str]:
         try:
             return await hub.warnings(subject)
         except Exception:
-            # A warning less; the verdict stands.
-            log.exception("no advice about other objects because of a defect")
+            log.exception("no warnings about other objects because of an internal error")
             return []
 
-    async def _about_times(self, cron: CronFederatedHPA) -> list[str]:
+    async def _of_forecast(self, cron: CronFederatedHPA) -> list[str]:
         try:
             target = self._target_bounds(cron)
             if len(cron.spec.rules) > MANY_RULES:
                 return await asyncio.to_thread(forecast_warnings, cron.spec, self._now(), target)
             return forecast_warnings(cron.spec, self._now(), target)
         except Exception:
-            log.exception("no advice about times because of a defect")
+            log.exception("no forecast of the rules because of an internal error")
             return []
 
     def _target_bounds(self, cron: CronFederatedHPA) -> TargetBounds | None:

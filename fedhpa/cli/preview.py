@@ -18,7 +18,7 @@ from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Name
 if TYPE_CHECKING:
     from fedhpa.decision import Decision
     from fedhpa.kube.client import ApiClient
-    from webhook.verdict import Verdict
+    from webhook.admission_review import Verdict
 
 FEDERATED_HPA = "FederatedHPA"
 CRON_FEDERATED_HPA = "CronFederatedHPA"

@@ -42,7 +42,7 @@ def webhook_config(
     from webhook.registration import configurations
 
     bundle = b"" if ca_file is None else read_certificates("--ca-file", ca_file)
-    documents = _rights(reader) + configurations(_endpoint(url, service), bundle)
+    documents = _reader_rbac(reader) + configurations(_endpoint(url, service), bundle)
     typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
 
 
@@ -64,17 +64,17 @@ def _endpoint(url: str, service: str) -> Endpoint:
     return registration.Endpoint(namespace=namespace, service=name, port=int(port) if colon else 443)
 
 
-def _rights(reader: str) -> list[dict[str, Any]]:
-    from webhook import rights
+def _reader_rbac(reader: str) -> list[dict[str, Any]]:
+    from webhook import registration
 
     if not reader:
         return []
     namespace, slash, name = reader.partition("/")
     if not slash:
-        return rights.reading_rights(rights.user(reader))
+        return registration.reader_rbac(registration.user_subject(reader))
     if not (namespace and name) or "/" in name:
         raise ConfigError(f"--reader={reader!r}: expected a user's name, or NAMESPACE/NAME of an account")
-    return rights.reading_rights(rights.service_account(namespace, name))
+    return registration.reader_rbac(registration.service_account_subject(namespace, name))
 
 
 def register(app: typer.Typer) -> None:

@@ -16,7 +16,7 @@ from fedhpa.admission import default_patch, validate_federatedhpa, warn_federate
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import API_VERSION, KIND, FederatedHPA
 from tests.conformance.tables import table
-from webhook.handlers import VALIDATE_FEDERATEDHPA, review
+from webhook.handlers import VALIDATE_FEDERATEDHPA, judge
 
 TABLE = table("k8s_hpa_validation")
 DIFFERENCES = (Path(__file__).parents[2] / "docs" / "explanation" / "differences.md").read_text(
@@ -100,7 +100,7 @@ def verdict(operation: str, hpa: dict[str, Any], old: dict[str, Any] | None) -> 
         if raw is not None:
             request[key] = {"apiVersion": API_VERSION, "kind": KIND, **raw}
     answer = json.loads(
-        review(VALIDATE_FEDERATEDHPA, json.dumps({"request": request}).encode(), "application/json")
+        judge(VALIDATE_FEDERATEDHPA, json.dumps({"request": request}).encode(), "application/json").encoded()
     )
     response: dict[str, Any] = answer["response"]
     return response

@@ -16,7 +16,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import aggregate
 from tests.conformance.tables import table
-from webhook.handlers import review
+from webhook.handlers import judge
 
 TABLE = table("karmada_webhook_cron")
 SCHEDULE: Final = "spec.rules[0].schedule: Invalid value: {}: invalid cron format"
@@ -50,7 +50,9 @@ def post(run: dict[str, Any]) -> dict[str, Any]:
     if "oldObject" in run:
         request["oldObject"] = run["oldObject"]
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    answer: dict[str, Any] = json.loads(review(run["path"], json.dumps(body).encode(), "application/json"))
+    answer: dict[str, Any] = json.loads(
+        judge(run["path"], json.dumps(body).encode(), "application/json").encoded()
+    )
     return answer
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.tables import table
-from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA, review
+from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA, judge
 
 MANIFESTS = table("karmada_manifests")["manifests"]
 VALIDATE = {"FederatedHPA": VALIDATE_FEDERATEDHPA, "CronFederatedHPA": VALIDATE_CRONFEDERATEDHPA}
@@ -25,9 +25,9 @@ def stored(manifest: dict[str, Any]) -> dict[str, Any]:
 
 def post(path: str, manifest: dict[str, Any]) -> dict[str, Any]:
     body = {"request": {"uid": "1", "operation": "CREATE", "object": stored(manifest)}}
-    response: dict[str, Any] = json.loads(review(path, json.dumps(body).encode(), "application/json"))[
-        "response"
-    ]
+    response: dict[str, Any] = json.loads(
+        judge(path, json.dumps(body).encode(), "application/json").encoded()
+    )["response"]
     return response
 
 

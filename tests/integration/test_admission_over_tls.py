@@ -119,7 +119,7 @@ async def test_a_defect_refuses_and_is_counted(client: Client, monkeypatch: pyte
 
     assert response["status"] == {
         "metadata": {},
-        "message": "the webhook met a defect: ZeroDivisionError",
+        "message": "internal error of the webhook: ZeroDivisionError",
         "code": 500,
     }
     assert client.sample("controller_runtime_webhook_panics_total") == 1

@@ -22,8 +22,7 @@ from testbed.stage.waiting import eventually as soon
 from tests.support.admission_world import Client, running
 from tests.support.fakeapi import PATIENCE, eventually
 from tests.support.patient_plane import have_patience, patient
-from webhook.registration import Endpoint, configurations
-from webhook.rights import reading_rights, user
+from webhook.registration import Endpoint, configurations, reader_rbac, user_subject
 
 Object = dict[str, Any]
 KINDS = ("FederatedHPA", "CronFederatedHPA", "HorizontalPodAutoscaler")
@@ -85,7 +84,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
             await api.apply_all(
                 [crd.custom_resource_definition(one) for one in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)]
             )
-            await api.apply_all(reading_rights(user("fedhpa-webhook")))
+            await api.apply_all(reader_rbac(user_subject("fedhpa-webhook")))
         yield plane
     finally:
         await plane.end()
@@ -137,7 +136,7 @@ async def warned(hub: PlaneApi, obj: Object) -> list[str]:
 
 async def known(client: Client, *names: str) -> None:
     """Wait until the webhook has heard of autoscalers of these names."""
-    hub = client.webhook.advisor.hub
+    hub = client.webhook.warnings.hub
     assert hub is not None
 
     def seen() -> set[str]:
@@ -231,7 +230,7 @@ async def test_a_copy_that_is_out_of_date_is_not_believed(
     """What was true a minute ago may be wrong now: no warning is better than a wrong one."""
     await hub.apply_all([deployment(), hpa("plain")])
     await known(client, "plain")
-    reader = client.webhook.advisor.hub
+    reader = client.webhook.warnings.hub
     assert reader is not None
     monkeypatch.setattr(reader, "knows", lambda kind: kind != "HorizontalPodAutoscaler")
 
@@ -244,7 +243,7 @@ async def test_nothing_is_read_that_was_not_asked_for(plane: ControlPlane, tmp_p
         async with plane.api() as hub:
             found = await warned(hub, fhpa("mine"))
 
-        assert client.webhook.advisor.hub is None
+        assert client.webhook.warnings.hub is None
         assert client.sample("fedhpa_admission_hub_current", kind="FederatedHPA") is None
         assert found == []
 

@@ -13,10 +13,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
-from webhook.admission_review import MAX_BODY
+from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import Review
 from webhook.intake import LARGE_BODY, Intake
-from webhook.verdict import Refused, Verdict
 
 LARGE = b"x" * (LARGE_BODY + 1)
 Caller = TestClient[web.Request, web.Application]

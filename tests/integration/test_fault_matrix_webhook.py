@@ -41,7 +41,7 @@ from webhook.application import build_application
 from webhook.hub import HubReader
 from webhook.registration import Endpoint, configurations
 from webhook.telemetry import Telemetry
-from webhook.warnings import Advisor
+from webhook.warnings import AdmissionWarnings
 
 Object = dict[str, Any]
 WRONG = FHPA
@@ -99,11 +99,11 @@ async def reviewing(f: Federation) -> AsyncIterator[Reviewer]:
     config = f.hub.config(StaticCredentials("Bearer webhook"), cable)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(config))
-        reader = HubReader(client, looks_at_targets=True)
+        reader = HubReader(client, checks_targets=True)
         await stack.enter_async_context(background(reader.run()))
-        advisor = Advisor(f.date)
-        advisor.hub = reader
-        application = build_application(Health(), Telemetry(), advisor)
+        warnings = AdmissionWarnings(f.date)
+        warnings.hub = reader
+        application = build_application(Health(), Telemetry(), warnings)
         listener = await stack.enter_async_context(MemoryListener(f.network, application))
         connector = cable.connector(ApiConfig(server=listener.server))
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))

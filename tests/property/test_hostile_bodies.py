@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.property import admission_bodies as bodies
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
-from webhook.handlers import MUTATE_FEDERATEDHPA, PATHS, judge, review
+from webhook.handlers import MUTATE_FEDERATEDHPA, PATHS, judge
 from webhook.strict_json import BadJSON, loads, strict_loads
 
 JSON = "application/json"
@@ -32,7 +32,7 @@ def test_every_broken_request_gets_a_verdict(data: st.DataObject) -> None:
     body = data.draw(bodies.spoiled_bodies(path))
 
     answers: list[bytes] = []
-    seconds = least_cpu_seconds(lambda: answers.append(review(path, body, JSON)), ENOUGH)
+    seconds = least_cpu_seconds(lambda: answers.append(judge(path, body, JSON).encoded()), ENOUGH)
     answer = json.loads(answers[0])
     response = answer["response"]
 
@@ -111,7 +111,9 @@ def test_the_patch_holds_the_defaults_and_nothing_else(data: st.DataObject) -> N
     """It changes the fields of the contract alone, a second time nothing; unknown fields survive."""
     obj = data.draw(bodies.spoiled_objects(MUTATE_FEDERATEDHPA))
     response = json.loads(
-        review(MUTATE_FEDERATEDHPA, json.dumps({"request": {"uid": "1", "object": obj}}).encode(), JSON)
+        judge(
+            MUTATE_FEDERATEDHPA, json.dumps({"request": {"uid": "1", "object": obj}}).encode(), JSON
+        ).encoded()
     )["response"]
     if not response["allowed"] or "patch" not in response:
         return
@@ -125,7 +127,9 @@ def test_the_patch_holds_the_defaults_and_nothing_else(data: st.DataObject) -> N
     assert set(patch_of_spec(patch)) <= {"minReplicas", "metrics", "behavior"}
     assert without_defaulted(patched) == without_defaulted(obj)
     again = json.loads(
-        review(MUTATE_FEDERATEDHPA, json.dumps({"request": {"uid": "1", "object": patched}}).encode(), JSON)
+        judge(
+            MUTATE_FEDERATEDHPA, json.dumps({"request": {"uid": "1", "object": patched}}).encode(), JSON
+        ).encoded()
     )["response"]
     assert again["allowed"]
     assert "patch" not in again

@@ -15,7 +15,7 @@ from tests.support.nightly import NIGHT, examples
 from webhook.application import Admission
 from webhook.handlers import judge
 from webhook.telemetry import Telemetry
-from webhook.warnings import Advisor
+from webhook.warnings import AdmissionWarnings
 
 REQUESTS = examples(2_000, 100_000)
 # Caches fill first; they are bounded.
@@ -61,12 +61,12 @@ def request_of(number: int) -> tuple[str, bytes]:
     return path, json.dumps({"request": {"uid": f"{number}", "object": obj}}).encode()
 
 
-async def send(admission: Admission, advisor: Advisor, numbers: range) -> set[int]:
+async def send(admission: Admission, warnings: AdmissionWarnings, numbers: range) -> set[int]:
     """What the process does with so many requests, but for the wire; the codes of the answers."""
     codes = set()
     for number in numbers:
         path, body = request_of(number)
-        review = await advisor.advised(judge(path, body, "application/json"))
+        review = await warnings.added_to(judge(path, body, "application/json"))
         codes.add(json.loads(admission.answer(path, review))["response"]["status"]["code"])
     return codes
 
@@ -75,12 +75,12 @@ async def test_memory_stays_as_it_is(tracing: None, caplog: pytest.LogCaptureFix
     """With metrics, simulations and the log of refusals; each request names something new."""
     # pytest keeps every line that is logged.
     caplog.set_level(logging.CRITICAL)
-    advisor = Advisor()
-    admission = Admission(Telemetry(), advisor)
-    await send(admission, advisor, range(WARM_UP))
+    warnings = AdmissionWarnings()
+    admission = Admission(Telemetry(), warnings)
+    await send(admission, warnings, range(WARM_UP))
     gc.collect()
     before, _ = tracemalloc.get_traced_memory()
-    codes = await send(admission, advisor, range(WARM_UP, WARM_UP + REQUESTS))
+    codes = await send(admission, warnings, range(WARM_UP, WARM_UP + REQUESTS))
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from webhook.admission_review import Verdict
 from webhook.handlers import Review
 from webhook.refusal_log import (
-    AGAIN_SECONDS,
-    LINES_A_MINUTE,
-    LINES_A_MINUTE_OF_ONE,
-    MAX_REMEMBERED,
+    LINES_PER_MINUTE,
+    LINES_PER_MINUTE_OF_NAMESPACE,
+    MAX_KNOWN,
     MINUTE,
+    REPEAT_SECONDS,
     RefusalLog,
 )
-from webhook.verdict import Verdict
 
 
 class Clock:
@@ -71,7 +71,7 @@ def test_the_same_again_is_logged_after_ten_minutes(clock: Clock, lines: list[An
     log.add("FederatedHPA", refusal(message="spec: something else"))
     log.add("FederatedHPA", refusal(name="api"))
     log.add("CronFederatedHPA", refusal())
-    clock.now = AGAIN_SECONDS + 1
+    clock.now = REPEAT_SECONDS + 1
 
     log.add("FederatedHPA", refusal())
 
@@ -85,8 +85,8 @@ def test_one_namespace_cannot_hide_another(clock: Clock, lines: list[Any]) -> No
         log.add("FederatedHPA", refusal(name=f"web-{number}", namespace="noisy"))
     log.add("FederatedHPA", refusal(namespace="quiet"))
 
-    assert [line["namespace"] for line in lines] == ["noisy"] * LINES_A_MINUTE_OF_ONE + ["quiet"]
-    assert lines[-1]["left_out"] == 500 - LINES_A_MINUTE_OF_ONE
+    assert [line["namespace"] for line in lines] == ["noisy"] * LINES_PER_MINUTE_OF_NAMESPACE + ["quiet"]
+    assert lines[-1]["left_out"] == 500 - LINES_PER_MINUTE_OF_NAMESPACE
 
 
 def test_all_together_have_a_bound(clock: Clock, lines: list[Any]) -> None:
@@ -97,18 +97,18 @@ def test_all_together_have_a_bound(clock: Clock, lines: list[Any]) -> None:
     clock.now = MINUTE
     log.add("FederatedHPA", refusal(namespace="later"))
 
-    assert len(lines) == LINES_A_MINUTE + 1
+    assert len(lines) == LINES_PER_MINUTE + 1
 
 
 def test_what_is_remembered_is_bounded(clock: Clock) -> None:
     """Hours of different refusals keep the memory as it is."""
     log = RefusalLog(clock)
     with capture_logs():
-        for number in range(MAX_REMEMBERED * 2):
-            clock.now += MINUTE / LINES_A_MINUTE
+        for number in range(MAX_KNOWN * 2):
+            clock.now += MINUTE / LINES_PER_MINUTE
             log.add("FederatedHPA", refusal(name=f"web-{number}", namespace=f"space-{number % 50}"))
 
-    assert len(log._seen) == MAX_REMEMBERED
+    assert len(log._silent_until) == MAX_KNOWN
 
 
 def test_what_a_tenant_wrote_cannot_forge_a_line(clock: Clock, lines: list[Any]) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from webhook.admission_review import MAX_BODY
 from webhook.handlers import (
-    MAX_BODY,
     MUTATE_FEDERATEDHPA,
     PATHS,
     VALIDATE_CRONFEDERATEDHPA,
     VALIDATE_FEDERATEDHPA,
-    review,
+    judge,
 )
 
 JSON = "application/json"
@@ -35,7 +35,7 @@ def fhpa(**spec: Any) -> dict[str, Any]:
 
 def ask(path: str, body: Any, content_type: str = JSON) -> dict[str, Any]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer: dict[str, Any] = json.loads(review(path, raw, content_type))
+    answer: dict[str, Any] = json.loads(judge(path, raw, content_type).encoded())
     assert answer["kind"] == "AdmissionReview"
     assert set(answer) == {"kind", "apiVersion", "response"}
     assert isinstance(answer["response"]["allowed"], bool)
@@ -99,8 +99,8 @@ def test_a_denial_is_code_403_reason_forbidden_and_the_aggregate() -> None:
         (b"null", JSON, 400, "json: cannot unmarshal null into Go value of type v1.AdmissionReview"),
         (b'{"a":1', JSON, 400, "invalid JSON at line 1, column 7: Expecting ',' delimiter"),
         (b'{"a":"\xff"}', JSON, 400, "invalid UTF-8 at byte 6"),
-        (b'{"a":NaN}', JSON, 400, "invalid JSON: NaN is no number"),
-        (b'{"a":-Infinity}', JSON, 400, "invalid JSON: -Infinity is no number"),
+        (b'{"a":NaN}', JSON, 400, "invalid JSON: NaN is not a number"),
+        (b'{"a":-Infinity}', JSON, 400, "invalid JSON: -Infinity is not a number"),
         (b'{"a":1e999}', JSON, 400, "invalid JSON: the number 1e999 is too large"),
         (b'{"a":' + b"9" * 5000 + b"}", JSON, 400, "invalid JSON: a number has too many digits"),
         (b'{"a":1,"a":2}', JSON, 400, 'duplicate field "a"'),

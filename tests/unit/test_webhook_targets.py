@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.support.memory_api import MemoryApi
-from webhook.owners import Target
+from webhook.autoscalers import Target
 from webhook.targets import (
     CALL_SECONDS,
     FOUND_SECONDS,

@@ -1,4 +1,4 @@
-"""Two autoscalers of one target are told apart from one that only looks like a rival."""
+"""Two autoscalers of one target are told apart from one that only looks like a competitor."""
 
 from __future__ import annotations
 
@@ -9,40 +9,48 @@ import msgspec
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
-from webhook.owners import HPA_KIND, Owner, Owners, Stored, rival_warnings, stored_owner, written_owner
-from webhook.verdict import MAX_WARNING
+from webhook.admission_review import MAX_WARNING
+from webhook.autoscalers import (
+    HPA_KIND,
+    Autoscaler,
+    AutoscalerIndex,
+    StoredAutoscaler,
+    from_admitted,
+    from_stored,
+    warn_competitors,
+)
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
 
 
-def stored(kind: str, name: str, target: dict[str, str] = DEPLOYMENT, **spec: Any) -> Owner:
+def stored(kind: str, name: str, target: dict[str, str] = DEPLOYMENT, **spec: Any) -> Autoscaler:
     obj = {
         "metadata": {"name": name, "namespace": spec.pop("namespace", "shop"), **spec.pop("metadata", {})},
         "spec": {"scaleTargetRef": target, **spec},
     }
-    owner = stored_owner(kind, msgspec.convert(obj, Stored))
-    assert owner is not None
-    return owner
+    autoscaler = from_stored(kind, msgspec.convert(obj, StoredAutoscaler))
+    assert autoscaler is not None
+    return autoscaler
 
 
-def written(name: str = "web", **spec: Any) -> Owner:
+def written(name: str = "web", **spec: Any) -> Autoscaler:
     metadata = {"name": name, "namespace": "shop"}
     spec = {"scaleTargetRef": DEPLOYMENT, "maxReplicas": 3, **spec}
-    return written_owner(decode(FederatedHPA, {"metadata": metadata, "spec": spec}))
+    return from_admitted(decode(FederatedHPA, {"metadata": metadata, "spec": spec}))
 
 
-def written_cron(name: str, target: dict[str, str], *rules: dict[str, Any]) -> Owner:
+def written_cron(name: str, target: dict[str, str], *rules: dict[str, Any]) -> Autoscaler:
     metadata = {"name": name, "namespace": "shop"}
     spec = {"scaleTargetRef": target, "rules": rules or [{"name": "r", "schedule": "0 8 * * *"}]}
-    return written_owner(decode(CronFederatedHPA, {"metadata": metadata, "spec": spec}))
+    return from_admitted(decode(CronFederatedHPA, {"metadata": metadata, "spec": spec}))
 
 
-def rivals(owner: Owner, *others: Owner) -> list[str]:
-    owners = Owners()
+def competitors(autoscaler: Autoscaler, *others: Autoscaler) -> list[str]:
+    index = AutoscalerIndex()
     for other in others:
-        owners.put(None, other)
-    return [rival.name for rival in owners.rivals(owner)]
+        index.replace(None, other)
+    return [competitor.name for competitor in index.competitors(autoscaler)]
 
 
 def test_all_three_kinds_are_rivals_of_a_federatedhpa() -> None:
@@ -54,12 +62,12 @@ def test_all_three_kinds_are_rivals_of_a_federatedhpa() -> None:
         stored("FederatedHPA", "another"),
     ]
 
-    assert rivals(written(), *others) == ["nightly", "another", "other", "plain"]
+    assert competitors(written(), *others) == ["nightly", "another", "other", "plain"]
 
 
 def test_an_object_is_not_its_own_rival() -> None:
     """The stored form of the object itself is no other; one of its name and another kind is."""
-    assert rivals(written("web"), stored("FederatedHPA", "web"), stored(HPA_KIND, "web")) == ["web"]
+    assert competitors(written("web"), stored("FederatedHPA", "web"), stored(HPA_KIND, "web")) == ["web"]
 
 
 def test_the_version_of_an_api_makes_no_other_target() -> None:
@@ -72,15 +80,15 @@ def test_the_version_of_an_api_makes_no_other_target() -> None:
         stored(HPA_KIND, "namespace", namespace="elsewhere"),
     ]
 
-    assert rivals(written(), same, *others) == ["same"]
+    assert competitors(written(), same, *others) == ["same"]
 
 
 def test_a_calendar_for_the_bounds_is_no_rival_of_what_it_bounds() -> None:
     """A CronFederatedHPA of the FederatedHPA and the FederatedHPA itself share nothing."""
     calendar = stored("CronFederatedHPA", "calendar", FHPA, rules=[{}])
 
-    assert rivals(written("web"), calendar) == []
-    assert rivals(written_cron("second", FHPA), calendar) == ["calendar"]
+    assert competitors(written("web"), calendar) == []
+    assert competitors(written_cron("second", FHPA), calendar) == ["calendar"]
 
 
 def test_who_writes_nothing_is_no_rival() -> None:
@@ -94,23 +102,23 @@ def test_who_writes_nothing_is_no_rival() -> None:
     ]
     half = stored("CronFederatedHPA", "half", rules=[{"suspend": True}, {}])
 
-    assert rivals(written(), *idle, half) == ["half"]
-    assert rivals(written(dryRun=True), half) == []
-    assert rivals(written_cron("rests", DEPLOYMENT, {"name": "r", "suspend": True}), half) == []
+    assert competitors(written(), *idle, half) == ["half"]
+    assert competitors(written(dryRun=True), half) == []
+    assert competitors(written_cron("rests", DEPLOYMENT, {"name": "r", "suspend": True}), half) == []
 
 
 def test_an_owner_that_changes_its_target_is_found_there_alone() -> None:
     """What is forgotten leaves no trace, so that a hub where much changes does not fill the memory."""
-    owners = Owners()
+    index = AutoscalerIndex()
     before, after = stored(HPA_KIND, "a"), stored(HPA_KIND, "a", {**DEPLOYMENT, "name": "api"})
 
-    owners.put(None, before)
-    owners.put(before, after)
+    index.replace(None, before)
+    index.replace(before, after)
 
-    assert owners.rivals(written()) == []
-    assert len(owners) == 1
-    owners.put(after, None)
-    assert len(owners) == 0
+    assert index.competitors(written()) == []
+    assert len(index) == 1
+    index.replace(after, None)
+    assert len(index) == 0
 
 
 def test_bounds_are_read_under_either_name() -> None:
@@ -123,8 +131,10 @@ def test_bounds_are_read_under_either_name() -> None:
 
 def test_what_names_no_target_is_left_out() -> None:
     """Somebody's object without a spec or a reference is no autoscaler of anything."""
-    assert stored_owner(HPA_KIND, msgspec.convert({"metadata": {"name": "a"}}, Stored)) is None
-    assert stored_owner(HPA_KIND, msgspec.convert({"spec": {"scaleTargetRef": None}}, Stored)) is None
+    assert from_stored(HPA_KIND, msgspec.convert({"metadata": {"name": "a"}}, StoredAutoscaler)) is None
+    assert (
+        from_stored(HPA_KIND, msgspec.convert({"spec": {"scaleTargetRef": None}}, StoredAutoscaler)) is None
+    )
 
 
 def test_the_warning_names_two_and_counts_the_rest() -> None:
@@ -133,13 +143,13 @@ def test_the_warning_names_two_and_counts_the_rest() -> None:
     long = [stored(HPA_KIND, "x" * 253), *(stored("CronFederatedHPA", f"{n:0>253}") for n in range(5))]
     target = {**DEPLOYMENT, "kind": "K" * 253, "name": "n" * 253}
 
-    assert list(rival_warnings(written(), few)) == [
+    assert list(warn_competitors(written(), few)) == [
         (
             'spec.scaleTargetRef: Deployment "web" is the target of FederatedHPA "a" and FederatedHPA "b" '
             "too; they will overwrite one another"
         )
     ]
-    [text] = rival_warnings(written(scaleTargetRef=target), long)
+    [text] = warn_competitors(written(scaleTargetRef=target), long)
     assert 'xxx..." and 5 more too' in text
     assert len(text) <= MAX_WARNING
-    assert list(rival_warnings(written(), [])) == []
+    assert list(warn_competitors(written(), [])) == []
