@@ -72,22 +72,6 @@ async def test_a_refusing_server_keeps_its_port(server: Server) -> None:
     assert (await server.get())[0] == 200
 
 
-@pytest.mark.parametrize(
-    ("fault", "text"),
-    [(Fault.WRONG_CA, "self-signed|unable to get local issuer|signature"), (Fault.EXPIRED, "expired")],
-)
-async def test_certificate_faults(server: Server, fault: Fault, text: str) -> None:
-    """Open connections are cut, so that clients see the new certificate."""
-    await server.faults.set(fault)
-
-    with pytest.raises(aiohttp.ClientConnectorCertificateError, match=text):
-        await server.get()
-
-    await server.faults.clear(fault)
-
-    assert (await server.get())[0] == 200
-
-
 async def test_a_hanging_server_also_stops_open_watches(server: Server) -> None:
     """Requests and watch events wait until the fault is cleared."""
     async with server.session.get(server.listener.server + "/watch") as watch:
@@ -118,24 +102,6 @@ async def test_a_dripping_server_sends_single_bytes(server: Server) -> None:
             rest = await answer.read()
 
     assert json.loads(first + rest) == BODY
-
-
-async def test_truncated_json_is_a_complete_answer(server: Server) -> None:
-    """The Content-Length is right, and the JSON is incomplete."""
-    await server.faults.set(Fault.TRUNCATED)
-    status, body = await server.get()
-
-    assert status == 200
-    with pytest.raises(ValueError, match=r"delimiter|Unterminated|Expecting"):
-        json.loads(body)
-
-
-async def test_a_cut_answer_ends_in_the_middle(server: Server) -> None:
-    """The connection ends before the promised Content-Length."""
-    await server.faults.set(Fault.CUT)
-
-    with pytest.raises(aiohttp.ClientError):
-        await server.get()
 
 
 async def test_a_fault_affects_only_its_paths(server: Server) -> None:

@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from testbed.embedded.api.types import ANONYMOUS, StatusError
+from testbed.embedded.api.types import ANONYMOUS
 from testbed.embedded.cluster.load import IDLE_MILLIS, Load
 from testbed.embedded.cluster.metrics import MetricsApis
 from tests.support.embedded_member import SimulatedMember
@@ -45,30 +44,6 @@ def test_pod_uses_no_more_than_its_limit() -> None:
     member.load.demand("shop", "web", 5000)
 
     assert cpu_of(member) == [400, 400]
-
-
-def test_deleted_pods_leave_their_share_to_others() -> None:
-    """The remaining pods share the demand."""
-    member = SimulatedMember()
-    member.run("web", 4)
-    member.settle()
-    member.load.demand("shop", "web", 400)
-    member.resize("web", 2)
-    member.settle()
-
-    assert cpu_of(member) == [200, 200]
-
-
-def test_a_store_that_joins_late_counts_its_pods() -> None:
-    """Pods that existed before are counted."""
-    member = SimulatedMember()
-    member.run("web", 2)
-    member.settle()
-    late = Load()
-    late.join(member.store)
-    late.demand("shop", "web", 300)
-
-    assert [usage.cpu for pod in member.pods() for usage in late.usage(pod).values()] == [150, 150]
 
 
 class Answers:
@@ -122,18 +97,6 @@ async def test_node_metrics_are_sums_of_the_pods() -> None:
     assert node["usage"]["cpu"] == f"{2 * 250 + IDLE_MILLIS}m"
 
 
-async def test_single_metrics_are_found_by_name() -> None:
-    """GET returns one pod; a pod that does not run is 404."""
-    answers = Answers()
-    name = answers.member.ready()[0]
-
-    one = await answers.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods/{name}")
-
-    assert (one["kind"], one["metadata"]["name"]) == ("PodMetrics", name)
-    with pytest.raises(StatusError, match='"nobody" not found'):
-        await answers.get("/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods/nobody")
-
-
 async def test_requests_per_second_are_a_metric_of_each_pod() -> None:
     """A request costs 10 ms of CPU, so 250m are 25 requests per second."""
     found = await Answers().get(
@@ -154,38 +117,3 @@ async def test_external_metrics_are_selected_by_their_labels() -> None:
     (item,) = (await answers.get(f"{path}?labelSelector=queue%3Db"))["items"]
 
     assert (item["value"], item["metricLabels"]) == ("7000m", {"queue": "b"})
-
-
-@pytest.mark.parametrize(("invalid", "value"), [("nan", "NaN"), ("negative", "-250m")])
-async def test_invalid_values_are_reported(invalid: str, value: str) -> None:
-    """Every quantity is invalid."""
-    answers = Answers()
-    answers.invalid = invalid
-
-    found = await answers.get("/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb")
-
-    assert found["items"][0]["containers"][0]["usage"]["cpu"] == value
-
-
-async def test_discovery_lists_what_is_served() -> None:
-    """Each group lists its version and resources; other paths have no handler."""
-    answers = Answers()
-
-    group = await answers.get("/apis/metrics.k8s.io")
-    resources = await answers.get("/apis/metrics.k8s.io/v1beta1")
-
-    assert group["preferredVersion"]["groupVersion"] == "metrics.k8s.io/v1beta1"
-    assert {each["name"]: each["namespaced"] for each in resources["resources"]} == {
-        "nodes": False,
-        "pods": True,
-    }
-    assert answers.apis.handler("/apis/apps/v1") is None
-    assert answers.apis.handler("/api/v1/pods") is None
-
-
-async def test_selector_that_cannot_be_read_is_a_bad_request() -> None:
-    """An unreadable selector is 400, as in metrics-server."""
-    with pytest.raises(StatusError) as refused:
-        await Answers().get("/apis/metrics.k8s.io/v1beta1/pods?labelSelector=a%20b%20c")
-
-    assert refused.value.code == 400

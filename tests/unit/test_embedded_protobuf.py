@@ -37,7 +37,7 @@ def test_an_object_of_kubectl_is_read() -> None:
         b"k8s\x00\x0d",
         b"{}",
     ],
-    ids=["kind", "field", "cut off", "wire type"],
+    ids=["kind", "field", "cut off", "wire type", "JSON"],
 )
 def test_an_unknown_message_is_refused(body: bytes) -> None:
     """An unknown kind or field is 415, so no part of an object is lost silently."""

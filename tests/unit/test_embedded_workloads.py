@@ -79,25 +79,6 @@ def test_pods_beyond_the_capacity_stay_pending() -> None:
     assert len(member.ready()) == 3
 
 
-def test_limit_replaces_a_missing_request() -> None:
-    """Kubernetes defaults a missing request to the limit."""
-    member = SimulatedMember(cpu="1")
-    member.run("web", 2, {"resources": {"limits": {"cpu": "600m"}}})
-    member.settle()
-
-    assert len(member.ready()) == 1
-
-
-def test_node_takes_no_more_pods_than_it_allows() -> None:
-    """allocatable.pods limits the number of pods."""
-    member = SimulatedMember(pods="2")
-    member.run("web", 3)
-    member.settle()
-
-    assert len(member.ready()) == 2
-    assert member.status("web")["replicas"] == 3
-
-
 def test_cordoned_node_takes_no_pods() -> None:
     """spec.unschedulable refuses new pods and keeps running pods."""
     member = SimulatedMember()
@@ -151,19 +132,6 @@ def test_changed_template_replaces_the_pods() -> None:
     assert before.isdisjoint(member.ready())
 
 
-def test_statefulset_numbers_its_pods() -> None:
-    """The pods are NAME-0, NAME-1, ...; the highest number is deleted first."""
-    member = SimulatedMember()
-    member.run("db", 3, kind="StatefulSet")
-    member.settle()
-
-    assert member.ready() == ["db-0", "db-1", "db-2"]
-    member.store.delete(PODS, "shop", "db-0")
-    member.resize("db", 2, kind="StatefulSet")
-    member.settle()
-    assert member.ready() == ["db-0", "db-1"]
-
-
 def test_pods_of_a_deleted_workload_are_deleted() -> None:
     """Pods of a deleted owner are deleted; a pod without an owner stays."""
     member = SimulatedMember()
@@ -188,19 +156,6 @@ def test_an_unreadable_workload_does_not_stop_others(spec: dict[str, object]) ->
     member.settle()
 
     assert len(member.ready()) == 1
-
-
-def test_an_unreadable_quantity_keeps_its_pod_pending() -> None:
-    """The pod's condition has the error, and other pods run."""
-    member = SimulatedMember()
-    member.run("bad", 1, cpu("lots"))
-    member.run("web", 1)
-    member.settle()
-
-    (pending,) = [pod for pod in member.pods() if not is_ready(pod)]
-
-    assert len(member.ready()) == 1
-    assert "lots" in condition(pending, "PodScheduled")["message"]
 
 
 @pytest.mark.looptime

@@ -13,6 +13,7 @@ from testbed.embedded.api.server import ReviewHandler
 from testbed.embedded.api.types import Attributes, Object, User
 from testbed.embedded.auth.authentication import AUDIENCE, DEFAULT_TOKEN, Authenticator, user_info
 from testbed.embedded.auth.authorization import Authorizer
+from testbed.embedded.cluster.pods import timestamp
 from testbed.embedded.network.pki import Pki
 
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
@@ -52,7 +53,7 @@ class Reviews:
         return {**body, "metadata": {}, "status": status}
 
     def _self(self, attributes: Attributes, body: Object) -> Object:
-        metadata = {"creationTimestamp": self._time(self._now())}
+        metadata = {"creationTimestamp": timestamp(self._now())}
         return {**body, "metadata": metadata, "status": {"userInfo": user_info(attributes.user)}}
 
     def _access(self, _attributes: Attributes, body: Object) -> Object:
@@ -72,12 +73,12 @@ class Reviews:
         spec: Object = {"audiences": [AUDIENCE], "expirationSeconds": DEFAULT_TOKEN, "boundObjectRef": None}
         spec |= body.get("spec") or {}
         token, expires = self._authenticator.issue(namespace, name, spec["expirationSeconds"])
-        created = self._time(self._now())
+        created = timestamp(self._now())
         return {
             **body,
             "metadata": {"name": name, "namespace": namespace, "creationTimestamp": created},
             "spec": spec,
-            "status": {"token": token, "expirationTimestamp": self._time(expires)},
+            "status": {"token": token, "expirationTimestamp": timestamp(expires)},
         }
 
     def _reviewed(self, body: Object, problems: list[FieldError], user: User) -> Object:
@@ -89,10 +90,6 @@ class Reviews:
         given = {key: value for key, value in wanted.items() if key in _ATTRIBUTES}
         attributes = Attributes(user, path=wanted.get("path") or "", **{"verb": "", **given})
         return {**body, "metadata": {}, "status": {"allowed": self._authorizer.allowed(attributes)}}
-
-    @staticmethod
-    def _time(moment: dt.datetime) -> str:
-        return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def trust_config_map(pki: Pki) -> Object:

@@ -1,14 +1,13 @@
 """The controllers, the scheduler and the kubelets of a member in one loop.
 
 Each step compares the stored objects with the desired state and writes the difference. Deployments create
-pods without ReplicaSets, and a changed template replaces all pods at once.
+pods without ReplicaSets, pods of StatefulSets have random names, and a changed template replaces all pods.
 """
 
 import asyncio
 import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,21 +26,13 @@ READY_AFTER = 1.0  # seconds from start to Ready, for containers without a readi
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class WorkloadKind:
-    """A kind of workload: the label that names a revision, and whether pods have ordinal numbers."""
-
-    collection: Collection
-    revision_label: str | None
-    ordinal: bool = False
-
-
-KINDS = (
-    WorkloadKind(("apps", "deployments"), "pod-template-hash"),
-    WorkloadKind(("apps", "replicasets"), None),
-    WorkloadKind(("apps", "statefulsets"), "controller-revision-hash", ordinal=True),
-)
-WATCHED = {PODS, NODES, *(kind.collection for kind in KINDS)}
+# The kinds of workloads with the label that names a revision of the template.
+REVISION_LABELS: Mapping[Collection, str] = {
+    ("apps", "deployments"): "pod-template-hash",
+    ("apps", "replicasets"): "",
+    ("apps", "statefulsets"): "controller-revision-hash",
+}
+WATCHED = {PODS, NODES, *REVISION_LABELS}
 
 
 class Controllers:
@@ -77,7 +68,7 @@ class Controllers:
         for pod in self._store.list(PODS):
             owned[lifecycle.owner_of(pod)[1]].append(pod)
         alive = owned.pop("", [])
-        workloads = [(kind, each) for kind in KINDS for each in self._store.list(kind.collection)]
+        workloads = [(kind, each) for kind in REVISION_LABELS for each in self._store.list(kind)]
         for kind, workload in workloads:
             pods = owned.pop(workload["metadata"]["uid"], [])
             try:
@@ -93,7 +84,7 @@ class Controllers:
         total, serving = self._count()
         for kind, workload in workloads:
             uid = workload["metadata"]["uid"]
-            self._store.update(kind.collection, _with_status(kind, workload, total[uid], serving[uid]))
+            self._store.update(kind, _with_status(kind, workload, total[uid], serving[uid]))
         return min(((due - self._now()).total_seconds() for due in self._due.values()), default=None)
 
     def _changed(self, change: Change) -> None:
@@ -102,27 +93,15 @@ class Controllers:
 
     # -- the number of pods ----------------------------------------------------------------------------
 
-    def _resize(self, kind: WorkloadKind, workload: Object, pods: list[Object]) -> list[Object]:
-        revision = (
-            (kind.revision_label, lifecycle.revision_of(workload["spec"]["template"]))
-            if kind.revision_label
-            else None
-        )
+    def _resize(self, kind: Collection, workload: Object, pods: list[Object]) -> list[Object]:
+        label = REVISION_LABELS[kind]
+        revision = (label, lifecycle.revision_of(workload["spec"]["template"])) if label else None
         wanted = int(workload["spec"].get("replicas", 1))
-        kept = [pod for pod in pods if _has_revision(pod, revision)]
-        kept.sort(key=_ordinal if kind.ordinal else _deletion_order)
-        if kind.ordinal:
-            kept = [pod for pod in kept if _ordinal(pod) < wanted]
-        kept = kept[:wanted]
+        kept = sorted((pod for pod in pods if _has_revision(pod, revision)), key=_deletion_order)[:wanted]
         kept_uids = {pod["metadata"]["uid"] for pod in kept}
         self._delete([pod for pod in pods if pod["metadata"]["uid"] not in kept_uids])
-        names: list[str | None] = [None] * (wanted - len(kept))
-        if kind.ordinal:
-            taken = {_ordinal(pod) for pod in kept}
-            names = [f"{workload['metadata']['name']}-{n}" for n in range(wanted) if n not in taken]
-        return kept + [
-            self._store.create(PODS, lifecycle.new_pod(workload, revision, name)) for name in names
-        ]
+        new = (lifecycle.new_pod(workload, revision) for _ in range(wanted - len(kept)))
+        return kept + [self._store.create(PODS, pod) for pod in new]
 
     def _delete(self, pods: list[Object]) -> None:
         for pod in pods:
@@ -172,10 +151,10 @@ class Controllers:
         return total, serving
 
 
-def _with_status(kind: WorkloadKind, workload: Object, pods: int, serving: int) -> Object:
+def _with_status(kind: Collection, workload: Object, pods: int, serving: int) -> Object:
     counts = {
         "replicas": pods,
-        "updatedReplicas": pods if kind.revision_label else 0,
+        "updatedReplicas": pods if REVISION_LABELS[kind] else 0,
         "readyReplicas": serving,
         "availableReplicas": serving,
     }
@@ -193,10 +172,6 @@ def _deletion_order(pod: Object) -> tuple[bool, bool, str, str]:
     metadata = pod["metadata"]
     is_bound = bool(pod["spec"].get("nodeName"))
     return not is_bound, not lifecycle.is_ready(pod), metadata["creationTimestamp"], metadata["name"]
-
-
-def _ordinal(pod: Object) -> int:
-    return int(pod["metadata"]["name"].rpartition("-")[2])
 
 
 # -- scheduling -----------------------------------------------------------------------------------------

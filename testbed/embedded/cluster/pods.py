@@ -11,11 +11,8 @@ from testbed.embedded.api.types import Object
 PODS = ("", "pods")
 
 
-def new_pod(owner: Object, revision: tuple[str, str] | None, name: str | None) -> Object:
-    """Returns an unstored pod of the owner's template.
-
-    `revision` is the label that names the template's revision. Without a name, the store generates one.
-    """
+def new_pod(owner: Object, revision: tuple[str, str] | None) -> Object:
+    """Returns an unstored pod of the owner's template, labelled with the template's revision."""
     template, metadata = owner["spec"]["template"], owner["metadata"]
     given = template.get("metadata") or {}
     labels = dict(given.get("labels") or {}) | (dict([revision]) if revision else {})
@@ -32,7 +29,7 @@ def new_pod(owner: Object, revision: tuple[str, str] | None, name: str | None) -
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            **({"name": name} if name else {"generateName": prefix}),
+            "generateName": prefix,
             "namespace": metadata["namespace"],
             "labels": labels,
             **({"annotations": given["annotations"]} if given.get("annotations") else {}),

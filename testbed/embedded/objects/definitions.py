@@ -1,33 +1,29 @@
 """The schemas of the built-in kinds, as a real API server publishes them, with short descriptions.
 
-`python -m testbed.embedded.objects.definitions KUBECONFIG` writes definitions.json from a real API server.
+`python -m tests.conformance.definitions KUBECONFIG` writes definitions.json from a real API server.
 """
 
-import asyncio
 import re
-import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
 
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.config import load_config
 from testbed.embedded.api.types import Object
 from testbed.embedded.objects.kinds import BUILTIN, Kind
 
 PREFIX: Final = "#/components/schemas/"
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_FILE: Final = Path(__file__).with_name("definitions.json")
+FILE: Final = Path(__file__).with_name("definitions.json")
 _REFERENCE: Final = re.compile(re.escape(PREFIX) + r'([^"]+)')
-_GVK: Final = "x-kubernetes-group-version-kind"
+GVK: Final = "x-kubernetes-group-version-kind"
 
 
 @lru_cache(maxsize=1)
 def definitions() -> dict[str, Object]:
     """Returns all definitions by name."""
-    return msgspec.json.decode(_FILE.read_bytes(), type=dict[str, Object])
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Object])
 
 
 @lru_cache(maxsize=1)
@@ -35,7 +31,7 @@ def _names() -> dict[tuple[str, str, str], str]:
     return {
         (gvk["group"], gvk["version"], gvk["kind"]): name
         for name, schema in definitions().items()
-        for gvk in schema.get(_GVK, ())
+        for gvk in schema.get(GVK, ())
     }
 
 
@@ -88,48 +84,3 @@ def closure(roots: set[str], among: dict[str, Object]) -> dict[str, Object]:
             found[name] = among[name]
             missing += _REFERENCE.findall(msgspec.json.encode(among[name]).decode())
     return dict(sorted(found.items()))
-
-
-# -- writing definitions.json ---------------------------------------------------------------------------
-
-
-async def fetch(kubeconfig: str) -> dict[str, Object]:
-    """Returns the definitions of the built-in kinds from a real API server."""
-    everything: dict[str, Object] = {}
-    async with ApiClient(await load_config(kubeconfig)) as client:
-        for version in sorted({kind.api_version for kind in BUILTIN} | {"autoscaling/v1"}):
-            prefix = "apis" if "/" in version else "api"
-            document = await client.get_json(f"/openapi/v3/{prefix}/{version}")
-            everything |= document["components"]["schemas"]
-    wanted = {(kind.group, kind.version, kind.kind) for kind in BUILTIN} | {("autoscaling", "v1", "Scale")}
-    roots = {
-        name
-        for name, schema in everything.items()
-        if any((gvk["group"], gvk["version"], gvk["kind"]) in wanted for gvk in schema.get(_GVK, ()))
-    }
-    return cast(dict[str, Object], _shortened(closure(roots, everything)))
-
-
-def _shortened(schema: Any) -> Any:
-    """Keeps the first sentence of each description."""
-    if isinstance(schema, list):
-        return [_shortened(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {key: _shortened(value) for key, value in schema.items()}
-    if isinstance(found.get("description"), str):
-        found["description"] = re.split(r"(?<=\.)\s", found["description"])[0]
-    return found
-
-
-def _rendered(found: dict[str, Object]) -> str:
-    """Formats the file with one definition a line."""
-    lines = (
-        f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(found[name], order='sorted').decode()}"
-        for name in found
-    )
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-if __name__ == "__main__":
-    _FILE.write_text(_rendered(asyncio.run(fetch(sys.argv[1]))))

@@ -171,26 +171,6 @@ async def mutated(talk: Talk) -> None:
     assert updated.json["spec"] == {"name": "b", "size": 3, "colour": "green"}
 
 
-@check()
-async def in_order(talk: Talk) -> None:
-    """Mutating configurations are called in the order of their names, each with the previous result."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    server = await webhook_server(talk)
-    for name in ("b-second", "a-first"):
-        await register(talk, server, mutating=True, name=name, reinvocationPolicy="Never")
-
-    async def answer(heard: Heard) -> web.StreamResponse:
-        tags = heard.json["request"]["object"]["spec"].get("tags", [])
-        operation = {"op": "add", "path": "/spec/tags", "value": [*tags, heard.request.path.strip("/")]}
-        return await review(**json_patch(operation))(heard)
-
-    server.answer = answer
-    made = await talk.ask("POST", path, widget("one", name="a"))
-
-    assert made.json["spec"]["tags"] == ["a-first", "b-second"]
-
-
 def _by_path(answers: dict[str, Handler]) -> Handler:
     async def answer(heard: Heard) -> web.StreamResponse:
         return await answers[heard.request.path](heard)

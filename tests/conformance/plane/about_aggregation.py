@@ -246,24 +246,6 @@ async def gone(talk: Talk) -> None:
 
 
 @check()
-async def never_there(talk: Talk) -> None:
-    """An APIService whose server refuses connections is not Available, and its group is 503."""
-    group = f"never.{GROUP}"
-    server = await aggregated_server(talk, group=group)
-    body = api_service(talk, server, group=group)
-    body["spec"]["service"]["port"] = 1
-    await talk.quietly("POST", SERVICES, body)
-    found = await available(talk, group=group, status="False", reason="FailedDiscoveryCheck")
-    condition = next(c for c in found["status"]["conditions"] if c["type"] == "Available")
-    # The message comes from the server's HTTP client, so it is not compared.
-    talk.note({key: condition[key] for key in ("type", "status", "reason")})
-    answer = await unavailable(talk, f"/apis/{group}/v1/namespaces/{talk.namespace}/things")
-    await unavailable(talk, f"/apis/{group}/v1")
-
-    assert answer.status == 503
-
-
-@check()
 async def what_servers_are_told_to_trust(talk: Talk) -> None:
     """The ConfigMap with the CAs of the front proxy and of clients."""
     answer = await talk.quietly("GET", TRUST)

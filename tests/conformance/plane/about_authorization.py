@@ -1,16 +1,13 @@
-"""RBAC: messages of refusals, roles, and SubjectAccessReviews."""
+"""RBAC: messages of refusals, and roles."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.talk import Object, Talk
+from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.things import configmap, configmaps, deployment, deployments, widget
 from tests.conformance.plane.under_test import LIMITED
 from tests.conformance.plane.users import RBAC, grant, until_allowed
 
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 USER = {"kind": "User", "name": LIMITED}
 
 
@@ -110,48 +107,3 @@ async def roles_of_a_namespace(talk: Talk) -> None:
     ]
 
     assert statuses == [200, 403, 403, 403, 403, 200]
-
-
-@check()
-async def reviews(talk: Talk) -> None:
-    """A review answers for any user or group."""
-    space = await talk.begin()
-    group = {"kind": "Group", "name": f"{space}-group"}
-    rules = [
-        {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["get", "list"]},
-        {"nonResourceURLs": ["/readyz"], "verbs": ["get"]},
-    ]
-    await grant(talk, "group", rules, group)
-    await until_allowed(talk, {"user": "x", "groups": [group["name"]]}, rules[0])
-    pods = {"group": "metrics.k8s.io", "resource": "pods", "verb": "list"}
-    answers: list[Any] = []
-    for spec in (
-        {"user": "x", "groups": [group["name"]], "resourceAttributes": pods},
-        {
-            "user": "x",
-            "groups": [group["name"]],
-            "resourceAttributes": {**pods, "namespace": "any", "name": "one"},
-        },
-        {"user": "x", "groups": [group["name"]], "resourceAttributes": {**pods, "verb": "delete"}},
-        {"user": "x", "groups": [group["name"]], "resourceAttributes": {**pods, "subresource": "status"}},
-        {"user": "x", "groups": [group["name"]], "nonResourceAttributes": {"path": "/readyz", "verb": "get"}},
-        {
-            "user": "x",
-            "groups": [group["name"]],
-            "nonResourceAttributes": {"path": "/readyz/x", "verb": "get"},
-        },
-        {"user": "x", "resourceAttributes": pods},
-        {"user": "admin", "groups": ["system:masters"], "resourceAttributes": {"verb": "*", "resource": "*"}},
-    ):
-        answer = await _reviewed(talk, spec)
-        answers.append(answer.json["status"]["allowed"])
-
-    assert answers == [True, True, False, False, True, False, False, True]
-
-
-def _review(spec: Object) -> Object:
-    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-
-
-async def _reviewed(talk: Talk, spec: Object) -> Any:
-    return await talk.ask("POST", REVIEWS, _review(spec), show=("kind", "status.allowed"))

@@ -49,25 +49,6 @@ RESOURCES = {
 
 
 @check()
-async def groups(talk: Talk) -> None:
-    """/apis and /apis/GROUP list the versions of a group and its preferred version."""
-    await install_widgets(talk)
-    listed = {group["name"]: group for group in (await talk.quietly("GET", "/apis")).json["groups"]}
-    for path in RESOURCES:
-        name = path.split("/")[2]
-        if path == "/api/v1":
-            continue
-        answer = await talk.quietly("GET", f"/apis/{name}")
-        versions = [version["version"] for version in answer.json["versions"]]
-        wanted = path.rpartition("/")[2]
-        # A real server may serve other versions of the group, too.
-        talk.note({"group": name, "kind": answer.json["kind"], "served": wanted in versions})
-
-        assert {"version": wanted, "groupVersion": f"{name}/{wanted}"} in listed[name]["versions"]
-        assert listed[name]["preferredVersion"] == answer.json["preferredVersion"]
-
-
-@check()
 async def resources(talk: Talk) -> None:
     """The names, kinds, scopes, short names and verbs of the resources."""
     await install_widgets(talk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.talk import Object, Talk
+from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.things import configmap, configmaps, install_widgets, widget, widgets
 
 NO_UID = "11111111-1111-1111-1111-111111111111"
@@ -84,18 +84,6 @@ async def replaced_by_itself(talk: Talk) -> None:
 
 
 @check()
-async def replaced_what_is_not_there(talk: Talk) -> None:
-    """A PUT of an absent object is 404, with and without a version."""
-    path = configmaps(await talk.begin())
-    absent = await talk.ask("PUT", f"{path}/one", configmap("one"))
-    with_version: Object = configmap("one")
-    with_version["metadata"]["resourceVersion"] = "5"
-    await talk.ask("PUT", f"{path}/one", with_version)
-
-    assert absent.status == 404
-
-
-@check()
 async def replaced_with_another_uid(talk: Talk) -> None:
     """A PUT with another uid is a Conflict; the server keeps the creation time."""
     path = configmaps(await talk.begin())
@@ -111,22 +99,6 @@ async def replaced_with_another_uid(talk: Talk) -> None:
 
     assert refused.status == 409
     assert kept.json["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
-
-
-@check()
-async def names_that_do_not_fit(talk: Talk) -> None:
-    """The name in the body must be valid and equal to the name in the path."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    path = configmaps(space)
-    await talk.ask("POST", path, configmap("one"))
-    other = await talk.ask("PUT", f"{path}/one", configmap("two"))
-    missing = await talk.ask("PUT", f"{path}/one", {"metadata": {}})
-    capital = await talk.ask("POST", path, configmap("Upper_Case"))
-    custom = await talk.ask("POST", widgets(space), widget("Upper_Case", name="a"))
-
-    assert (other.status, missing.status) == (400, 400)
-    assert (capital.status, custom.status) == (422, 422)
 
 
 @check()

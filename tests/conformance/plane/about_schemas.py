@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.things import (
@@ -11,7 +9,6 @@ from tests.conformance.plane.things import (
     GROUP,
     crd,
     install,
-    install_ours,
     install_widgets,
     widget,
     widgets,
@@ -130,26 +127,3 @@ async def come_and_go(talk: Talk) -> None:
     assert stored["any"] == {"thing": 1}
     assert (stored["metadata"]["generation"], changed.json["metadata"]["generation"]) == (1, 2)
     assert (status.status, deleted.status) == (404, 200)
-
-
-@check()
-async def our_own(talk: Talk) -> None:
-    """The generated schema refuses wrong FederatedHPAs."""
-    group = await install_ours(talk)
-    space = await talk.begin()
-    path = f"/apis/{group}/v1alpha1/namespaces/{space}/federatedhpas?dryRun=All"
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    body: dict[str, Any] = {
-        "apiVersion": f"{group}/v1alpha1",
-        "kind": "FederatedHPA",
-        "metadata": {"name": "web"},
-    }
-    for spec in (
-        {"scaleTargetRef": target, "minReplicas": "1", "maxReplicas": 3},
-        {"scaleTargetRef": {"kind": 5}, "maxReplicas": 3},
-        {"scaleTargetRef": target, "maxReplicas": 3, "mode": "Nonsense"},
-        {"scaleTargetRef": target, "maxReplicas": 3, "syncPeriodSeconds": 301},
-    ):
-        answer = await talk.ask("POST", path, {**body, "spec": spec})
-
-        assert answer.status == 422

@@ -127,26 +127,6 @@ async def environment_by_name(talk: Talk) -> None:
 
 
 @check()
-async def ports_and_mounts(talk: Talk) -> None:
-    """Ports are merged by containerPort, mounts by mountPath; plain lists are replaced."""
-    path = await web(talk)
-    container = {
-        "name": "web",
-        "ports": [{"containerPort": 81, "name": "renamed"}],
-        "volumeMounts": [{"mountPath": "/more", "name": "data", "readOnly": True}],
-        "args": ["--c"],
-    }
-    answer = await patched(talk, path, pod_spec(containers=[container]))
-
-    found = answer.json["spec"]["template"]["spec"]["containers"][0]
-    assert [(port["containerPort"], port["name"]) for port in found["ports"]] == [
-        (80, "http"),
-        (81, "renamed"),
-    ]
-    assert found["args"] == ["--c"]
-
-
-@check()
 async def retained_keys(talk: Talk) -> None:
     """$retainKeys drops the keys that it does not name."""
     path = await web(talk)

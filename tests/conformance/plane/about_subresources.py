@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.talk import JSON_PATCH, MERGE, STRATEGIC, Talk
+from tests.conformance.plane.talk import MERGE, STRATEGIC, Talk
 from tests.conformance.plane.things import (
     deployment,
     deployments,
@@ -31,39 +29,6 @@ async def scale_of_a_deployment(talk: Talk) -> None:
     assert (read["spec"], read["status"]) == ({"replicas": 2}, {"replicas": 0, "selector": "app=web"})
     assert (written.status, late.status, late.json["reason"]) == (200, 409, "Conflict")
     assert (after.json["spec"]["replicas"], after.json["metadata"]["generation"]) == (3, 2)
-
-
-@check()
-async def scale_written_blindly(talk: Talk) -> None:
-    """A Scale may be written without a version, but not with another uid."""
-    path = deployments(await talk.begin())
-    await talk.make(path, deployment("web"), keep=True)
-    scale: dict[str, Any] = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
-    blind = await talk.ask("PUT", f"{path}/web/scale", {**scale, "spec": {"replicas": 4}})
-    merged = await talk.patch(f"{path}/web/scale", {"spec": {"replicas": 5}})
-    replaced = await talk.patch(
-        f"{path}/web/scale", [{"op": "replace", "path": "/spec/replicas", "value": 6}], JSON_PATCH
-    )
-    same = await talk.patch(f"{path}/web/scale", {"spec": {"replicas": 6}})
-    dry = await talk.patch(f"{path}/web/scale?dryRun=All", {"spec": {"replicas": 9}})
-    zero = await talk.ask("PUT", f"{path}/web/scale", {**scale, "spec": {}})
-    foreign = {**scale["metadata"], "uid": "11111111-1111-1111-1111-111111111111"}
-    other = await talk.quietly(
-        "PUT", f"{path}/web/scale", {**scale, "metadata": foreign, "spec": {"replicas": 7}}
-    )
-    talk.note({"with another uid": other.status, "reason": other.json["reason"]})
-    after = await talk.get(f"{path}/web", show=SCALE)
-
-    assert [answer.json["spec"]["replicas"] for answer in (blind, merged, replaced, same, dry)] == [
-        4,
-        5,
-        6,
-        6,
-        9,
-    ]
-    assert same.json["metadata"]["resourceVersion"] == replaced.json["metadata"]["resourceVersion"]
-    assert (zero.status, other.status) == (200, 409)
-    assert after.json["spec"]["replicas"] == 0
 
 
 @check()

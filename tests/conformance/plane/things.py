@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
 from tests.conformance.plane.talk import Object, Talk
 
 GROUP = "conformance.test"
@@ -166,17 +165,6 @@ def widgets_crd() -> Object:
 async def install_widgets(talk: Talk) -> None:
     """Install the CRD of Widgets; it stays installed."""
     await install(talk, widgets_crd())
-
-
-async def install_ours(talk: Talk) -> str:
-    """Install FederatedHPAs under another group, which no webhook is registered for; returns the group."""
-    definition = copy.deepcopy(custom_resource_definition(FEDERATED_HPA))
-    group = f"ours.{GROUP}"
-    definition["spec"]["group"] = group
-    definition["spec"]["names"].pop("shortNames", None)
-    definition["metadata"] = {"name": f"federatedhpas.{group}"}
-    await install(talk, definition)
-    return group
 
 
 async def install(talk: Talk, definition: Object) -> None:
