@@ -1,1 +1,4 @@
-"""A small Kubernetes API server with simulated members (docs/decisions/0007-size-of-the-embedded-plane.md)."""
+"""A small Kubernetes API server with simulated members.
+
+See docs/decisions/0007-size-of-the-embedded-plane.md.
+"""
