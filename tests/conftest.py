@@ -48,7 +48,7 @@ class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdi
 # These start first; otherwise one worker would still run them when the others have finished.
 LONG = ("integration/test_demo_embedded.py", "integration/test_adapter_killed_under_load.py", "virtual")
 HERE = Path(__file__).parent
-# These wait for other programs and are , retried once because machines stall (docs/decisions/0010).
+# These wait for other programs and are retried once, because machines stall (docs/decisions/0010).
 RETRIED = ("integration/", "real/")
 
 
@@ -125,12 +125,15 @@ def _sockets_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[Non
 
     asyncio of Python 3.11 and 3.12 forgets a connection whose client leaves during the TLS handshake. The
     garbage collector closes that connection later, and the ResourceWarning would fail an unrelated test.
+    Objects that survive belong to pytest and to caches. They are frozen, because a collection that scans
+    them takes up to a third of a second.
     """
     yield
     if _file(request.node).startswith(RETRIED):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
+        gc.freeze()
 
 
 # Checks that run against both planes assert outside of test modules.
