@@ -37,6 +37,9 @@ WAITS = (
     "fedhpa.serving.authorization.REVIEW_DEADLINE",
     "metrics_adapter.process.HUB_PROBE_DEADLINE",
 )
+# How often an adapter that is not ready checks again. Each test starts one, and would wait half a second.
+POLL = "metrics_adapter.process.SYNC_POLL_SECONDS"
+POLL_SECONDS = 0.01
 
 
 async def until(holds: Callable[[], Awaitable[bool]], within: float = PATIENCE) -> None:
@@ -165,6 +168,7 @@ class World:
         async with AsyncExitStack() as stack:
             for wait in WAITS:
                 stack.enter_context(patch(wait, PATIENCE))
+            stack.enter_context(patch(POLL, POLL_SECONDS))
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(serve(values, signals, started.put_nowait))
             async with asyncio.timeout(PATIENCE):
