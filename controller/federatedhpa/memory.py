@@ -27,8 +27,8 @@ from fedhpa.decision import (
     Recommendation,
     Snapshot,
     StoredStatus,
+    history_after_scale,
     read_status,
-    remember_scale,
 )
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
@@ -137,7 +137,7 @@ class ObjectMemory:
                 if isinstance(cluster.scale, ClusterScale) and cluster.name in self.last_replicas
             )
         self.reported_size = None
-        self.history = remember_scale(snapshot.hpa.spec, self.history, change, now)
+        self.history = history_after_scale(snapshot.hpa.spec, self.history, change, now)
 
     def note_decision(self, snapshot: Snapshot, decision: Decision) -> None:
         """Keep what a decision learned about the clusters. Its history is kept only after the write."""

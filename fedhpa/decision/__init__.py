@@ -20,7 +20,7 @@ from fedhpa.decision.model import (
     StatusCondition,
     Step,
 )
-from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.decision import to_json, to_line
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
@@ -76,8 +76,8 @@ __all__ = [
     "decode_object",
     "decode_scenario",
     "encode_scenario",
+    "history_after_scale",
     "read_status",
-    "remember_scale",
     "scenario_name",
     "to_json",
     "to_line",

@@ -109,7 +109,7 @@ def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:
     return settings.downscale_stabilization // 1
 
 
-def remember_scale(spec: ScalingSpec, history: History, change: int, now: float) -> History:
+def history_after_scale(spec: ScalingSpec, history: History, change: int, now: float) -> History:
     """Returns the history after a scale by `change` replicas. Without behavior no scale event is kept."""
     if spec.behavior is None or change == 0:
         return history

@@ -21,7 +21,7 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.metrics.highest import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision
-from fedhpa.decision.normalize import remember_scale
+from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.record.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
@@ -78,7 +78,7 @@ def _report_rescale(context: Context, current: int, desired: int, reason: str) -
     message = f"the HPA controller was able to update the target scale to {desired}"
     builder.condition(ABLE_TO_SCALE, True, "SucceededRescale", message)
     builder.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}")
-    context.history = remember_scale(context.spec, context.history, desired - current, context.now)
+    context.history = history_after_scale(context.spec, context.history, desired - current, context.now)
     # Only a workload that the autoscaler scaled to zero, and that a metric can wake, is scaled up again.
     if current > 0 and desired == 0 and context.spec.min_replicas == 0 and context.wakes_on_metrics:
         builder.condition(SCALED_TO_ZERO, True, "ScaledToZero", IS_SCALED_TO_ZERO)

@@ -28,7 +28,7 @@ from fedhpa.decision import (
     StoredStatus,
     TemplateScale,
     decode_object,
-    remember_scale,
+    history_after_scale,
 )
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.fleet import FleetView
@@ -511,7 +511,7 @@ def test_stores_scale_events(case: dict[str, Any]) -> None:
     raw = case["behavior"]
     behavior = None if raw is None else behavior_with_defaults(msgspec.convert(raw, RawBehavior))
 
-    stored = remember_scale(
+    stored = history_after_scale(
         spec_with(behavior=behavior), History(()), case["newReplicas"] - case["prevReplicas"], NOW
     )
 
@@ -579,7 +579,7 @@ def test_recycles_outdated_events(case: dict[str, Any]) -> None:
     behavior = behavior_with_defaults(RawBehavior(scaleUp=RawRules(policies=[policy])))
     before = events_of(case["scaleEvents"])
 
-    stored = remember_scale(spec_with(behavior=behavior), History((), before), 7, NOW).scale_ups
+    stored = history_after_scale(spec_with(behavior=behavior), History((), before), 7, NOW).scale_ups
 
     replaced = [new != old for new, old in zip(stored, before, strict=False)]
     assert replaced == case["expectedOutdated"]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.decision import History, decode_object, remember_scale
+from fedhpa.decision import History, decode_object, history_after_scale
 from fedhpa.decision.spec.behavior import ScalingBehavior, behavior_with_defaults
 from fedhpa.decision.spec.wire import RawBehavior, RawRules
 from fedhpa.scaling.history import Recommendation, ScaleEvent
@@ -136,7 +136,7 @@ def test_stores_scale_events(case: dict[str, Any]) -> None:
         history = History((), tuple(before), ()) if up else History((), (), tuple(before))
         change = case["replica_change"] if up else -case["replica_change"]
 
-        stored = remember_scale(spec, history, change, NOW)
+        stored = history_after_scale(spec, history, change, NOW)
 
         assert [event.change for event in (stored.scale_ups if up else stored.scale_downs)] == expected
 
