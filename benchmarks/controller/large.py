@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import structlog
 
-from benchmarks.controller.fleet import HPAS, FleetSize, Key, MemoryFleet, memory_fleet, resident_bytes
+from benchmarks.controller.bodies import FleetSize, Key
+from benchmarks.controller.fleet import HPAS, MemoryFleet, memory_fleet, resident_bytes
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.loop import ReconcileLoop
 from controller.shards import Shard

@@ -15,7 +15,8 @@ from typing import Final
 
 import structlog
 
-from benchmarks.controller.fleet import FleetSize, Hub, memory_fleet, resident_bytes
+from benchmarks.controller.bodies import FleetSize
+from benchmarks.controller.fleet import Hub, memory_fleet, resident_bytes
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision import decode_object
 

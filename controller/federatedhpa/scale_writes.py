@@ -83,7 +83,7 @@ async def write_scale(
             return
         if scale.spec.replicas != decided_on:
             raise Superseded(
-                f"{path} was scaled from {decided_on} to {scale.spec.replicas} by somebody else meanwhile"
+                f"{path} was scaled from {decided_on} to {scale.spec.replicas} by another client"
             )
 
 

@@ -73,7 +73,7 @@ async def test_other_size_supersedes() -> None:
     scale = await api.read()
     api.scale_to(4)
 
-    with pytest.raises(Superseded, match="from 3 to 4 by somebody else"):
+    with pytest.raises(Superseded, match="from 3 to 4 by another client"):
         await write_scale(api, PATH, scale, 5, 1.0)
 
     assert (api.replicas, api.writes) == (4, 1)
