@@ -13,8 +13,18 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 
-# Characters. Longer selectors are not cached, so that callers cannot fill the memory with them.
-MAX_CACHED: Final = 1024
+# The requirements of one selector, and the values in all of them. Each object of a list is compared with all
+# of them, so a selector without bounds could occupy the process for seconds.
+MAX_TERMS: Final = 100
+MAX_VALUES: Final = 1000
+# Characters of a selector. One with the most terms and values that are allowed is shorter.
+MAX_LENGTH: Final = 128 * 1024
+# Characters of a selector that is cached, and the number of them: together at most about 25 MB.
+MAX_CACHED: Final = 256
+MAX_CACHED_SELECTORS: Final = 1024
+# Characters of an integer. A label value has at most 63.
+MAX_INTEGER: Final = 63
+MAX_INT64: Final = 2**63 - 1
 
 EXISTS: Final = "exists"
 NOT_EXISTS: Final = "!"
@@ -35,8 +45,9 @@ _OPERATORS: Final = {
     "notin": NOT_IN,
 }
 _SYMBOLS: Final = frozenset("=!(),><")
-_BLANKS: Final = frozenset(" \t\r\n")
-_TOKENS: Final = frozenset((")", ",", "!", "==", "=", ">", "<", "!=", "("))
+# Operators have one or two symbols; the longest match wins.
+_TOKEN = re.compile(r"==|!=|[=!(),><]|[^=!(),>< \t\r\n]+")
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _END: Final = ""
 
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
@@ -66,20 +77,21 @@ _VALUE_RULE: Final = (
 class Requirement:
     """A condition on one label. `operator` is a constant of this module; `values` are sorted."""
 
-    __slots__ = ("key", "operator", "values")
+    __slots__ = ("_set", "key", "operator", "values")
 
     def __init__(self, key: str, operator: str, values: Sequence[str] = ()) -> None:
         self.key = key
         self.operator = operator
-        self.values = tuple(sorted(set(values)))
+        self._set = frozenset(values)
+        self.values = tuple(sorted(self._set))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """True if the labels satisfy the requirement. An absent label satisfies !=, notin and !."""
         value = labels.get(self.key)
         if self.operator in (EQUALS, IN):
-            return value is not None and value in self.values
+            return value is not None and value in self._set
         if self.operator in (NOT_EQUALS, NOT_IN):
-            return value is None or value not in self.values
+            return value is None or value not in self._set
         if self.operator == EXISTS:
             return value is not None
         if self.operator == NOT_EXISTS:
@@ -87,10 +99,10 @@ class Requirement:
         return self._compares(value)
 
     def _compares(self, value: str | None) -> bool:
-        if value is None or not re.fullmatch(r"[+-]?[0-9]+", value, re.ASCII):
+        found, bound = _int64(value or ""), _int64(self.values[0])
+        if found is None or bound is None:
             return False
-        difference = int(value) - int(self.values[0])
-        return difference > 0 if self.operator == GREATER else difference < 0
+        return found > bound if self.operator == GREATER else found < bound
 
     def __str__(self) -> str:
         if self.operator == EXISTS:
@@ -136,11 +148,16 @@ class Selector:
 
 
 def parse_selector(text: str) -> Selector:
-    """Parses the string form ("app=web,tier in (a,b),!canary"). Raises InvalidObject with Go's message."""
+    """Parses the string form ("app=web,tier in (a,b),!canary"). Raises InvalidObject with Go's message.
+
+    A selector of more than MAX_TERMS requirements or MAX_VALUES values is refused, too.
+    """
+    if len(text) > MAX_LENGTH:
+        raise InvalidObject(f"a selector has at most {MAX_LENGTH} characters; this one has {len(text)}")
     return _parse_cached(text) if len(text) <= MAX_CACHED else Selector(_Parser(text).requirements())
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MAX_CACHED_SELECTORS)
 def _parse_cached(text: str) -> Selector:
     return Selector(_Parser(text).requirements())
 
@@ -156,6 +173,7 @@ def selector_of(label_selector: Mapping[str, object] | None) -> Selector:
     expressions = label_selector.get("matchExpressions") or []
     if not isinstance(labels, Mapping) or not isinstance(expressions, Sequence):
         raise InvalidObject("a label selector has matchLabels (an object) and matchExpressions (a list)")
+    _check_terms(len(labels) + len(expressions))
     found = [_requirement(str(key), EQUALS, [str(value)]) for key, value in labels.items()]
     found.extend(_expression(expression) for expression in expressions)
     return Selector(found)
@@ -168,7 +186,11 @@ def _expression(expression: object) -> Requirement:
     operator = names.get(str(expression.get("operator", "")))
     if operator is None:
         raise InvalidObject(f'"{expression.get("operator", "")}" is not a valid label selector operator')
-    values = [str(value) for value in expression.get("values") or []]
+    given = expression.get("values") or []
+    if not isinstance(given, Sequence):
+        raise InvalidObject("the values of a label selector requirement are a list")
+    _check_values(len(given))
+    values = [str(value) for value in given]
     return _requirement(str(expression.get("key", "")), operator, values)
 
 
@@ -185,7 +207,7 @@ def _requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
         )
     for index, value in enumerate(sorted(values)):
         if operator in (GREATER, LESS):
-            if not re.fullmatch(r"[+-]?[0-9]+", value, re.ASCII):
+            if _int64(value) is None:
                 raise InvalidObject(
                     f'values[{index}]: Invalid value: "{value}": '
                     "for 'Gt', 'Lt' operators, the value must be an integer"
@@ -216,31 +238,29 @@ def _check_key(key: str) -> None:
         raise InvalidObject(f'<nil>: Invalid value: "{key}": {rule}')
 
 
-def _tokens(text: str) -> list[str]:
-    found: list[str] = []
-    position = 0
-    while position < len(text):
-        char = text[position]
-        if char in _BLANKS:
-            position += 1
-            continue
-        end = position + 1
-        if char in _SYMBOLS:
-            # Operators have one or two symbols; the longest match wins.
-            if text[position : end + 1] in _TOKENS and end < len(text):
-                end += 1
-        else:
-            while end < len(text) and text[end] not in _SYMBOLS and text[end] not in _BLANKS:
-                end += 1
-        found.append(text[position:end])
-        position = end
-    return found
+def _check_terms(count: int) -> None:
+    if count > MAX_TERMS:
+        raise InvalidObject(f"a selector has at most {MAX_TERMS} terms; this one has more")
+
+
+def _check_values(count: int) -> None:
+    if count > MAX_VALUES:
+        raise InvalidObject(f"a selector has at most {MAX_VALUES} values; this one has more")
+
+
+def _int64(text: str) -> int | None:
+    """Returns the integer as Go's ParseInt reads it, or None. Python refuses integers of 4,300 digits."""
+    if len(text) > MAX_INTEGER or not _INTEGER.fullmatch(text):
+        return None
+    value = int(text)
+    return value if -MAX_INT64 - 1 <= value <= MAX_INT64 else None
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
+        self._tokens = _TOKEN.findall(text)
         self._position = 0
+        self._values = 0
 
     def requirements(self) -> list[Requirement]:
         found: list[Requirement] = []
@@ -250,6 +270,7 @@ class _Parser:
                 return found
             if not (_is_identifier(token) or token == "!"):  # noqa: S105 - a token of the grammar
                 raise InvalidObject(f"found '{token}', expected: !, identifier, or 'end of string'")
+            _check_terms(len(found) + 1)
             try:
                 found.append(self._requirement())
             except InvalidObject as error:
@@ -301,6 +322,8 @@ class _Parser:
         wants_value = True
         while True:
             token = self._next()
+            self._values += 1
+            _check_values(self._values // 2)  # Commas and parentheses count as well as values.
             if token == ")":  # noqa: S105
                 return [*values, ""] if wants_value else values
             if token == ",":  # noqa: S105
@@ -351,7 +374,9 @@ class FieldSelector:
 def parse_field_selector(text: str) -> FieldSelector:
     """Parses a text such as "metadata.name=web-0,metadata.namespace!=kube-system". Raises InvalidObject."""
     terms: list[tuple[str, bool, str]] = []
-    for term in text.split(","):
+    parts = text.split(",", MAX_TERMS)
+    _check_terms(len(parts))
+    for term in parts:
         if not term:
             continue
         match = re.fullmatch(r"([^=!]*)(!=|==|=)(.*)", term, re.DOTALL)

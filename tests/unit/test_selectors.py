@@ -129,3 +129,63 @@ def test_field_selectors() -> None:
         parse_field_selector("spec.nodeName=a")
     with pytest.raises(InvalidObject, match="can't understand"):
         parse_field_selector("metadata.name")
+
+
+DIGITS = "9" * 4301
+GREATER_5 = parse_selector("size>5")
+
+
+def test_an_integer_of_many_digits_is_refused() -> None:
+    """Python raises ValueError for 4,301 digits, which would be an unexpected error of the whole request."""
+    with pytest.raises(InvalidObject, match="the value must be an integer"):
+        parse_selector(f"size>{DIGITS}")
+
+
+@pytest.mark.parametrize("value", [DIGITS, "9" * 19, "9" * 63, "-" + "9" * 63, "+", ""])
+def test_a_label_value_that_is_no_64_bit_integer_is_not_compared(value: str) -> None:
+    """As in Go, an object with that label is not selected; the other objects of the list are."""
+    found = [labels["size"] for labels in ({"size": value}, {"size": "7"}) if GREATER_5.matches(labels)]
+
+    assert found == ["7"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(["!a"] * 101),
+        ",".join(["!a"] * 20_000),
+        "a in (" + ",".join(["b"] * 1002) + ")",
+        "!a," * 100_000,
+    ],
+    ids=["terms", "many terms", "values", "characters"],
+)
+def test_a_selector_is_bounded(text: str) -> None:
+    """Each object is compared with each term, so 20,000 terms would occupy the process for seconds."""
+    with pytest.raises(InvalidObject, match="a selector has at most"):
+        parse_selector(text)
+
+
+def test_a_selector_object_is_bounded() -> None:
+    """The bounds hold for both forms."""
+    expression = {"key": "a", "operator": "In", "values": ["b"] * 1001}
+    for given in (
+        {"matchLabels": {f"k{number}": "v" for number in range(101)}},
+        {"matchExpressions": [{"key": "a", "operator": "Exists"}] * 101},
+        {"matchExpressions": [expression]},
+    ):
+        with pytest.raises(InvalidObject, match="a selector has at most"):
+            selector_of(given)
+
+
+def test_a_field_selector_is_bounded() -> None:
+    """Its terms count as those of a label selector."""
+    with pytest.raises(InvalidObject, match="a selector has at most 100 terms"):
+        parse_field_selector(",".join(["metadata.name!=a"] * 101))
+
+
+def test_the_largest_selector_is_parsed() -> None:
+    """A hundred terms and a thousand values are allowed."""
+    values = ",".join(f"v{number}" for number in range(990))
+    text = ",".join([*("!a" for _ in range(99)), f"b in ({values})"])
+
+    assert len(parse_selector(text).requirements) == 100
