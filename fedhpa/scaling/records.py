@@ -7,8 +7,8 @@ requests, so both are interned: a record costs its name, two floats and pointers
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -18,7 +18,14 @@ from fedhpa.api.default_values import POD_METRIC_WINDOW_SECONDS
 from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.quantity import parse_milli
 from fedhpa.api.times import ZERO_TIME, parse_duration, parse_time
-from fedhpa.scaling.requests import PodRequests, amounts, intern_value, shared_requests
+from fedhpa.scaling.requests import (
+    MAX_INTERNED_SET,
+    TEXTS,
+    PodRequests,
+    amounts,
+    intern_value,
+    shared_requests,
+)
 
 # PodRecord.state.
 NORMAL: Final = 0
@@ -104,6 +111,9 @@ class ExternalSample(msgspec.Struct, frozen=True, gc=False):
     milli: int
 
 
+# Characters of a time or duration that is cached.
+MAX_TIME: Final = 40
+
 _label_sets: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -119,7 +129,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
     ready, ready_since = "", ZERO_TIME
     for index, condition in enumerate(status.conditions or ()):
         if condition.type == "Ready":
-            ready = sys.intern(condition.status)
+            ready = TEXTS[condition.status]
             moment = _time(condition.lastTransitionTime, "status.conditions", index, ".lastTransitionTime")
             ready_since = ZERO_TIME if moment is None else moment
             break
@@ -127,7 +137,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
     start = _time(status.startTime, "status.startTime")
     return PodRecord(
         cluster=cluster,
-        namespace=sys.intern(meta.namespace),
+        namespace=TEXTS[meta.namespace],
         name=meta.name,
         labels=_shared_labels(meta.labels),
         requests=shared_requests(pod.spec),
@@ -158,7 +168,7 @@ def usage_record(cluster: str, metrics: wire.PodMetrics) -> UsageRecord:
         cpu, memory = sum_over(containers, "cpu"), sum_over(containers, "memory")
     return UsageRecord(
         cluster=cluster,
-        namespace=sys.intern(metrics.metadata.namespace),
+        namespace=TEXTS[metrics.metadata.namespace],
         name=metrics.metadata.name,
         timestamp=ZERO_TIME if moment is None else moment,
         window=_window(metrics.window),
@@ -211,18 +221,18 @@ def _container(container: wire.ContainerMetrics, index: int) -> ContainerUsage:
         except InvalidQuantity:
             pass  # the slow path below names the field
         else:
-            return ContainerUsage(sys.intern(container.name), *milli)
+            return ContainerUsage(TEXTS[container.name], *milli)
     try:
         found = dict(amounts(container.usage, "usage"))
     except InvalidObject as error:
         raise InvalidObject(f"containers[{index}].{error}") from error
     cpu, memory = found.pop("cpu", None), found.pop("memory", None)
-    return ContainerUsage(sys.intern(container.name), cpu, memory, found or None)
+    return ContainerUsage(TEXTS[container.name], cpu, memory, found or None)
 
 
 def _time(text: str | None, field: str, index: int | None = None, rest: str = "") -> float | None:
     try:
-        return _moment(text)
+        return _moment(text) if text is None or len(text) <= MAX_TIME else parse_time(text)
     except InvalidObject as error:
         place = field if index is None else f"{field}[{index}]{rest}"
         raise InvalidObject(f"{place}: {error}") from error
@@ -237,7 +247,7 @@ def _window(text: str | None) -> float:
     if text is None:
         return 0.0
     try:
-        return _span(text)
+        return _span(text) if len(text) <= MAX_TIME else parse_duration(text)
     except InvalidObject as error:
         raise InvalidObject(f"window: {error}") from error
 
@@ -255,6 +265,7 @@ def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     key = tuple(labels.items())
     found = _label_sets.get(key)
     if found is None:
-        found = {sys.intern(name): sys.intern(value) for name, value in key}
-        intern_value(_label_sets, key, found)
+        found = {TEXTS[name]: TEXTS[value] for name, value in key}
+        if sum(map(len, chain.from_iterable(key))) <= MAX_INTERNED_SET:
+            intern_value(_label_sets, key, found)
     return found

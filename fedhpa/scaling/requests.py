@@ -5,7 +5,6 @@ Source: Kubernetes HPA 1.36, replica arithmetic 6.3, with pod-level resources on
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -20,6 +19,10 @@ V = TypeVar("V")
 NamedRequests = tuple[str, Mapping[str, int]]
 
 _INTERN_LIMIT: Final = 65_536
+# Characters of a text that is interned, and of a whole set of labels or requests. Kubernetes' names and the
+# sets of a workload are shorter. Longer ones of a hostile member would occupy the memory for good.
+MAX_INTERNED_TEXT: Final = 253
+MAX_INTERNED_SET: Final = 2048
 _NO_AMOUNTS: Final[Mapping[str, int]] = {}
 
 
@@ -34,6 +37,19 @@ class PodRequests(msgspec.Struct, frozen=True, gc=False):
     pod_level: Mapping[str, int] | None = None
 
 
+class SharedTexts(dict[str, str]):
+    """Equal texts as one object: `texts[text]`. Long ones are returned as they are.
+
+    sys.intern would keep every text for ever on Python 3.12.
+    """
+
+    def __missing__(self, text: str) -> str:
+        if len(text) <= MAX_INTERNED_TEXT:
+            intern_value(self, text, text)
+        return text
+
+
+TEXTS: Final = SharedTexts()
 _request_sets: dict[tuple[tuple[str, int], ...], PodRequests] = {}
 _amount_sets: dict[tuple[tuple[str, wire.RawQuantity], ...], Mapping[str, int]] = {}
 
@@ -75,7 +91,8 @@ def shared_requests(spec: wire.PodSpec) -> PodRequests:
     found = _request_sets.get(key)
     if found is None:
         found = PodRequests(counted)
-        intern_value(_request_sets, key, found)
+        if sum(len(name) for name, _ in key) <= MAX_INTERNED_SET:
+            intern_value(_request_sets, key, found)
     return found
 
 
@@ -86,7 +103,7 @@ def amounts(quantities: Mapping[str, wire.RawQuantity] | None, field: str) -> Ma
     found = {}
     for resource, quantity in quantities.items():
         try:
-            found[sys.intern(resource)] = parse_milli(quantity)
+            found[TEXTS[resource]] = parse_milli(quantity)
         except InvalidQuantity as error:
             raise InvalidObject(f"{field}.{resource}: {error}") from error
     return found
@@ -106,7 +123,8 @@ def _shared_amounts(quantities: Mapping[str, wire.RawQuantity] | None) -> Mappin
     found = _amount_sets.get(key)
     if found is None:
         found = amounts(quantities, "requests")
-        intern_value(_amount_sets, key, found)
+        if sum(len(name) + len(str(value)) for name, value in key) <= MAX_INTERNED_SET:
+            intern_value(_amount_sets, key, found)
     return found
 
 
@@ -114,7 +132,7 @@ def _named(
     field: str, containers: Sequence[wire.Container] | None, *, restarting: bool = False
 ) -> list[NamedRequests]:
     return [
-        (sys.intern(container.name), _requests_of(container, field, index))
+        (TEXTS[container.name], _requests_of(container, field, index))
         for index, container in enumerate(containers or ())
         if not restarting or container.restartPolicy == "Always"
     ]

@@ -23,6 +23,8 @@ SHOWN = 200
 # A store may warn of each of its hundreds of failing backends, and the size of response headers is limited.
 MAX_WARNINGS = 10
 
+# Characters of a number that is cached. Go writes a float in at most 24, unless it is very large or small.
+MAX_CACHED = 32
 # The form in which Go writes floats. Suffixes that Kubernetes accepts ("5Mi") are rejected.
 _NUMBER = re.compile(r"[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
@@ -102,11 +104,9 @@ def amount_of(series: Series, asked_at: float) -> Quantity:
     # A comparison with NaN is false, so a NaN time counts as outdated.
     if not abs(asked_at - at) <= STALE_SECONDS:
         raise MetricsUnavailable(f"its time is more than {STALE_SECONDS:.0f} s off")
-    return Quantity(_nano(text))
+    return Quantity(_cached_nano(text) if len(text) <= MAX_CACHED else _nano(text))
 
 
-# Many of tens of thousands of pods have the same value.
-@lru_cache(maxsize=65_536)
 def _nano(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise MetricsUnavailable(f"{shown(text)!r} is not a usable number")
@@ -114,6 +114,10 @@ def _nano(text: str) -> int:
     if nano > MAX_NANO:
         raise MetricsUnavailable(f"{shown(text)!r} is too large")
     return nano
+
+
+# Many of tens of thousands of pods have the same value.
+_cached_nano = lru_cache(maxsize=65_536)(_nano)
 
 
 def shown(text: str) -> str:
