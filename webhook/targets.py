@@ -107,7 +107,7 @@ class Targets:
         except Exception as error:
             # A bug that an odd target triggers must not end other calls or admission.
             log.exception("target not looked up", kind=target.kind[:40])
-            self._stay_quiet("defect")
+            self._stay_quiet("internal error")
             raise _NotLookedUpError from error
         return Fetched(answer, self._clock(), ttl=FOUND_SECONDS if answer is None else MISSING_SECONDS)
 

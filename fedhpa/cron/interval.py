@@ -63,8 +63,8 @@ def _has_date(days: int, months: int) -> bool:
 def _shortest_date_gap(days: int, months: int) -> int:
     """Returns the days between the two closest dates.
 
-    Six years contain every sequence of leap and common years that matters. A century without a leap day adds
-    no closer pair, because common years in a row are among the six.
+    Six years cover the cycle of leap years. A century without a leap day adds no closer pair, because common
+    years in a row are among the six.
     """
     shortest = _NEVER
     eve, last = 0, -_NEVER

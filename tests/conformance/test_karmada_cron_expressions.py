@@ -1,4 +1,4 @@
-"""Karmada's two cron parsers and ours, on the same schedules; differences are listed with their reason."""
+"""Compares our cron parser with the two of Karmada. Each difference is listed with its reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.tables import table
 
 TABLE = table("karmada_cron_expressions")
 
-NEVER: Final = "a date that never comes is refused, not searched for (quirk Q7)"
+NEVER: Final = "a date that never comes is refused, not searched for"
 WEEKDAYS: Final = "Sunday is 0 and 7, ranges of weekdays may wrap"
 MACROS: Final = "macros in any case"
 ZONE_PREFIX: Final = "the zone has its own field"
@@ -20,7 +20,7 @@ EMPTY_ITEM: Final = "empty items are refused"
 LINE_BREAK: Final = "line breaks are refused"
 EVERY: Final = "@every counts from a start"
 
-# Schedules where our verdict is not that of Karmada's controller, the one that has to run them.
+# Schedules for which our verdict differs from that of Karmada's controller, which runs schedules.
 DIFFERENCES: Final = {
     "0 0 31 4 *": NEVER,
     "* * * * 0-7": WEEKDAYS,
@@ -34,8 +34,8 @@ DIFFERENCES: Final = {
     "@every 5m": EVERY,
 }
 
-# Fires of ours around clock changes where Karmada's parser fires twice or not at all.
-REPEATED_ONCE: Final = "a wall time that repeats fires once, on the first pass"
+# Our fires around clock changes for which Karmada's parser gives two fires or none.
+REPEATED_ONCE: Final = "a wall time that repeats fires once, the first time"
 SKIPPED_AFTER: Final = "a wall time that is skipped fires at the first instant after the gap"
 CLOCK_CHANGES: Final[dict[tuple[str, str, str], tuple[list[str], str]]] = {
     ("Europe/Berlin", "30 2 * * *", "2025-10-25T23:10:00+02:00"): (
@@ -75,7 +75,7 @@ def accepted(schedule: str) -> bool:
 
 @pytest.mark.parametrize("row", TABLE["expressions"], ids=lambda row: repr(row["schedule"]))
 def test_a_schedule_is_accepted_if_karmadas_controller_can_run_it(row: dict[str, Any]) -> None:
-    """Our verdict is that of the parser that runs schedules, but for the listed differences."""
+    """Our verdict is that of the controller's parser, except for the listed differences."""
     differs = row["schedule"] in DIFFERENCES
 
     assert accepted(row["schedule"]) == (row["schedulerAccepts"] != differs)
@@ -94,7 +94,7 @@ NEXT = [
 def test_the_next_fires_are_those_of_karmadas_parser(
     schedule: str, zone: str, after: str, expected: list[str]
 ) -> None:
-    """Four fires in three zones; one row crosses a clock change, where the wall time fires once."""
+    """Each row has fires in three zones. One row has a clock change, where the wall time fires once."""
     if (schedule, zone) == ("30 1 1 11 *", "America/New_York"):
         repeated = "2026-11-01T06:30:00Z"
         assert repeated in expected
@@ -107,7 +107,7 @@ def test_the_next_fires_are_those_of_karmadas_parser(
 
 @pytest.mark.parametrize("row", TABLE["dst"]["rows"], ids=lambda row: f"{row['timeZone']} {row['from']}")
 def test_clock_changes_lose_no_fire_and_repeat_none(row: dict[str, Any]) -> None:
-    """Schedules of a wall time fire once a day; those whose hour is `*` follow real time, as Karmada's do."""
+    """A wall time fires once a day. A starred hour follows real time, as in Karmada."""
     key = (row["timeZone"], row["schedule"], row["from"])
     expected, _ = CLOCK_CHANGES.get(key, (row["next"], ""))
 

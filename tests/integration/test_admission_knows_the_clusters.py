@@ -1,4 +1,4 @@
-"""Warnings about what selects no registered cluster: our webhook behind an embedded hub that it reads."""
+"""Warnings about unknown clusters, from a webhook that reads an embedded hub."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def cluster(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-async def test_a_cluster_that_is_not_registered_is_named(plane: ControlPlane, tmp_path: Path) -> None:
-    """In names and in labels, and no longer once a cluster comes that is selected."""
+async def test_an_unknown_cluster_gets_a_warning(plane: ControlPlane, tmp_path: Path) -> None:
+    """The warning names the field. It ends when a matching cluster is registered."""
     gold = {"labelSelector": {"matchLabels": {"tier": "gold"}}}
     preferences = [{"targetCluster": gold}]
     odd = fhpa(
@@ -64,10 +64,10 @@ async def test_a_cluster_that_is_not_registered_is_named(plane: ControlPlane, tm
     async with admitting(plane, tmp_path), plane.api() as hub:
         await hub.apply(cluster("member1", tier="iron"))
 
-        async def told() -> bool:
+        async def both_warnings() -> bool:
             return await warned(hub, odd) == expected
 
-        await soon(told, what="both selections are warned about", seconds=PATIENCE)
+        await soon(both_warnings, what="both selections are warned about", seconds=PATIENCE)
         await hub.apply(cluster("membr2", tier="gold"))
 
         async def silent() -> bool:
@@ -76,8 +76,8 @@ async def test_a_cluster_that_is_not_registered_is_named(plane: ControlPlane, tm
         await soon(silent, what="the new cluster is known", seconds=PATIENCE)
 
 
-async def test_a_hub_without_clusters_is_silent(plane: ControlPlane, tmp_path: Path) -> None:
-    """Where nobody serves the API of clusters nothing is said about them."""
+async def test_a_hub_without_the_cluster_api_causes_no_warning(plane: ControlPlane, tmp_path: Path) -> None:
+    """The webhook cannot know the clusters of such a hub."""
     async with plane.api() as hub:
         await hub.delete(
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusters.cluster.karmada.io"

@@ -1,4 +1,4 @@
-"""The webhook's process in this event loop: real sockets, real TLS, certificates that change."""
+"""The webhook process over real sockets and TLS, with changing certificates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 async def test_a_wrong_object_is_denied_over_tls(client: Client) -> None:
-    """The message is Karmada's, the HTTP status 200."""
+    """The message is that of Karmada, and the HTTP status is 200."""
     response = await client.post("/validate-federatedhpa", json=REVIEW)
 
     assert response["status"]["message"] == (
@@ -40,7 +40,7 @@ async def test_a_wrong_object_is_denied_over_tls(client: Client) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_any_method_gets_a_review(client: Client, method: str) -> None:
-    """Without a body there is nothing to decode; no method is an HTTP error."""
+    """A request without a body is refused with a review. No method is an HTTP error."""
     response = await client.ask(method, "/mutate-federatedhpa")
 
     assert response["status"]["message"] == "there is no content to decode"
@@ -81,10 +81,10 @@ async def test_any_method_gets_a_review(client: Client, method: str) -> None:
         "upgrade",
     ],
 )
-async def test_any_body_gets_a_review_and_the_process_lives_on(
+async def test_any_body_gets_a_review_and_the_process_goes_on(
     client: Client, headers: dict[str, str], body: bytes, expected: str
 ) -> None:
-    """A refusal says what is wrong; the next request is served as if nothing had been."""
+    """The refusal has the reason, and the next request is served."""
     response = await client.post("/validate-cronfederatedhpa", data=io.BytesIO(body), headers=headers)
 
     assert response["allowed"] is False
@@ -92,8 +92,8 @@ async def test_any_body_gets_a_review_and_the_process_lives_on(
     assert (await client.post("/validate-federatedhpa", json=REVIEW))["status"]["code"] == 403
 
 
-async def test_a_connection_that_ends_says_so(client: Client) -> None:
-    """A body that cannot be read leaves nothing to go on with; one that was read keeps the connection."""
+async def test_an_answer_announces_the_end_of_its_connection(client: Client) -> None:
+    """A body that cannot be read ends the connection, and any other body keeps it open."""
     headers = {"Content-Type": "application/json"}
     url = f"{client.url}/validate-federatedhpa"
     async with client.session.post(url, data=b"{", headers=headers) as read:
@@ -107,8 +107,10 @@ async def test_a_connection_that_ends_says_so(client: Client) -> None:
     assert unread.headers["Connection"] == "close"
 
 
-async def test_a_defect_refuses_and_is_counted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even what we did not foresee is answered with a review that names no more than its kind."""
+async def test_an_internal_error_refuses_the_request_and_is_counted(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer names only the type of the exception."""
 
     async def broken(*_: object) -> Review:
         raise ZeroDivisionError("secret")
@@ -127,7 +129,7 @@ async def test_a_defect_refuses_and_is_counted(client: Client, monkeypatch: pyte
 
 
 async def test_health_is_on_the_secure_port(client: Client) -> None:
-    """Ready once the certificate is loaded, by name and verbosely; nothing redirects."""
+    """It is ready once the certificate is loaded, also by check and verbosely. Nothing redirects."""
     assert await client.get("/readyz") == (200, "ok")
     assert await client.get("/readyz/") == (200, "ok")
     assert await client.get("/livez") == (200, "ok")
@@ -142,7 +144,7 @@ def labelled(kind: str, verdict: str, path: str = "/validate-federatedhpa") -> d
 
 
 async def test_requests_are_counted_under_karmadas_names(client: Client) -> None:
-    """Both codes exist from the start; a refusal is a 200 of HTTP."""
+    """The series of both codes exist from the start. A refusal has HTTP status 200."""
     labels = {"webhook": "/validate-federatedhpa", "code": "200"}
     before = client.sample("controller_runtime_webhook_requests_total", **labels)
 
@@ -157,7 +159,7 @@ async def test_requests_are_counted_under_karmadas_names(client: Client) -> None
 
 
 async def test_requests_are_counted_by_kind_and_verdict(client: Client) -> None:
-    """Each verdict has its series; what a client calls its object becomes none."""
+    """Each verdict has a series. The kind that a client makes up has none."""
     good = {**FHPA, "spec": {**FHPA["spec"], "minReplicas": 1}}
     odd = {**good, "spec": {**good["spec"], "scaleTargetRef": {"kind": "Deployment", "name": "web"}}}
     objects: list[Any] = [good, odd, FHPA, {**FHPA, "kind": "Pod"}, {**FHPA, "kind": ["x" * 99]}, 7]
@@ -180,7 +182,7 @@ async def test_requests_are_counted_by_kind_and_verdict(client: Client) -> None:
 
 
 async def test_a_refusal_is_one_line_in_the_log(client: Client) -> None:
-    """With the object and the reason; sent again, it is none."""
+    """The line has the object and the reason. A repeated refusal is not logged."""
     with capture_logs() as lines:
         for _ in range(3):
             await client.post("/validate-federatedhpa", json=REVIEW)
@@ -190,8 +192,8 @@ async def test_a_refusal_is_one_line_in_the_log(client: Client) -> None:
     assert "must be greater than or equal to `minReplicas`" in line["reason"]
 
 
-async def test_what_is_no_path_of_ours_is_answered_with_a_status(client: Client) -> None:
-    """As Kubernetes clients read it, whatever the method."""
+async def test_an_unknown_path_is_answered_with_a_status(client: Client) -> None:
+    """Kubernetes clients can decode the 404 of every method."""
     for method in ("GET", "POST"):
         async with client.session.request(method, client.url + "/validate-pods") as answer:
             body = json.loads(await answer.read())
@@ -202,8 +204,8 @@ async def test_what_is_no_path_of_ours_is_answered_with_a_status(client: Client)
 async def test_a_large_object_is_judged_while_others_are_served(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CronFederatedHPA of 1,000 rules gets its verdict, and its simulated fires, like a small one."""
-    monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)  # five are judged one after another
+    """CronFederatedHPAs of 1,000 rules get their verdict and forecast like small ones."""
+    monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)  # the five are judged one at a time
     rule = {"schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": "Europe/Berlin"}
     spec = {
         "scaleTargetRef": FHPA["spec"]["scaleTargetRef"],
@@ -226,10 +228,10 @@ async def test_a_large_object_is_judged_while_others_are_served(
         assert any("fires next at" in text for text in task.result()["warnings"])
 
 
-async def test_large_requests_beyond_the_bound_are_asked_to_come_again(
+async def test_large_requests_beyond_the_limit_are_refused(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bodies that trickle in fill no more memory than so many of them; small requests pass."""
+    """The refusal asks the client to try again. Small requests are served meanwhile."""
     monkeypatch.setattr(intake, "MAX_LARGE", 2)
     monkeypatch.setattr(intake, "BODY_SECONDS", PATIENCE)
     gate = asyncio.Event()
@@ -258,10 +260,8 @@ async def test_large_requests_beyond_the_bound_are_asked_to_come_again(
     assert [task.result()["status"]["message"] for task in held] == ["there is no content to decode"] * 2
 
 
-async def test_a_body_that_never_ends_is_not_waited_for(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After its time there is an answer that says so."""
+async def test_a_body_that_never_ends_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal comes after the deadline and says so."""
     monkeypatch.setattr(intake, "BODY_SECONDS", 0.05)
 
     async def endless() -> AsyncIterator[bytes]:
@@ -275,8 +275,8 @@ async def test_a_body_that_never_ends_is_not_waited_for(
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_wire_says_what_the_function_says(client: Client, path: str) -> None:
-    """The same bytes come over TLS, in one piece or in many."""
+async def test_the_process_answers_with_the_bytes_of_the_function(client: Client, path: str) -> None:
+    """The answer over TLS is the same for a body in one piece and in many."""
     body = json.dumps(REVIEW).encode()
     headers = {"Content-Type": "application/json"}
 
@@ -290,7 +290,7 @@ async def test_the_wire_says_what_the_function_says(client: Client, path: str) -
 
 
 async def test_a_new_certificate_is_served_without_dropping_a_connection(tmp_path: Path) -> None:
-    """SIGHUP loads it; the connection that is open goes on, a new one sees the new certificate."""
+    """SIGHUP loads it. The open connection goes on, and a new one gets the new certificate."""
     authority = CertificateAuthority.create("admission tests")
     async with running(tmp_path, authority) as client:
         await client.post("/validate-federatedhpa", json=REVIEW)
@@ -316,7 +316,7 @@ async def _served_certificate(client: Client, authority: CertificateAuthority) -
 
 
 async def test_stopping_drains(tmp_path: Path) -> None:
-    """After the signal the process ends by itself, and its port is closed."""
+    """After the signal the process ends, and its port is closed."""
     async with running(tmp_path, CertificateAuthority.create("admission tests")) as client:
         port = client.webhook.server.port
         assert (await client.get("/readyz"))[0] == 200

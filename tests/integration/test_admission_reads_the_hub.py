@@ -1,4 +1,4 @@
-"""Warnings about other objects: our webhook behind an embedded hub that it reads, over real TLS."""
+"""Warnings about other objects, from a webhook that reads an embedded hub over TLS."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def deployment() -> Object:
     )
 
 
-# A call that ends in the midst of a TLS handshake leaves its transport to the loop's next turn, which the end
-# of a test does not give it: the collector closes the socket, here and not in some other test.
+# A call that is cancelled during a TLS handshake leaves its transport to the next turn of the loop. The test
+# ends before that turn, so the collector closes the socket. The fixture below makes it do so here.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -92,7 +92,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
 
 @asynccontextmanager
 async def admitting(plane: ControlPlane, folder: Path, *flags: str) -> AsyncIterator[Client]:
-    """The webhook, registered, with the least rights on the hub, and up to date about it."""
+    """Yields a registered webhook with the least permissions, whose copies of the hub are current."""
     authority = CertificateAuthority.create("admission tests")
     kubeconfig = plane.user_kubeconfig("fedhpa-webhook")
     async with running(folder, authority, f"--kubeconfig={kubeconfig}", *flags) as client:
@@ -120,7 +120,7 @@ def current(client: Client, kind: str) -> bool:
 
 
 async def warned(hub: PlaneApi, obj: Object) -> list[str]:
-    """The Warning headers of a dry run, as a person sees them; the object must be admitted."""
+    """Returns the Warning headers of a dry run, as kubectl shows them. The object must be admitted."""
     path = await hub.path_of(obj)
     stored = await hub.find(path)
     method, path = ("POST", path.rpartition("/")[0]) if stored is None else ("PUT", path)
@@ -135,7 +135,7 @@ async def warned(hub: PlaneApi, obj: Object) -> list[str]:
 
 
 async def known(client: Client, *names: str) -> None:
-    """Wait until the webhook has heard of autoscalers of these names."""
+    """Waits until the webhook knows autoscalers of these names."""
     hub = client.webhook.warnings.hub
     assert hub is not None
 
@@ -145,8 +145,8 @@ async def known(client: Client, *names: str) -> None:
     await eventually(lambda: set(names) <= seen())
 
 
-async def test_other_owners_of_the_target_are_named(client: Client, hub: PlaneApi) -> None:
-    """An HPA and another FederatedHPA on the same Deployment; not a calendar of the FederatedHPA itself."""
+async def test_competing_autoscalers_are_named(client: Client, hub: PlaneApi) -> None:
+    """They are an HPA and another FederatedHPA. A CronFederatedHPA of the FederatedHPA is not one."""
     target = {"apiVersion": AUTOSCALING, "kind": "FederatedHPA", "name": "mine"}
     calendar = cron("calendar", target, {**RULE, "targetMinReplicas": 2})
     await hub.apply_all([deployment(), fhpa("mine"), fhpa("theirs"), hpa("plain"), calendar])
@@ -162,27 +162,25 @@ async def test_other_owners_of_the_target_are_named(client: Client, hub: PlaneAp
     assert any('FederatedHPA "mine"' in text for text in await warned(hub, cron("direct")))
 
 
-async def test_a_target_that_is_missing_is_warned_about(client: Client, hub: PlaneApi) -> None:
-    """Only until it is there."""
+async def test_a_missing_target_gets_a_warning(client: Client, hub: PlaneApi) -> None:
+    """The warning ends when the target exists."""
 
-    async def said() -> list[str] | None:
-        # An answer of the hub that comes too late for one request is there for the next.
+    async def warnings() -> list[str] | None:
+        # An answer of the hub that is too late for one request is cached for the next.
         return await warned(hub, fhpa("mine")) or None
 
     async def silent() -> bool:
         return await warned(hub, fhpa("mine")) == []
 
-    before = await soon(said, what="the missing Deployment is named", seconds=PATIENCE)
+    before = await soon(warnings, what="the missing Deployment is named", seconds=PATIENCE)
     await hub.apply(deployment())
 
     assert before == [MISSING]
     await soon(silent, what="the Deployment is noticed", seconds=PATIENCE)
 
 
-async def test_a_calendar_is_told_of_a_missing_federatedhpa_and_held_against_a_present_one(
-    client: Client, hub: PlaneApi
-) -> None:
-    """Its bounds come from the copy: a minimum above the present maximum is warned about with its date."""
+async def test_a_cronfederatedhpa_is_compared_with_its_federatedhpa(client: Client, hub: PlaneApi) -> None:
+    """A missing one gets a warning, and so does a minimum above the maximum of a present one."""
     target = {"apiVersion": AUTOSCALING, "kind": "FederatedHPA", "name": "mine"}
     calendar = cron("calendar", target, {**RULE, "targetMinReplicas": 5})
 
@@ -196,18 +194,18 @@ async def test_a_calendar_is_told_of_a_missing_federatedhpa_and_held_against_a_p
     assert any("minReplicas 5, above the maxReplicas 3" in text for text in present)
 
 
-async def test_members_are_not_asked_with_direct_propagation(plane: ControlPlane, tmp_path: Path) -> None:
-    """Then the target is in the members alone, and that it is not on the hub means nothing."""
+async def test_targets_are_not_checked_with_direct_propagation(plane: ControlPlane, tmp_path: Path) -> None:
+    """The targets are only in the members then, and not on the hub."""
     async with admitting(plane, tmp_path, "--propagation=direct"), plane.api() as hub:
         await hub.apply(hpa("plain"))
 
         assert MISSING not in await warned(hub, fhpa("mine"))
 
 
-async def test_a_hub_that_hangs_or_is_gone_holds_nothing_up(
+async def test_a_hanging_or_absent_hub_delays_no_verdict(
     plane: ControlPlane, client: Client, hub: PlaneApi
 ) -> None:
-    """The verdict comes without the warnings; the webhook stays ready, and knows it when the hub is back."""
+    """The verdict has no warnings, and the webhook stays ready. It recovers together with the hub."""
     review = {"request": {"uid": "1", "object": fhpa("mine")}}
     await plane.faults.set(Fault.HANG, "/apis/apps")
     hanging = await client.post("/validate-federatedhpa", json=review)
@@ -224,10 +222,10 @@ async def test_a_hub_that_hangs_or_is_gone_holds_nothing_up(
     await eventually(lambda: all(current(client, kind) for kind in KINDS))
 
 
-async def test_a_copy_that_is_out_of_date_is_not_believed(
+async def test_an_outdated_copy_gives_no_warnings(
     client: Client, hub: PlaneApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was true a minute ago may be wrong now: no warning is better than a wrong one."""
+    """No warning is better than a wrong one."""
     await hub.apply_all([deployment(), hpa("plain")])
     await known(client, "plain")
     reader = client.webhook.warnings.hub
@@ -237,8 +235,8 @@ async def test_a_copy_that_is_out_of_date_is_not_believed(
     assert await warned(hub, fhpa("mine")) == []
 
 
-async def test_nothing_is_read_that_was_not_asked_for(plane: ControlPlane, tmp_path: Path) -> None:
-    """Without a kubeconfig, or switched off, there is no reader, no series and no warning."""
+async def test_the_hub_is_not_read_unless_the_flags_say_so(plane: ControlPlane, tmp_path: Path) -> None:
+    """With warnings switched off there is no reader, no series and no warning."""
     async with admitting(plane, tmp_path, "--cross-object-warnings=off") as client:
         async with plane.api() as hub:
             found = await warned(hub, fhpa("mine"))
@@ -248,8 +246,8 @@ async def test_nothing_is_read_that_was_not_asked_for(plane: ControlPlane, tmp_p
         assert found == []
 
 
-async def test_a_kubeconfig_that_cannot_be_used_is_said_at_once(tmp_path: Path) -> None:
-    """A typing error must not be found months later by the warnings that never came."""
+async def test_an_invalid_kubeconfig_ends_the_process_at_once(tmp_path: Path) -> None:
+    """A typing error must not stay hidden behind missing warnings."""
     with pytest.raises((ConfigError, ExceptionGroup)) as raised:
         async with running(
             tmp_path, CertificateAuthority.create("admission tests"), "--kubeconfig=/does/not/exist"

@@ -1,4 +1,4 @@
-"""Large admission requests are judged one after another, aside, and small ones wait for none of them."""
+"""Large admission requests are judged one at a time in a thread, and small ones do not wait for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Caller = TestClient[web.Request, web.Application]
 
 
 class Judge:
-    """Judges a large body only when it may, and writes down how many were judged at once."""
+    """Judges large bodies once `may` is set, and records how many were judged at the same time."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -72,10 +72,10 @@ async def post(caller: Caller, body: bytes, **headers: str) -> str:
         return await answer.text()
 
 
-async def test_small_ones_are_served_while_large_ones_wait(
+async def test_small_requests_are_served_while_large_ones_wait(
     caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One large request is judged at a time; in the end all are."""
+    """Only one large request is judged at a time, and all get an answer."""
     monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)
     async with asyncio.TaskGroup() as group:
         large = [group.create_task(post(caller, LARGE)) for _ in range(5)]
@@ -87,10 +87,10 @@ async def test_small_ones_are_served_while_large_ones_wait(
     assert judge.most == 1
 
 
-async def test_who_gets_no_turn_in_time_is_asked_to_come_again(
+async def test_a_large_request_that_waits_too_long_is_refused(
     caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for a verdict that comes too late; afterwards turns are taken as before."""
+    """The refusal is a 429. The next large request is judged as usual."""
     monkeypatch.setattr(intake, "TURN_SECONDS", 0.05)
     async with asyncio.TaskGroup() as group:
         first = group.create_task(post(caller, LARGE))
@@ -102,8 +102,8 @@ async def test_who_gets_no_turn_in_time_is_asked_to_come_again(
     assert (first.result(), second, third) == ("200", "429", "200")
 
 
-async def test_what_grows_when_unpacked_is_judged_aside(caller: Caller, judge: Judge) -> None:
-    """Its length on the wire says nothing about its size."""
+async def test_a_compressed_request_is_judged_in_a_thread(caller: Caller, judge: Judge) -> None:
+    """Its Content-Length does not tell its real size."""
     judge.may.set()
 
     code = await post(caller, gzip.compress(LARGE), **{"Content-Encoding": "gzip"})

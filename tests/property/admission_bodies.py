@@ -1,4 +1,4 @@
-"""Admission requests as nobody should send them: good objects with something in them spoiled, and bytes."""
+"""Strategies for broken admission requests: valid objects with broken parts, and damaged bytes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ PIECES: Final = (b"", b"[" * 3000, b'{"a":' * 500, b"NaN", b"1e999", b"9" * 5000
 
 
 def mutated(value: Any, chance: random.Random) -> Any:
-    """The value with something in it replaced, dropped, doubled or renamed."""
+    """Returns the value with one part replaced, dropped, repeated or renamed."""
     if chance.random() < 0.12 or not isinstance(value, dict | list) or not value:
         return chance.choice(ODDITIES)
     if isinstance(value, list):
@@ -122,7 +122,7 @@ def mutated(value: Any, chance: random.Random) -> Any:
 
 
 def damaged(body: bytes, chance: random.Random) -> bytes:
-    """The bytes with a piece cut out, doubled or overwritten, or their end missing."""
+    """Returns the bytes with a piece repeated or overwritten, or without their end."""
     start = chance.randrange(len(body))
     end = min(len(body), start + chance.randrange(1, 40))
     if chance.random() < 0.2:
@@ -132,22 +132,22 @@ def damaged(body: bytes, chance: random.Random) -> bytes:
 
 
 def written(value: Any, chance: random.Random) -> bytes:
-    """The value as JSON, the way API servers write it or the way people do."""
+    """Returns the value as JSON, compact as from API servers or with blanks and escapes."""
     if chance.random() < 0.7:
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-        except UnicodeEncodeError:  # half a character can only be escaped
+        except UnicodeEncodeError:  # a lone surrogate can only be escaped
             pass
     return json.dumps(value, indent=chance.choice((None, 1))).encode()
 
 
 def object_of(path: str) -> dict[str, Any]:
-    """A good object for one of the three paths."""
+    """Returns a valid object for one of the three paths."""
     return CRON if "cron" in path else FHPA
 
 
 def review_of(obj: Any, **request: Any) -> dict[str, Any]:
-    """An AdmissionReview of an object."""
+    """Returns the AdmissionReview of an object."""
     return {
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",
@@ -157,7 +157,7 @@ def review_of(obj: Any, **request: Any) -> dict[str, Any]:
 
 @st.composite
 def spoiled_objects(draw: st.DrawFn, path: str) -> Any:
-    """An object of the path's kind with up to three things in it spoiled."""
+    """Objects of the path's kind with up to three broken parts."""
     chance = random.Random(draw(st.integers(0, 2**64)))
     obj: Any = object_of(path)
     for _ in range(draw(st.integers(0, 3))):
@@ -167,7 +167,7 @@ def spoiled_objects(draw: st.DrawFn, path: str) -> Any:
 
 @st.composite
 def spoiled_bodies(draw: st.DrawFn, path: str) -> bytes:
-    """A body: a review of a spoiled object, spoiled itself, damaged bytes of one, or any bytes."""
+    """Bodies: reviews of broken objects, broken reviews, damaged bytes of them, or any bytes."""
     if draw(st.integers(0, 19)) == 0:
         return draw(st.binary(max_size=300))
     chance = random.Random(draw(st.integers(0, 2**64)))

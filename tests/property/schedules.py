@@ -1,4 +1,4 @@
-"""Schedules made of sets of values, which say when they match without any parser; zones; plain walks."""
+"""Strategies for schedules and zones, and a reference implementation that tries every minute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedhpa.cron import Schedule, load_zone, parse
 
 ZONES = tuple(sorted(resources.files("tzdata").joinpath("zones").read_text(encoding="ascii").split()))
-# Half hours, three hours, changes at midnight, a skipped day, changes of a week, no changes.
+# Clock changes of half an hour and three hours, at midnight, over a day, a week apart, and none.
 ODD_ZONES = (
     "America/New_York",
     "America/Sao_Paulo",
@@ -34,7 +34,7 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Written:
-    """The text of a schedule, and what it was written from."""
+    """The text of a schedule with the values of its fields. None stands for `*`."""
 
     text: str
     minutes: frozenset[int]
@@ -48,7 +48,7 @@ class Written:
         return parse(self.text)
 
     def matches(self, wall: datetime) -> bool:
-        """Whether a wall time matches, field by field."""
+        """True if a wall time matches, decided from the values without the parser."""
         if not (wall.minute in self.minutes and wall.hour in self.hours and wall.month in self.months):
             return False
         by_day = self.days is not None and wall.day in self.days
@@ -65,7 +65,7 @@ def written(
     months: set[int] | None = None,
     weekdays: set[int] | None = None,
 ) -> Written:
-    """A schedule of these values; None is `*`."""
+    """Returns the schedule of these values. None is `*`."""
     text = " ".join(
         "*" if values is None else ",".join(map(str, sorted(values)))
         for values in (minutes, hours, days, months, weekdays)
@@ -85,7 +85,7 @@ def _some(low: int, high: int, most: int = 4) -> st.SearchStrategy[set[int]]:
 
 
 def schedules(low_day: int = 1, high_day: int = 28) -> st.SearchStrategy[Written]:
-    """Schedules of any shape, whose dates come within a year."""
+    """Schedules of any shape that fire at least once a year."""
     return st.builds(
         written,
         _some(0, 59),
@@ -102,7 +102,7 @@ zones = st.one_of(st.sampled_from(ODD_ZONES), st.sampled_from(ZONES)).map(load_z
 
 @dataclass(frozen=True)
 class ClockChange:
-    """The first instant (UTC) of another offset; what the clock would have shown, and what it shows."""
+    """The first instant (UTC) of a new offset, and the wall times without and with the change."""
 
     instant: datetime
     before: datetime
@@ -111,7 +111,7 @@ class ClockChange:
 
 @lru_cache(maxsize=4096)
 def clock_changes(zone: ZoneInfo, year: int) -> tuple[ClockChange, ...]:
-    """The clock changes of a year, found by looking at every hour, and then at every second of one."""
+    """Returns the clock changes of a year, found by trying every hour and then every second."""
     found = []
     hour = timedelta(hours=1)
     moment = datetime(year, 1, 1, tzinfo=UTC)
@@ -135,7 +135,7 @@ def clock_changes(zone: ZoneInfo, year: int) -> tuple[ClockChange, ...]:
 
 @dataclass(frozen=True)
 class Walk:
-    """Every minute of a stretch of time around a clock change, with what the clock shows."""
+    """Every minute around a clock change, as UTC and as local time."""
 
     change: ClockChange
     minutes: tuple[tuple[datetime, datetime], ...]
@@ -151,7 +151,7 @@ class Walk:
         return self.minutes[0][0] - MINUTE
 
     def fires(self, schedule: Written, *, real_time: bool) -> list[datetime]:
-        """When the schedule fires, by the rules of clock changes and nothing else."""
+        """Returns the fires of the schedule, from the rules for clock changes alone."""
         found = []
         skipped = not real_time and any(map(schedule.matches, _walls(self.change)))
         for moment, local in self.minutes:
@@ -162,6 +162,6 @@ class Walk:
 
 
 def _walls(change: ClockChange) -> list[datetime]:
-    """The wall times that a clock change skips; none, if it repeats some."""
+    """Returns the wall times that a clock change skips; none if it repeats some."""
     count = (change.after - change.before) // MINUTE
     return [change.before + MINUTE * number for number in range(count)]

@@ -1,4 +1,4 @@
-"""The rules for skipped and repeated wall times, against a walk over every minute around a clock change."""
+"""The rules for skipped and repeated wall times, compared with a walk over every minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.property.schedules import MINUTE, ODD_ZONES, ZONES, Walk, Written, cl
 from tests.support.nightly import NIGHTLY, examples
 
 YEARS = (2026, 2027)
-# One zone in so many is looked at in the suite; all of them at night.
+# The suite tests one zone in 50, and the nightly run tests all of them.
 PART = 1 if NIGHTLY else 50
 
 
@@ -32,12 +32,12 @@ CHANGING = [
 
 
 def in_utc(times: list[datetime]) -> list[datetime]:
-    """Python takes a repeated time of a zone for unequal to any time of another zone."""
+    """Converts to UTC, because a repeated time of a zone never equals a time of another zone in Python."""
     return [time.astimezone(UTC) for time in times]
 
 
 def around(change_at: datetime) -> list[Written]:
-    """Schedules that meet a clock change: at, before, within and after what it skips or repeats."""
+    """Returns schedules before, in and after the wall times that a clock change skips or repeats."""
     shown = [change_at + timedelta(minutes=offset) for offset in (-61, -30, -1, 0, 15, 59, 60)]
     daily = [written({wall.minute}, {wall.hour}) for wall in shown]
     several = written({wall.minute for wall in shown}, {wall.hour for wall in shown})
@@ -52,7 +52,7 @@ def around(change_at: datetime) -> list[Written]:
 
 @pytest.mark.parametrize(("name", "year"), CHANGING)
 def test_around_every_clock_change_fires_are_those_of_the_rules(name: str, year: int) -> None:
-    """Skipped: at the first instant after the gap; repeated: once, on the first pass; `*`: real time."""
+    """A skipped time fires after the gap, a repeated one the first time, and a starred hour in real time."""
     zone = load_zone(name)
     for change in clock_changes(zone, year):
         walk = Walk.around(zone, change, hours=26)
@@ -66,8 +66,8 @@ def test_around_every_clock_change_fires_are_those_of_the_rules(name: str, year:
 
 
 @pytest.mark.parametrize("name", [name for name in ZONES if in_this_part(name)])
-def test_within_the_two_years_no_fire_is_lost_or_doubled(name: str) -> None:
-    """A daily schedule fires once for each of the 730 days, in order; going back finds the same fires."""
+def test_in_two_years_no_fire_is_lost_or_repeated(name: str) -> None:
+    """A daily schedule fires 730 times in order, and the search backwards finds the same fires."""
     zone = load_zone(name)
     start = datetime(YEARS[0], 1, 1, tzinfo=zone) - timedelta(seconds=1)
     end = datetime(YEARS[-1] + 1, 1, 1, tzinfo=zone).astimezone(UTC)
@@ -86,8 +86,8 @@ def test_within_the_two_years_no_fire_is_lost_or_doubled(name: str) -> None:
 
 @given(st.sampled_from(ODD_ZONES) | st.sampled_from(ZONES), st.integers(1970, 2060), st.data())
 @settings(max_examples=examples(12, 3000), deadline=None)
-def test_around_clock_changes_of_other_years_too(name: str, year: int, data: st.DataObject) -> None:
-    """Half hours, three hours, whole days: whatever clocks were changed by, and changes to come."""
+def test_clock_changes_of_other_years_follow_the_rules_too(name: str, year: int, data: st.DataObject) -> None:
+    """They include past changes of half an hour, three hours and a whole day, and future changes."""
     zone = load_zone(name)
     found = clock_changes(zone, year)
     assume(found)

@@ -1,4 +1,4 @@
-"""What admission says about collisions and crossed bounds, against plain enumerations of all fires."""
+"""Value conflicts and bounds conflicts, compared with an enumeration of all fires."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ instants = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st
 
 @st.composite
 def rule_lists(draw: st.DrawFn) -> list[ActiveRule]:
-    """Two or three rules of bounds, none of which crosses its own."""
+    """Two or three rules, each with its minimum at or below its maximum."""
     zones = draw(st.sampled_from((ZONES[:1], ZONES)))
     rules = []
     for index in range(draw(st.integers(2, 3))):
@@ -43,8 +43,8 @@ def fires(rule: ActiveRule, now: datetime, until: datetime) -> list[datetime]:
 
 @given(rule_lists(), instants)
 @settings(max_examples=examples(60, 1000), deadline=None)
-def test_the_first_collision_of_each_pair_is_found(rules: list[ActiveRule], now: datetime) -> None:
-    """Every pair that sets different values at one instant, and its first one: none else is named."""
+def test_the_first_conflict_of_each_pair_is_found(rules: list[ActiveRule], now: datetime) -> None:
+    """Every reported pair is right. No pair that fires together within eight days is missed."""
     until = now + timedelta(days=DAYS_AHEAD)
     expected = {}
     for index, second in enumerate(rules):
@@ -62,14 +62,14 @@ def test_the_first_collision_of_each_pair_is_found(rules: list[ActiveRule], now:
         for each in value_conflicts(rules, now, until)
     }
 
-    # A pair that meets rarely, or through a clock change alone, may be missed; what is said is right.
+    # A pair that rarely fires together, or only because of a clock change, may be missed.
     assert all(expected.get(pair) == at for pair, at in found.items())
     near = now + timedelta(days=8)
     assert {pair for pair, at in expected.items() if at <= near and not _moved(rules, at)} <= set(found)
 
 
 def _moved(rules: list[ActiveRule], at: datetime) -> bool:
-    """Whether a fire stands in for a wall time that was skipped."""
+    """True if a fire replaces a skipped wall time."""
     return any(
         at - timedelta(hours=3) < change <= at
         for rule in rules
@@ -91,12 +91,12 @@ def _gaps(name: str, year: int) -> list[datetime]:
 
 @given(rule_lists(), instants, st.none() | st.integers(1, 5), st.integers(5, 9))
 @settings(max_examples=examples(60, 1000), deadline=None)
-def test_the_first_crossing_is_that_of_playing_every_fire(
+def test_the_first_bounds_conflict_is_that_of_a_simulation_of_every_fire(
     rules: list[ActiveRule], now: datetime, minimum: int | None, maximum: int
 ) -> None:
-    """Fire by fire, those of one instant together: the same instant and the same bounds, as far as played."""
+    """Both give the same instant and bounds, unless the forecast reaches its limit of events."""
     until = now + timedelta(days=DAYS_AHEAD)
-    expected = played(rules, now, until, 1 if minimum is None else minimum, maximum)
+    expected = simulated(rules, now, until, 1 if minimum is None else minimum, maximum)
 
     first = next(bounds_conflicts(rules, TargetBounds(minimum, maximum), now, until), None)
 
@@ -110,7 +110,7 @@ def test_the_first_crossing_is_that_of_playing_every_fire(
 
 
 def test_rules_of_one_schedule_use_up_no_fires() -> None:
-    """Two rules that fire each hour hide no crossing at the end of a month where nothing else fires."""
+    """Two hourly rules of one timetable do not use up the events before the conflict of a monthly rule."""
     now, zone = datetime(2026, 2, 1, tzinfo=UTC), load_zone("Europe/Berlin")
     hourly, late = Timetable(parse("0 * * * *"), zone), Timetable(parse("0 1 28 * *"), zone)
     rules = [
@@ -125,10 +125,10 @@ def test_rules_of_one_schedule_use_up_no_fires() -> None:
     assert first.at.astimezone(UTC) == datetime(2026, 2, 28, tzinfo=UTC)
 
 
-def played(
+def simulated(
     rules: list[ActiveRule], now: datetime, until: datetime, low: int, high: int
 ) -> tuple[datetime, int, int] | None:
-    """The first instant after which the lower bound is above the upper one, with both."""
+    """Returns the first instant after which the minimum is above the maximum, and both values."""
     due: dict[datetime, list[ActiveRule]] = {}
     for rule in rules:
         for fire in fires(rule, now, until):

@@ -1,4 +1,4 @@
-"""Broken admission requests of every sort: each is answered with a well-formed verdict, within bounds."""
+"""Every broken admission request gets a well-formed verdict within bounds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from webhook.strict_json import BadJSON, loads, strict_loads
 
 JSON = "application/json"
 CODES = {200, 400, 403, 413}
-# Seconds of CPU for a verdict.
+# The most seconds of CPU time for one verdict.
 ENOUGH = 1.0
 
 
 @given(data=st.data())
 @settings(max_examples=examples(2_000, 100_000), deadline=None)
 def test_every_broken_request_gets_a_verdict(data: st.DataObject) -> None:
-    """No body raises; the answer is an AdmissionReview that says why it refuses, quickly."""
+    """The answer is an AdmissionReview with the reason of a refusal, and it comes quickly."""
     path = data.draw(st.sampled_from(PATHS))
     body = data.draw(bodies.spoiled_bodies(path))
 
@@ -45,14 +45,14 @@ def test_every_broken_request_gets_a_verdict(data: st.DataObject) -> None:
     assert len(response.get("warnings", ())) <= 5
     assert all(len(text) < 256 and text.isprintable() for text in response.get("warnings", ()))
     assert seconds < ENOUGH
-    # No short cut of the quick reader lets anything through, or changes a word.
+    # The fast decoder gives the same values and errors as the strict one.
     assert read(loads, body) == read(strict_loads, body)
 
 
 @given(data=st.data())
 @settings(max_examples=examples(300, 20_000), deadline=None)
-def test_a_verdict_depends_on_the_object_alone(data: st.DataObject) -> None:
-    """Who asks, for which operation, and what was stored before make no difference."""
+def test_a_verdict_depends_only_on_the_object(data: st.DataObject) -> None:
+    """The user, the operation and the old object make no difference."""
     path = data.draw(st.sampled_from(PATHS))
     obj = data.draw(bodies.spoiled_objects(path))
     others = {"operation": "UPDATE", "oldObject": bodies.FHPA, "userInfo": {"username": "x"}, "dryRun": True}
@@ -64,7 +64,7 @@ def test_a_verdict_depends_on_the_object_alone(data: st.DataObject) -> None:
 
 
 def read(reader: Any, body: bytes) -> tuple[str, str]:
-    """What came of it: the value, types included, or the message."""
+    """Returns the decoded value with its types, or the error."""
     try:
         return "value", repr(reader(body))
     except BadJSON as error:
@@ -80,8 +80,8 @@ JSON_VALUES = st.recursive(
 
 @given(value=JSON_VALUES, chance=st.randoms(use_true_random=False))
 @settings(max_examples=examples(100, 10_000), deadline=None)
-def test_good_json_is_read_as_it_was_written(value: Any, chance: random.Random) -> None:
-    """With or without blanks and escapes."""
+def test_valid_json_is_decoded(value: Any, chance: random.Random) -> None:
+    """Blanks and escapes make no difference."""
     body = bodies.written(value, chance)
 
     assert repr(loads(body)) == repr(value)
@@ -89,8 +89,8 @@ def test_good_json_is_read_as_it_was_written(value: Any, chance: random.Random) 
 
 @given(data=st.data())
 @settings(max_examples=examples(100, 10_000), deadline=None)
-def test_a_key_that_is_there_twice_is_refused_by_name(data: st.DataObject) -> None:
-    """Wherever it is, however it is escaped, and whichever blanks surround it."""
+def test_a_duplicate_key_is_refused_by_name(data: st.DataObject) -> None:
+    """Its place, escapes and surrounding blanks make no difference."""
     body = bytes(json.dumps(bodies.review_of(bodies.FHPA)), "utf-8")
     places = [
         index for index in range(len(body)) if body[index : index + 1] == b"{" and body[index + 1] != 125
@@ -107,8 +107,8 @@ def test_a_key_that_is_there_twice_is_refused_by_name(data: st.DataObject) -> No
 
 @given(data=st.data())
 @settings(max_examples=examples(300, 20_000), deadline=None)
-def test_the_patch_holds_the_defaults_and_nothing_else(data: st.DataObject) -> None:
-    """It changes the fields of the contract alone, a second time nothing; unknown fields survive."""
+def test_the_patch_has_only_the_defaults(data: st.DataObject) -> None:
+    """It adds only fields with defaults and keeps unknown fields. A second mutation changes nothing."""
     obj = data.draw(bodies.spoiled_objects(MUTATE_FEDERATEDHPA))
     response = json.loads(
         judge(
@@ -146,7 +146,7 @@ DEFAULTED = {
 
 
 def patch_of_spec(patch: list[dict[str, Any]]) -> list[str]:
-    """The fields of the spec that a patch writes."""
+    """Returns the fields of the spec that a patch writes."""
     fields = []
     for operation in patch:
         fields += (
@@ -156,7 +156,7 @@ def patch_of_spec(patch: list[dict[str, Any]]) -> list[str]:
 
 
 def applied(obj: Any, patch: list[dict[str, Any]]) -> Any:
-    """The object with the patch's `add` operations applied (RFC 6902; none of ours goes into a list)."""
+    """Applies the `add` operations of a patch (RFC 6902). Our patches add nothing to lists."""
     result = copy.deepcopy(obj)
     for operation in patch:
         *holders, last = operation["path"].split("/")[1:]
@@ -168,7 +168,7 @@ def applied(obj: Any, patch: list[dict[str, Any]]) -> Any:
 
 
 def without_defaulted(obj: dict[str, Any]) -> dict[str, Any]:
-    """The object without the fields that have defaults, and without what is empty for want of them."""
+    """Removes the fields that have defaults, and the parents that are empty without them."""
     left: dict[str, Any] = copy.deepcopy(obj)
     spec = left.get("spec") or {}
     spec.pop("minReplicas", None)

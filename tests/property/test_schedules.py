@@ -1,4 +1,4 @@
-"""Schedules against an independent parser, and what holds for their fires whatever the zone."""
+"""Schedules compared with an independent parser, and properties of fires in every zone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.nightly import examples
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:
-    """One cron field of numbers: values, ranges, steps and lists of them."""
+    """Cron fields of numbers: values, ranges, steps and lists of them."""
     value = st.integers(low, high)
     # croniter reads a range of one value, such as 0-0 or 23-23/1, as a star.
     span = (
@@ -51,15 +51,15 @@ texts = st.tuples(field(0, 59), field(0, 23), field(1, 28), field(1, 12), field(
 @given(texts, instants)
 @settings(max_examples=examples(150, 5000), deadline=None)
 def test_fires_in_utc_are_those_of_an_independent_parser(text: str, after: datetime) -> None:
-    """Where no clock changes, croniter agrees about every fire, and about the one before."""
+    """In UTC, croniter gives the same next and previous fires."""
     parsed = parse(text)
-    # croniter takes a list of all seven days for a star, which changes what it means beside a day-of-month.
+    # croniter treats a list of all seven weekdays as a star, which matters beside a day of the month.
     assume(parsed.any_weekday or parsed.weekdays.bit_count() < 7)
     forward = croniter(text, after, day_or=True)
     expected = [forward.get_next(datetime) for _ in range(5)]
 
     assert expected == next_fires(parsed, UTC, after, 5)
-    # croniter's previous is strictly before, and ours at or before.
+    # The previous fire of croniter is strictly before the instant, and ours at or before it.
     assert croniter(text, expected[4], day_or=True).get_prev(datetime) == expected[3]
     assert expected[3] == previous_fire(parsed, UTC, expected[4] - timedelta(seconds=1))
 
@@ -69,7 +69,7 @@ def test_fires_in_utc_are_those_of_an_independent_parser(text: str, after: datet
 def test_fires_are_strictly_increasing_and_after_the_start(
     schedule: Written, after: datetime, zone: ZoneInfo
 ) -> None:
-    """In any zone and around any clock change, no instant comes twice or before the start."""
+    """In every zone and around clock changes, no fire repeats or precedes the start."""
     found = [fire.astimezone(UTC) for fire in next_fires(schedule.parsed, zone, after, 8)]
 
     assert len(found) == 8
@@ -79,10 +79,8 @@ def test_fires_are_strictly_increasing_and_after_the_start(
 
 @given(schedules(), instants, zones)
 @settings(max_examples=examples(150, 5000), deadline=None)
-def test_the_fire_before_the_next_is_the_next_of_before(
-    schedule: Written, after: datetime, zone: ZoneInfo
-) -> None:
-    """previous(next(t)) is next(t); just before it, previous is what it was at t."""
+def test_next_and_previous_fires_agree(schedule: Written, after: datetime, zone: ZoneInfo) -> None:
+    """previous(next(t)) is next(t), and just before that instant previous is still previous(t)."""
     parsed = schedule.parsed
     following = next_fire(parsed, zone, after)
     assert following is not None
@@ -98,10 +96,10 @@ def test_the_fire_before_the_next_is_the_next_of_before(
 
 @given(schedules(), instants, zones, st.integers(0, 6))
 @settings(max_examples=examples(100, 3000), deadline=None)
-def test_fires_do_not_depend_on_where_one_starts_to_look(
+def test_fires_do_not_depend_on_the_start_of_the_search(
     schedule: Written, after: datetime, zone: ZoneInfo, index: int
 ) -> None:
-    """Continuing from any fire gives the fires that were found in one go: a restart loses nothing."""
+    """A search that continues from any fire finds the same fires, so a restart loses none."""
     found = next_fires(schedule.parsed, zone, after, 8)
     instant = found[index].astimezone(UTC)
 
@@ -110,7 +108,7 @@ def test_fires_do_not_depend_on_where_one_starts_to_look(
     assert found[index] == next_fire(schedule.parsed, zone, just_before)
 
 
-# Where no clock change skips a midnight: elsewhere a fire may come a day after its wall time.
+# In these zones no clock change skips midnight. Elsewhere a fire can be a day after its wall time.
 WITHIN_A_DAY = (
     "Europe/Berlin",
     "America/New_York",
@@ -127,10 +125,10 @@ WITHIN_A_DAY = (
     st.sets(st.integers(0, 400), max_size=40),
 )
 @settings(max_examples=examples(100, 3000), deadline=None)
-def test_excluded_dates_take_out_their_fires_and_no_other(
+def test_excluded_dates_remove_their_fires_and_no_others(
     schedule: Written, after: datetime, zone: ZoneInfo, offsets: set[int]
 ) -> None:
-    """What remains is the timetable without the fires of those dates."""
+    """The fires are those without exclusions, except on the excluded dates."""
     today = after.astimezone(zone).date().toordinal()
     excluded = frozenset(today + offset for offset in offsets)
     found = next_fires(schedule.parsed, zone, after, 30)
@@ -144,7 +142,7 @@ def test_excluded_dates_take_out_their_fires_and_no_other(
 
 @pytest.mark.parametrize(("day", "hours"), [((2026, 3, 29), 23), ((2026, 10, 25), 25)])
 def test_an_hourly_schedule_follows_real_time(day: tuple[int, int, int], hours: int) -> None:
-    """The day of a clock change has 23 or 25 fires an hour apart."""
+    """The day of a clock change has 23 or 25 fires, each an hour after the previous one."""
     zone = load_zone("Europe/Berlin")
     start = datetime(*day, tzinfo=zone)
 
@@ -169,7 +167,7 @@ YEAR_2000, YEAR_2400 = (date(year, 1, 1).toordinal() * MINUTES_PER_DAY for year 
 @given(rare)
 @settings(max_examples=examples(10, 300), deadline=None)
 def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) -> None:
-    """After which the plain calendar repeats, so it is exact."""
+    """The plain calendar repeats after 400 years, so the interval is exact."""
     try:
         parsed = schedule.parsed
     except InvalidSchedule:
@@ -183,7 +181,7 @@ def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) 
 @given(rare)
 @settings(max_examples=examples(100, 3000), deadline=None)
 def test_a_date_is_refused_if_and_only_if_it_never_comes(schedule: Written) -> None:
-    """Told from the fields alone, without a search: 29 February comes, 30 February does not."""
+    """For example, 29 February comes and 30 February never does."""
     lengths = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
     comes = schedule.weekdays is not None or schedule.days is None
     comes = comes or any(
@@ -200,10 +198,10 @@ def test_a_date_is_refused_if_and_only_if_it_never_comes(schedule: Written) -> N
 
 @given(schedules(), instants, st.integers(0, 500), st.integers(0, 500))
 @settings(max_examples=examples(100, 3000), deadline=None)
-def test_the_last_wall_time_is_the_last_of_all(
+def test_the_last_wall_time_is_the_last_of_a_forward_search(
     schedule: Written, start: datetime, low: int, days: int
 ) -> None:
-    """Searching backwards finds what searching forwards finds last."""
+    """Searches backwards and forwards agree."""
     first = start.date().toordinal() * MINUTES_PER_DAY + low
     end = first + days * MINUTES_PER_DAY
 
@@ -214,14 +212,14 @@ def test_the_last_wall_time_is_the_last_of_all(
 
 @given(schedules(), instants, zones, st.integers(60, 2 * 86400))
 @settings(max_examples=examples(60, 2000), deadline=None)
-def test_a_window_is_open_if_and_only_if_a_fire_is_less_than_its_duration_ago(
+def test_a_window_is_open_if_and_only_if_a_fire_is_recent_enough(
     schedule: Written, start: datetime, zone: ZoneInfo, seconds: int
 ) -> None:
-    """From the first of the fires that lie no further apart, to the newest one's end, in real time."""
+    """It opens with the first fire of an unbroken series, and closes a duration after the latest one."""
     duration = timedelta(seconds=seconds)
     table = Timetable(schedule.parsed, zone, duration=duration)
     found = [fire.astimezone(UTC) for fire in next_fires(schedule.parsed, zone, start, 12)]
-    # The fires before `start` count too, so what is asked lies behind a gap that no window bridges.
+    # Fires before `start` can renew a window too, so the checks begin after a gap that no window bridges.
     first = next((n for n in range(1, 12) if found[n] - found[n - 1] > duration), None)
     assume(first is not None)
     assert first is not None

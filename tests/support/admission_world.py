@@ -1,4 +1,4 @@
-"""The webhook's process in this event loop, on real sockets, and a client of it."""
+"""Runs the webhook process in this event loop on real sockets, with a client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REVIEW = {
 
 
 class Client:
-    """Calls one running webhook."""
+    """A client of one running webhook."""
 
     def __init__(self, session: aiohttp.ClientSession, webhook: Webhook, signals: Signals) -> None:
         self.session = session
@@ -46,11 +46,11 @@ class Client:
         self.url = f"https://localhost:{webhook.server.port}"
 
     async def post(self, path: str, **arguments: Any) -> dict[str, Any]:
-        """POSTs a review; the HTTP status must be 200 whatever the verdict."""
+        """Posts a review and returns the response in its answer. The HTTP status must be 200."""
         return await self.ask("POST", path, **arguments)
 
     async def ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """Sends a request of any method; returns the response within the AdmissionReview."""
+        """Sends a request of any method and returns the response in its AdmissionReview."""
         async with self.session.request(method, self.url + path, **arguments) as answer:
             assert answer.status == 200
             assert answer.content_type == "application/json"
@@ -60,18 +60,18 @@ class Client:
         return response
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Status and text of a GET."""
+        """Returns the status and the text of a GET."""
         async with self.session.get(self.url + path, allow_redirects=False) as answer:
             return answer.status, await answer.text()
 
     def sample(self, name: str, **labels: str) -> float | None:
-        """The value of a Prometheus series."""
+        """Returns the value of a Prometheus series."""
         return self.webhook.telemetry.registry.get_sample_value(name, labels)
 
 
 @asynccontextmanager
 async def running(folder: Path, authority: CertificateAuthority, *flags: str) -> AsyncIterator[Client]:
-    """A webhook that serves, and a client; more flags may be given."""
+    """Runs a webhook with more flags, and yields a client."""
     authority.issue_server("localhost", dns=["localhost"]).save(folder)
     given = [
         "--bind-address=127.0.0.1",

@@ -1,4 +1,4 @@
-"""What admission says the rules are going to do."""
+"""Admission warnings about what the rules of a CronFederatedHPA will do."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def without_forecasts(warnings: list[str]) -> list[str]:
     return [text for text in warnings if " fires next at " not in text]
 
 
-def test_the_next_three_fires_are_told_in_the_zone_of_the_rule() -> None:
-    """With the offset of each, and of at most three rules; not of one that rests."""
+def test_the_next_three_fires_are_given_in_the_zone_of_the_rule() -> None:
+    """Each fire has its offset. At most three rules are listed, and no suspended one."""
     rules = [{"schedule": f"{minute} 8 * * MON", "targetReplicas": 1} for minute in range(5)]
     rules[1]["suspend"] = True
     found = forecast_warnings(spec(*rules), NOW)
@@ -61,16 +61,16 @@ def test_the_next_three_fires_are_told_in_the_zone_of_the_rule() -> None:
     ]
 
 
-def test_a_rule_that_does_not_fire_in_sight_is_told_so() -> None:
-    """Its only dates are excluded."""
+def test_a_rule_that_never_fires_gets_a_warning() -> None:
+    """Its only dates within nine years are excluded."""
     leap_days = ["2028-02-29", "2032-02-29"]
     rule = {"schedule": "0 8 29 2 *", "targetReplicas": 1, "excludeDates": leap_days}
 
     assert forecast_warnings(spec(rule), NOW) == ["spec.rules[0] (r0) does not fire within nine years"]
 
 
-def test_a_fire_that_is_skipped_or_repeated_within_a_year_is_told() -> None:
-    """Which time on which date, what the clock does, and when it fires."""
+def test_a_skipped_or_repeated_fire_gets_a_warning() -> None:
+    """The warning gives the wall time, the date, the clock change and the actual fire."""
     assert sizes(("30 2 * * *", 3)) == [
         (
             f"{R0}: 02:30 does not exist on 2026-03-29 in Europe/Berlin, where the clock goes from "
@@ -96,13 +96,13 @@ def test_a_fire_that_is_skipped_or_repeated_within_a_year_is_told() -> None:
         ("30 2 * * *", {"timeZone": "Asia/Kolkata"}),
     ],
 )
-def test_what_no_clock_change_affects_is_not_told_of_one(schedule: str, fields: dict[str, Any]) -> None:
-    """Real time, other times, other days, excluded days, other zones, rules that rest."""
+def test_a_fire_outside_clock_changes_gets_no_warning(schedule: str, fields: dict[str, Any]) -> None:
+    """The rule follows real time, fires at another time or day, excludes the day, or is suspended."""
     assert sizes((schedule, 3), **fields) == []
 
 
-def test_a_repeated_time_that_has_fired_is_not_told() -> None:
-    """Asked between the two passes."""
+def test_a_repeated_time_that_has_fired_gets_no_warning() -> None:
+    """The first occurrence of the wall time is over, so only next year's gap is reported."""
     rule = {"schedule": "30 2 * * *", "targetReplicas": 1}
     between = datetime.fromisoformat("2026-10-25T02:45:00+02:00")
 
@@ -111,8 +111,8 @@ def test_a_repeated_time_that_has_fired_is_not_told() -> None:
     assert "does not exist on 2027-03-28" in skipped
 
 
-def test_rules_that_collide_are_told_with_the_first_time_and_both_values() -> None:
-    """A daily and a weekly rule meet on Monday; a fifth of the month and a Friday later."""
+def test_conflicting_rules_are_reported_with_the_first_time_and_both_values() -> None:
+    """A daily and a weekly rule conflict on Monday. The fifth of the month is first a Friday in June."""
     assert sizes(("0 8 * * *", 3), ("0 8 * * MON", 1)) == [
         (
             f"{R0} and {R1} fire in the same minute, first at "
@@ -123,8 +123,8 @@ def test_rules_that_collide_are_told_with_the_first_time_and_both_values() -> No
     assert "first at 2026-06-05T08:00:00+02:00" in met
 
 
-def test_rules_of_different_zones_collide_at_the_same_instant() -> None:
-    """For three weeks in March New York is five hours from Berlin, and six for the rest of the year."""
+def test_rules_of_different_zones_conflict_at_the_same_instant() -> None:
+    """New York is five hours from Berlin for three weeks in March, and six for most of the year."""
     first = {"schedule": "0 9 * * *", "targetReplicas": 3}
     second = {"schedule": "0 4 * * *", "targetReplicas": 1, "timeZone": "America/New_York"}
     (met,) = without_forecasts(forecast_warnings(spec(first, second), NOW))
@@ -143,13 +143,13 @@ def test_rules_of_different_zones_collide_at_the_same_instant() -> None:
         [("0 8 29 2 *", 3), ("0 8 29 2 MON", 1)],
     ],
 )
-def test_rules_that_agree_or_never_meet_within_a_year_are_not_told(rules: list[tuple[str, int]]) -> None:
-    """The same value, other minutes, other days, other months, in years only."""
+def test_rules_that_agree_or_never_fire_together_get_no_warning(rules: list[tuple[str, int]]) -> None:
+    """They set the same value, or fire in other minutes, on other days, in other months or years later."""
     assert [text for text in sizes(*rules) if "same minute" in text] == []
 
 
-def test_bounds_collide_only_where_both_rules_set_them() -> None:
-    """One that sets the minimum and one that sets the maximum go together."""
+def test_rules_conflict_only_in_a_bound_that_both_set() -> None:
+    """A rule for the minimum and a rule for the maximum do not conflict."""
     low = {"schedule": "0 8 * * *", "targetMinReplicas": 2}
     high = {"schedule": "0 8 * * *", "targetMaxReplicas": 8}
     other = {"schedule": "0 8 * * *", "targetMinReplicas": 3, "targetMaxReplicas": 8}
@@ -163,8 +163,8 @@ def test_bounds_collide_only_where_both_rules_set_them() -> None:
     ]
 
 
-def test_a_minimum_above_the_present_maximum_is_told_with_its_first_date() -> None:
-    """And the other way round; bounds that are not known are not guessed."""
+def test_a_minimum_above_the_present_maximum_is_reported_with_its_first_fire() -> None:
+    """So is a maximum below the present minimum. Unknown bounds of the target cause no warning."""
     low = {"schedule": "0 8 * * MON", "targetMinReplicas": 20}
     high = {"schedule": "0 18 * * *", "targetMaxReplicas": 2}
 
@@ -184,8 +184,8 @@ def test_a_minimum_above_the_present_maximum_is_told_with_its_first_date() -> No
     assert bounds(high, present=TargetBounds(None, 10)) == []
 
 
-def test_bounds_that_cross_through_another_rule_are_told() -> None:
-    """Each rule is well by itself and with the target; after one of them the other is not."""
+def test_a_bounds_conflict_through_another_rule_is_reported() -> None:
+    """Each rule alone fits the target, but not after the other one has fired."""
     up = {"schedule": "0 8 * * *", "targetMinReplicas": 8}
     down = {"schedule": "0 18 * * FRI", "targetMaxReplicas": 5}
 
@@ -197,7 +197,7 @@ def test_bounds_that_cross_through_another_rule_are_told() -> None:
     ]
 
 
-def test_a_rule_that_makes_room_first_keeps_bounds_from_crossing() -> None:
+def test_a_rule_that_raises_the_maximum_first_prevents_a_conflict() -> None:
     """The maximum is raised an hour before the minimum, and lowered an hour after it."""
     assert (
         bounds(
@@ -212,7 +212,7 @@ def test_a_rule_that_makes_room_first_keeps_bounds_from_crossing() -> None:
 
 
 def test_rules_of_one_minute_are_applied_together() -> None:
-    """Both bounds move at once, so it does not matter which rule comes first."""
+    """Both bounds change at once, so the order of the rules does not matter."""
     rules = [
         {"schedule": "0 8 * * *", "targetMinReplicas": 20},
         {"schedule": "0 8 * * *", "targetMaxReplicas": 30},
@@ -224,24 +224,24 @@ def test_rules_of_one_minute_are_applied_together() -> None:
 
 
 def test_a_frequent_rule_does_not_hide_a_rare_one() -> None:
-    """A rule of every minute and one of New Year: half a million fires are not played one by one."""
+    """Hundreds of thousands of minutely fires before New Year are not simulated one by one."""
     minutely = {"schedule": "* * * * *", "targetMinReplicas": 8}
     yearly = {"schedule": "0 0 1 1 *", "targetMaxReplicas": 5}
 
-    (told,) = bounds(minutely, yearly, present=TargetBounds(1, 10))
+    (warning,) = bounds(minutely, yearly, present=TargetBounds(1, 10))
 
-    assert told.startswith(f"{R1} fires at 2027-01-01T00:00:00+01:00")
+    assert warning.startswith(f"{R1} fires at 2027-01-01T00:00:00+01:00")
 
 
-def test_what_a_window_leaves_behind_may_cross_too() -> None:
-    """The minimum returns when the window ends, and the maximum was lowered meanwhile."""
-    told = bounds(
+def test_the_end_of_a_window_can_cause_a_conflict() -> None:
+    """The window restores the minimum, but another rule has lowered the maximum meanwhile."""
+    warning = bounds(
         {"schedule": "0 8 * * *", "targetMinReplicas": 2, "duration": "4h"},
         {"schedule": "0 10 * * *", "targetMaxReplicas": 5},
         present=TargetBounds(6, 10),
     )
 
-    assert told == [
+    assert warning == [
         (
             f"{R0} ends its window at 2026-03-12T12:00:00+01:00, and minReplicas is 6 again, above the "
             f"maxReplicas 5 that {R1} sets; the change will be refused"
@@ -249,8 +249,8 @@ def test_what_a_window_leaves_behind_may_cross_too() -> None:
     ]
 
 
-def test_windows_return_what_was_before() -> None:
-    """The minimum is 20 in office hours alone, and the maximum may be lowered in the evening."""
+def test_a_window_restores_the_previous_bounds() -> None:
+    """The minimum is 20 in office hours only, so the maximum can be lowered in the evening."""
     assert (
         bounds(
             {"schedule": "0 8 * * *", "targetMinReplicas": 20, "targetMaxReplicas": 30, "duration": "9h"},
@@ -261,19 +261,19 @@ def test_windows_return_what_was_before() -> None:
     )
 
 
-def test_a_window_that_never_closes_is_told() -> None:
-    """It is as long as the time between two fires, so it is renewed each time."""
-    (told,) = sizes(("0 8 * * *", 3), duration="24h")
+def test_a_window_that_never_closes_gets_a_warning() -> None:
+    """Its duration is the interval between two fires, so every fire renews it."""
+    (warning,) = sizes(("0 8 * * *", 3), duration="24h")
 
-    assert told == (
+    assert warning == (
         f"{R0}: its window of 24h0m0s can still be open when it fires again, 24h0m0s later; that "
         "renews the window, and the previous values do not return"
     )
     assert sizes(("0 8 * * *", 3), duration="23h") == []
 
 
-def test_rules_without_zone_and_dates_listed_twice_are_told() -> None:
-    """Once for all rules without a zone."""
+def test_missing_time_zones_and_duplicate_dates_get_a_warning() -> None:
+    """One warning covers all rules without a time zone."""
     rules = [
         {"schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": None},
         {"schedule": "0 9 * * *", "targetReplicas": 3, "timeZone": None},
@@ -290,8 +290,8 @@ def test_rules_without_zone_and_dates_listed_twice_are_told() -> None:
     ]
 
 
-def test_the_worst_comes_first_and_each_kind_has_its_turn() -> None:
-    """Ten rules collide and meet clock changes: one warning of each kind before a second of any."""
+def test_the_worst_warning_comes_first_and_each_kind_is_represented() -> None:
+    """Ten rules conflict and meet clock changes. Each kind gets one warning before any gets a second."""
     rules = [
         {"schedule": "30 2 * * *", "targetMinReplicas": index + 1, "timeZone": "Europe/Berlin"}
         for index in range(10)
@@ -309,8 +309,8 @@ def test_the_worst_comes_first_and_each_kind_has_its_turn() -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 400, "ü" * 32, "a\nb\x00c"])
-def test_warnings_fit_whatever_a_rule_is_called(name: str) -> None:
-    """Under 256 characters each."""
+def test_warnings_are_short_for_any_rule_name(name: str) -> None:
+    """Each has fewer than 256 characters."""
     rules = [
         {"name": name, "schedule": "30 2 * * *", "targetMinReplicas": 2000000000 + index, "duration": "9h"}
         for index in range(3)
@@ -324,8 +324,8 @@ def test_warnings_fit_whatever_a_rule_is_called(name: str) -> None:
         assert all(len(text) < 256 for text in found)
 
 
-def test_a_rule_that_is_refused_is_left_out_and_gets_a_remedy() -> None:
-    """What is refused will not run; the others are simulated."""
+def test_an_invalid_rule_has_no_forecast_and_gets_a_remedy() -> None:
+    """The forecast covers the other rules."""
     good = cron({"schedule": "0 8 * * *", "targetReplicas": 1})
     bad = cron({"schedule": "0 8 * *", "targetReplicas": 1}, {"schedule": "0 8 * * *", "targetReplicas": 1})
 
@@ -335,7 +335,7 @@ def test_a_rule_that_is_refused_is_left_out_and_gets_a_remedy() -> None:
 
 
 def hostile() -> dict[str, CronFederatedHPASpec]:
-    """Objects made to cost much: each a thousand rules."""
+    """Objects that are expensive to forecast, each with a thousand rules."""
     zones = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
     leap_days = [f"{year}-02-29" for year in range(2028, 2428, 4) if year % 100]
     shapes: dict[str, list[dict[str, Any]]] = {
@@ -360,8 +360,8 @@ def hostile() -> dict[str, CronFederatedHPASpec]:
 @pytest.mark.parametrize(
     ("name", "wanted"), hostile().items(), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_the_work_is_bounded_whatever_the_object(name: str, wanted: CronFederatedHPASpec) -> None:
-    """A fifth of a second of CPU time at the most, where half a million fires would take many seconds."""
+def test_the_work_is_bounded_for_any_object(name: str, wanted: CronFederatedHPASpec) -> None:
+    """It takes at most 0.2 s of CPU time. Half a million fires would take many seconds."""
     forecast_warnings(wanted, NOW, TargetBounds(1, 10))
 
     assert least_cpu_seconds(lambda: forecast_warnings(wanted, NOW, TargetBounds(1, 10)), 0.2) < 0.2

@@ -1,4 +1,4 @@
-"""The grammar of schedules: what is accepted, and what a refusal says."""
+"""The grammar of schedules: accepted texts and the errors for others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refusal(schedule: str) -> str:
     ],
 )
 def test_lists_ranges_and_steps_select_minutes(schedule: str, minutes: list[int]) -> None:
-    """Values, lists, ranges, steps; a step above the range gives the start alone; tabs separate too."""
+    """A step above the range gives only the start value. Tabs separate fields too."""
     assert values(parse(schedule).minutes) == minutes
 
 
@@ -70,7 +70,7 @@ def test_lists_ranges_and_steps_select_minutes(schedule: str, minutes: list[int]
     ],
 )
 def test_sunday_is_0_and_7_and_weekdays_may_wrap(field: str, days: list[int]) -> None:
-    """Names in any case; ranges of weekdays may run over the end of the week."""
+    """Names work in any case. Ranges of weekdays can wrap around the end of the week."""
     assert values(parse(f"0 0 * * {field}").weekdays) == days
 
 
@@ -87,7 +87,7 @@ def test_sunday_is_0_and_7_and_weekdays_may_wrap(field: str, days: list[int]) ->
     ],
 )
 def test_macros_stand_for_their_fields_in_any_case(macro: str, fields: str) -> None:
-    """A macro fires when its five fields do."""
+    """A macro has the same fires as its five fields."""
     after = datetime(2026, 3, 11, 13, 23, tzinfo=UTC)
 
     assert next_fires(parse(macro), UTC, after, 4) == next_fires(parse(fields), UTC, after, 4)
@@ -151,7 +151,7 @@ def test_macros_stand_for_their_fields_in_any_case(macro: str, fields: str) -> N
     ],
 )
 def test_a_refusal_names_the_field_and_the_remedy(schedule: str, field: str, remedy: str) -> None:
-    """Each message begins with the field it is about and says what to write instead."""
+    """Each message begins with the field and says what to write instead."""
     message = refusal(schedule)
 
     assert message.startswith(f"{field}: ")
@@ -160,8 +160,8 @@ def test_a_refusal_names_the_field_and_the_remedy(schedule: str, field: str, rem
 
 @pytest.mark.parametrize("bad", ["x", "9", "1-", "L", "MON", "*/", "1,,", "\u00fc", "59-1,"])
 @pytest.mark.parametrize("place", range(5))
-def test_a_refusal_is_short_however_long_the_schedule(bad: str, place: int) -> None:
-    """What is quoted is cut, so that the remedy arrives whole."""
+def test_an_error_is_short_for_a_long_schedule(bad: str, place: int) -> None:
+    """Quoted text is cut, so that the remedy is never cut."""
     fields = ["1", "1", "1", "1", "1"]
     fields[place] = (bad * 400)[:480]
 
@@ -171,8 +171,8 @@ def test_a_refusal_is_short_however_long_the_schedule(bad: str, place: int) -> N
 
 
 @pytest.mark.parametrize("schedule", ["0 0 29 2 *", "0 0 31 2 MON", "0 0 31 * *", "0 0 30 2,3 *"])
-def test_a_date_that_comes_at_some_time_is_accepted(schedule: str) -> None:
-    """A leap day, a weekday beside it, a month that has the day."""
+def test_a_rare_date_is_accepted(schedule: str) -> None:
+    """It is a leap day, or it has a weekday as an alternative, or one month has the day."""
     assert next_fire(parse(schedule), UTC, datetime(2096, 3, 1, tzinfo=UTC)) is not None
 
 
@@ -184,7 +184,7 @@ def test_a_leap_day_is_found_over_a_century_without_one() -> None:
 
 
 def test_both_day_fields_restricted_match_either() -> None:
-    """The 13th or a Friday; `*/2` counts as restricted, `*/1` does not."""
+    """The schedule fires on the 13th and on Fridays. `*/2` counts as restricted, `*/1` does not."""
     after = datetime(2026, 3, 11, tzinfo=UTC)
 
     assert [fire.day for fire in next_fires(parse("0 0 13 * 5"), UTC, after, 3)] == [13, 20, 27]
@@ -196,30 +196,30 @@ def test_both_day_fields_restricted_match_either() -> None:
 @pytest.mark.parametrize(
     ("zone", "schedule", "after", "expected"),
     [
-        # A day that a zone skipped altogether.
+        # The zone skipped a whole day.
         (
             "Pacific/Apia",
             "0 9 * * *",
             "2011-12-29T12:00:00-10:00",
             ["2011-12-31T00:00:00+14:00", "2011-12-31T09:00:00+14:00"],
         ),
-        # Several skipped wall times are one fire, also together with one that exists.
+        # Several skipped wall times make one fire, even if the instant after the gap matches too.
         (
             "Europe/Berlin",
             "0,30 2,3 * * *",
             "2026-03-28T12:00:00+01:00",
             ["2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:00:00+02:00"],
         ),
-        # Started on the second pass, the first pass is over.
+        # The search starts in the second occurrence of the hour, so this wall time has fired.
         ("Europe/Berlin", "30 2 * * *", "2025-10-26T02:10:00+01:00", ["2025-10-27T02:30:00+01:00"]),
-        # An hour step follows real time: nothing at 02:00, which does not exist.
+        # An hour step follows real time, so a wall time that does not exist has no fire.
         (
             "Europe/Berlin",
             "0 */2 * * *",
             "2026-03-29T00:00:00+01:00",
             ["2026-03-29T04:00:00+02:00", "2026-03-29T06:00:00+02:00"],
         ),
-        # Half an hour repeats, and the quarters of it are real time.
+        # Half an hour repeats, and a starred hour fires in both occurrences.
         (
             "Australia/Lord_Howe",
             "45 ? * * *",
@@ -236,7 +236,7 @@ def test_both_day_fields_restricted_match_either() -> None:
     ],
 )
 def test_clock_changes(zone: str, schedule: str, after: str, expected: list[str]) -> None:
-    """Skipped wall times fire after the gap, repeated ones once; a starred hour is real time."""
+    """Skipped wall times fire after the gap, repeated ones once. A starred hour follows real time."""
     found = next_fires(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
 
     assert [fire.isoformat() for fire in found] == expected
@@ -260,8 +260,8 @@ def test_clock_changes(zone: str, schedule: str, after: str, expected: list[str]
         ("Europe/Berlin\x00", "unknown time zone Europe/Berlin\x00", "IANA"),
     ],
 )
-def test_an_unknown_zone_is_refused_with_what_to_write(name: str, message: str, remedy: str) -> None:
-    """The message is the one Go's loader gives; the remedy names a zone."""
+def test_an_unknown_zone_is_refused_with_a_remedy(name: str, message: str, remedy: str) -> None:
+    """The message is that of Go's zone loader. The remedy names a valid zone or the naming scheme."""
     with pytest.raises(UnknownZone) as caught:
         load_zone(name)
 
@@ -271,7 +271,7 @@ def test_an_unknown_zone_is_refused_with_what_to_write(name: str, message: str, 
 
 @pytest.mark.parametrize("name", [None, "", "Local", "UTC"])
 def test_no_zone_is_utc(name: str | None) -> None:
-    """Absent, empty and Local mean the zone of the process, which is shipped as UTC."""
+    """None, an empty name and Local are UTC."""
     assert load_zone(name).key == "UTC"
 
 
@@ -292,5 +292,5 @@ def test_no_zone_is_utc(name: str | None) -> None:
     ],
 )
 def test_the_shortest_interval_is_that_of_the_plain_calendar(schedule: str, seconds: int) -> None:
-    """Within a day, over midnight, over weeks, months and years."""
+    """The closest fires can be within a day, across midnight, or weeks, months and years apart."""
     assert shortest_interval(parse(schedule)) == seconds

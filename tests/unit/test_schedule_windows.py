@@ -29,7 +29,7 @@ def window(table: Timetable, moment: str) -> tuple[str, str, str] | None:
 
 
 def test_a_window_is_open_from_the_fire_until_its_duration_is_over() -> None:
-    """The fire is within, the end is not; in between it is named with both."""
+    """The fire belongs to the window, its end does not."""
     office = rule("0 8 * * MON-FRI", duration="9h")
     monday = ("2026-03-16T08:00:00+01:00", "2026-03-16T08:00:00+01:00", "2026-03-16T17:00:00+01:00")
 
@@ -46,7 +46,7 @@ def test_a_rule_without_duration_has_no_window() -> None:
 
 
 def test_a_fire_while_a_window_is_open_renews_it() -> None:
-    """It opened with the first of the fires that follow one another, and closes after the newest."""
+    """It opened with the first of these fires, and closes after the latest one."""
     table = rule("0 8,10,12,18 * * *", duration="2h")
 
     assert window(table, "2026-03-16T12:30:00+01:00") == (
@@ -61,8 +61,8 @@ def test_a_fire_while_a_window_is_open_renews_it() -> None:
     )
 
 
-def test_windows_without_end_are_followed_back_a_hundred_fires() -> None:
-    """A window that is longer than it takes to fire again has no beginning; the work is bounded."""
+def test_endless_windows_are_followed_back_a_hundred_fires() -> None:
+    """A window longer than the interval between fires has no beginning, so the search is bounded."""
     opened, fired, closes = (
         window(rule("* * * * *", "UTC", duration=120), "2026-03-16T12:00:30Z") or ("",) * 3
     )
@@ -79,13 +79,13 @@ def test_windows_without_end_are_followed_back_a_hundred_fires() -> None:
         ("2026-10-24T20:00:00+02:00", "2026-10-25T05:00:00+01:00"),
     ],
 )
-def test_a_window_over_a_clock_change_is_as_long_as_any(fires: str, closes: str) -> None:
-    """Ten hours of real time, whatever the clock shows."""
+def test_a_window_over_a_clock_change_has_its_full_length(fires: str, closes: str) -> None:
+    """It lasts ten hours of real time."""
     assert window(rule("0 20 * * *", duration="10h"), fires) == (fires, fires, closes)
 
 
-def test_a_window_in_the_repeated_hour_is_told_apart_by_its_pass() -> None:
-    """A daily rule fires on the first pass alone, so the second pass may lie behind its window."""
+def test_a_window_distinguishes_the_two_occurrences_of_an_hour() -> None:
+    """A daily rule fires only in the first occurrence, so its window can end before the second one."""
     table = rule("30 2 * * *", duration="45m")
     first = "2026-10-25T02:30:00+02:00"
 
@@ -95,7 +95,7 @@ def test_a_window_in_the_repeated_hour_is_told_apart_by_its_pass() -> None:
 
 
 def test_nothing_fires_on_excluded_dates() -> None:
-    """Neither forwards nor backwards, nor is a window opened; the dates are those of the zone."""
+    """The dates are those of the zone. They affect next and previous fires, and windows."""
     table = rule("30 0,23 * * *", excludeDates=["2026-12-25", "2026-12-26"], duration="1h")
     before, after = at("2026-12-24T22:30:00Z"), at("2026-12-26T23:30:00Z")
 
@@ -105,8 +105,8 @@ def test_nothing_fires_on_excluded_dates() -> None:
     assert list(table.fires(before, until=at("2026-12-26T12:00:00Z"))) in ([], [after])
 
 
-def test_a_fire_that_a_clock_change_moves_to_another_date_is_excluded_by_both() -> None:
-    """In Nuuk 23:00 is followed by midnight: 23:30 of the 28th fires on the 29th."""
+def test_a_fire_moved_to_another_date_is_excluded_by_either_date() -> None:
+    """In Nuuk the clock goes from 23:00 to midnight, so 23:30 of the 28th fires on the 29th."""
     before = at("2026-03-28T12:00:00Z")
 
     def fires_next(*excluded: str) -> str:
@@ -119,8 +119,8 @@ def test_a_fire_that_a_clock_change_moves_to_another_date_is_excluded_by_both() 
     assert fires_next("2026-03-29") == "2026-03-30T23:30:00-01:00"
 
 
-def test_every_leap_day_excluded_leaves_a_rule_without_fires_and_without_endless_work() -> None:
-    """Where nothing is found until the given time, nothing is returned."""
+def test_a_rule_whose_dates_are_all_excluded_does_not_search_forever() -> None:
+    """There is no fire before the given time. Without it, the next one is centuries away."""
     days = [f"{year}-02-29" for year in range(2028, 2400, 4) if year % 100]
     table = rule("0 8 29 2 *", excludeDates=days)
     now = at("2026-03-16T00:00:00Z")
@@ -146,16 +146,16 @@ def test_every_leap_day_excluded_leaves_a_rule_without_fires_and_without_endless
         {"excludeDates": ["2026-13-01"]},
     ],
 )
-def test_what_admission_refuses_has_no_timetable(fields: dict[str, Any]) -> None:
-    """Each says so with the error that admission prints, never with another exception."""
+def test_an_invalid_rule_has_no_timetable(fields: dict[str, Any]) -> None:
+    """The error is always InvalidObject, whose message admission prints."""
     raw = {"name": "r", "schedule": "0 8 * * *", **fields}
 
     with pytest.raises(InvalidObject):
         timetable(CronFederatedHPARule.model_validate(raw))
 
 
-def test_absent_zones_are_one_zone() -> None:
-    """UTC by any of its readings is the same object, so that rules without a zone share a clock."""
+def test_all_forms_of_utc_are_one_zone() -> None:
+    """They are the same object, so rules without a time zone compare as having the same one."""
     zones = {
         timetable(CronFederatedHPARule(schedule="@daily", time_zone=name)).zone for name in (None, "", "UTC")
     }
@@ -165,7 +165,7 @@ def test_absent_zones_are_one_zone() -> None:
 
 
 def test_the_calendar_ends_without_an_error() -> None:
-    """Near year 1 and year 9999 there is no fire, or one; never an exception."""
+    """A search near the years 1 and 9999 raises no exception."""
     table = rule("0 8 * * *", "Pacific/Kiritimati")
 
     assert table.previous(datetime(1, 1, 1, tzinfo=UTC)) is None

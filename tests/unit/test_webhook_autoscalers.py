@@ -1,4 +1,4 @@
-"""Two autoscalers of one target are told apart from one that only looks like a competitor."""
+"""The index finds the competing autoscalers of a target, and no others."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def competitors(autoscaler: Autoscaler, *others: Autoscaler) -> list[str]:
     return [competitor.name for competitor in index.competitors(autoscaler)]
 
 
-def test_all_three_kinds_are_rivals_of_a_federatedhpa() -> None:
-    """In the order of kind and name, however they came."""
+def test_all_three_kinds_compete_with_a_federatedhpa() -> None:
+    """They are sorted by kind and name."""
     others = [
         stored(HPA_KIND, "plain"),
         stored("FederatedHPA", "other"),
@@ -65,13 +65,13 @@ def test_all_three_kinds_are_rivals_of_a_federatedhpa() -> None:
     assert competitors(written(), *others) == ["nightly", "another", "other", "plain"]
 
 
-def test_an_object_is_not_its_own_rival() -> None:
-    """The stored form of the object itself is no other; one of its name and another kind is."""
+def test_an_object_does_not_compete_with_itself() -> None:
+    """Its stored form is not a competitor. An object of the same name and another kind is one."""
     assert competitors(written("web"), stored("FederatedHPA", "web"), stored(HPA_KIND, "web")) == ["web"]
 
 
-def test_the_version_of_an_api_makes_no_other_target() -> None:
-    """apps/v1 and apps/v1beta1 name the same Deployment; another group, kind, name or namespace does not."""
+def test_the_api_version_does_not_distinguish_targets() -> None:
+    """apps/v1 and apps/v1beta1 name the same Deployment. Another group or namespace does not."""
     same = stored(HPA_KIND, "same", {**DEPLOYMENT, "apiVersion": "apps/v1beta1"})
     others = [
         stored(HPA_KIND, "group", {**DEPLOYMENT, "apiVersion": "other.io/v1"}),
@@ -83,16 +83,16 @@ def test_the_version_of_an_api_makes_no_other_target() -> None:
     assert competitors(written(), same, *others) == ["same"]
 
 
-def test_a_calendar_for_the_bounds_is_no_rival_of_what_it_bounds() -> None:
-    """A CronFederatedHPA of the FederatedHPA and the FederatedHPA itself share nothing."""
+def test_a_cronfederatedhpa_does_not_compete_with_its_target() -> None:
+    """It scales the FederatedHPA, which scales the workload. Two CronFederatedHPAs of it compete."""
     calendar = stored("CronFederatedHPA", "calendar", FHPA, rules=[{}])
 
     assert competitors(written("web"), calendar) == []
     assert competitors(written_cron("second", FHPA), calendar) == ["calendar"]
 
 
-def test_who_writes_nothing_is_no_rival() -> None:
-    """A dry run, rules that all rest, and what is being deleted change no target."""
+def test_an_inactive_autoscaler_does_not_compete() -> None:
+    """It is a dry run, or all its rules are suspended, or it is being deleted."""
     resting = stored("CronFederatedHPA", "rests", rules=[{"suspend": True}])
     idle = [
         stored("FederatedHPA", "dry", dryRun=True),
@@ -107,8 +107,8 @@ def test_who_writes_nothing_is_no_rival() -> None:
     assert competitors(written_cron("rests", DEPLOYMENT, {"name": "r", "suspend": True}), half) == []
 
 
-def test_an_owner_that_changes_its_target_is_found_there_alone() -> None:
-    """What is forgotten leaves no trace, so that a hub where much changes does not fill the memory."""
+def test_an_autoscaler_with_a_new_target_is_found_only_there() -> None:
+    """A removed target leaves nothing in the index, so changes do not fill the memory."""
     index = AutoscalerIndex()
     before, after = stored(HPA_KIND, "a"), stored(HPA_KIND, "a", {**DEPLOYMENT, "name": "api"})
 
@@ -122,15 +122,15 @@ def test_an_owner_that_changes_its_target_is_found_there_alone() -> None:
 
 
 def test_bounds_are_read_under_either_name() -> None:
-    """A FederatedHPA may call its bounds federatedMinReplicas and federatedMaxReplicas."""
+    """A FederatedHPA may have federatedMinReplicas and federatedMaxReplicas instead."""
     plain = stored("FederatedHPA", "a", minReplicas=2, maxReplicas=5)
     alias = stored("FederatedHPA", "a", federatedMinReplicas=2, federatedMaxReplicas=5)
 
     assert (plain.minimum, plain.maximum) == (alias.minimum, alias.maximum) == (2, 5)
 
 
-def test_what_names_no_target_is_left_out() -> None:
-    """Somebody's object without a spec or a reference is no autoscaler of anything."""
+def test_an_object_without_a_target_is_ignored() -> None:
+    """Its spec or its scaleTargetRef is missing."""
     assert from_stored(HPA_KIND, msgspec.convert({"metadata": {"name": "a"}}, StoredAutoscaler)) is None
     assert (
         from_stored(HPA_KIND, msgspec.convert({"spec": {"scaleTargetRef": None}}, StoredAutoscaler)) is None
@@ -138,7 +138,7 @@ def test_what_names_no_target_is_left_out() -> None:
 
 
 def test_the_warning_names_two_and_counts_the_rest() -> None:
-    """It fits into what an API server passes on, however long names are."""
+    """It is never longer than API servers allow, even with long names."""
     few = [stored("FederatedHPA", name) for name in ("a", "b")]
     long = [stored(HPA_KIND, "x" * 253), *(stored("CronFederatedHPA", f"{n:0>253}") for n in range(5))]
     target = {**DEPLOYMENT, "kind": "K" * 253, "name": "n" * 253}

@@ -1,4 +1,4 @@
-"""However many objects are admitted and refused, no two alike, the webhook's memory stays as it is."""
+"""The webhook's memory does not grow with the number of different objects."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from webhook.telemetry import Telemetry
 from webhook.warnings import AdmissionWarnings
 
 REQUESTS = examples(2_000, 100_000)
-# Caches fill first; they are bounded.
+# The bounded caches fill during these requests.
 WARM_UP = examples(500, 10_000)
-# Of a leak of 100 bytes a request, the least there is, this is a half.
+# Bytes: half of the smallest plausible leak, 100 bytes a request.
 MOST_GROWTH = REQUESTS * 50
 
 pytestmark = NIGHT
@@ -36,7 +36,7 @@ def tracing() -> Iterator[None]:
 
 
 def request_of(number: int) -> tuple[str, bytes]:
-    """The path and body of a request unlike all others: admitted, denied, malformed, or with simulations."""
+    """Returns the path and body of a unique request: admitted, denied, malformed, or with a forecast."""
     target = {"apiVersion": "apps/v1", "kind": f"Kind{number}", "name": f"web-{number}"}
     metadata = {"name": f"web-{number}", "namespace": f"shop-{number % 97}", "labels": {f"l{number}": "x"}}
     spec: dict[str, Any] = {"scaleTargetRef": target, "maxReplicas": number}
@@ -50,7 +50,7 @@ def request_of(number: int) -> tuple[str, bytes]:
             path = "/mutate-federatedhpa"
         case 3:
             path = "/validate-cronfederatedhpa"
-            # Schedules are kept, 4,096 of them; more than these would be seen as growth until all are there.
+            # The cache keeps 4,096 schedules. A few different ones fill their part during the warm-up.
             rule = {
                 "name": f"r-{number}",
                 "schedule": f"{number % 100 % 60} 8 * * *",
@@ -62,7 +62,7 @@ def request_of(number: int) -> tuple[str, bytes]:
 
 
 async def send(admission: Admission, warnings: AdmissionWarnings, numbers: range) -> set[int]:
-    """What the process does with so many requests, but for the wire; the codes of the answers."""
+    """Handles requests as the process does, without the network. Returns the codes of the answers."""
     codes = set()
     for number in numbers:
         path, body = request_of(number)
@@ -71,9 +71,9 @@ async def send(admission: Admission, warnings: AdmissionWarnings, numbers: range
     return codes
 
 
-async def test_memory_stays_as_it_is(tracing: None, caplog: pytest.LogCaptureFixture) -> None:
-    """With metrics, simulations and the log of refusals; each request names something new."""
-    # pytest keeps every line that is logged.
+async def test_memory_does_not_grow(tracing: None, caplog: pytest.LogCaptureFixture) -> None:
+    """Every request has new names, and uses the metrics, the forecast and the refusal log."""
+    # pytest would keep every logged line.
     caplog.set_level(logging.CRITICAL)
     warnings = AdmissionWarnings()
     admission = Admission(Telemetry(), warnings)

@@ -1,4 +1,4 @@
-"""Refusals are logged once each, on one line, and never without bound."""
+"""Each refusal is logged once, on one line, and the number of lines is bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webhook.refusal_log import (
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -46,8 +46,8 @@ def refusal(name: Any = "web", namespace: Any = "shop", message: str = "spec: wr
     return Review(Verdict(False, 403, "Forbidden", message), raw=raw)
 
 
-def test_a_refusal_says_who_was_refused_what_and_why(clock: Clock, lines: list[Any]) -> None:
-    """One line with kind, namespace, name, code and reason."""
+def test_a_refusal_is_logged_with_its_object_and_reason(clock: Clock, lines: list[Any]) -> None:
+    """The line has kind, namespace, name, code and reason."""
     RefusalLog(clock).add("FederatedHPA", refusal())
 
     assert lines == [
@@ -63,8 +63,8 @@ def test_a_refusal_says_who_was_refused_what_and_why(clock: Clock, lines: list[A
     ]
 
 
-def test_the_same_again_is_logged_after_ten_minutes(clock: Clock, lines: list[Any]) -> None:
-    """A tool that tries for ever fills no log; another reason or object is another line."""
+def test_a_repeated_refusal_is_logged_after_ten_minutes(clock: Clock, lines: list[Any]) -> None:
+    """A tool that retries without end does not fill the log. Another reason or object gets a line."""
     log = RefusalLog(clock)
     for _ in range(50):
         log.add("FederatedHPA", refusal())
@@ -78,8 +78,8 @@ def test_the_same_again_is_logged_after_ten_minutes(clock: Clock, lines: list[An
     assert len(lines) == 5
 
 
-def test_one_namespace_cannot_hide_another(clock: Clock, lines: list[Any]) -> None:
-    """Each has its bound a minute; what was left out is counted in the next line."""
+def test_each_namespace_has_its_own_limit(clock: Clock, lines: list[Any]) -> None:
+    """The next line counts the refusals that were left out."""
     log = RefusalLog(clock)
     for number in range(500):
         log.add("FederatedHPA", refusal(name=f"web-{number}", namespace="noisy"))
@@ -89,8 +89,8 @@ def test_one_namespace_cannot_hide_another(clock: Clock, lines: list[Any]) -> No
     assert lines[-1]["left_out"] == 500 - LINES_PER_MINUTE_OF_NAMESPACE
 
 
-def test_all_together_have_a_bound(clock: Clock, lines: list[Any]) -> None:
-    """Whoever invents namespaces too gets no further; the next minute is a new one."""
+def test_all_namespaces_together_have_a_limit(clock: Clock, lines: list[Any]) -> None:
+    """A client that makes up namespaces reaches it too. It is reset every minute."""
     log = RefusalLog(clock)
     for number in range(5000):
         log.add("FederatedHPA", refusal(namespace=f"space-{number}"))
@@ -100,8 +100,8 @@ def test_all_together_have_a_bound(clock: Clock, lines: list[Any]) -> None:
     assert len(lines) == LINES_PER_MINUTE + 1
 
 
-def test_what_is_remembered_is_bounded(clock: Clock) -> None:
-    """Hours of different refusals keep the memory as it is."""
+def test_the_number_of_known_refusals_is_bounded(clock: Clock) -> None:
+    """Hours of different refusals do not fill the memory."""
     log = RefusalLog(clock)
     with capture_logs():
         for number in range(MAX_KNOWN * 2):
@@ -111,8 +111,8 @@ def test_what_is_remembered_is_bounded(clock: Clock) -> None:
     assert len(log._silent_until) == MAX_KNOWN
 
 
-def test_what_a_tenant_wrote_cannot_forge_a_line(clock: Clock, lines: list[Any]) -> None:
-    """Line ends and other control characters are not passed on, and nothing is long."""
+def test_a_name_cannot_forge_a_line(clock: Clock, lines: list[Any]) -> None:
+    """Control characters are replaced and long values are cut."""
     name = 'web\n2026-01-01 [info] all is well\x1b[2J\u202e"' + "x" * 10_000
 
     RefusalLog(clock).add("FederatedHPA", refusal(name=name, namespace="\r\n", message=name))
@@ -123,15 +123,15 @@ def test_what_a_tenant_wrote_cannot_forge_a_line(clock: Clock, lines: list[Any])
 
 
 @pytest.mark.parametrize("raw", [None, {}, {"metadata": None}, {"metadata": {"name": 7, "namespace": []}}])
-def test_what_cannot_be_read_has_no_name(clock: Clock, lines: list[Any], raw: dict[str, Any] | None) -> None:
-    """A refusal of bytes that are no object is logged without one."""
+def test_an_unreadable_object_has_no_name(clock: Clock, lines: list[Any], raw: dict[str, Any] | None) -> None:
+    """Its refusal is logged with an empty namespace and name."""
     RefusalLog(clock).add("FederatedHPA", Review(Verdict(False, 400, message="invalid JSON"), raw=raw))
 
     assert (lines[0]["namespace"], lines[0]["name"]) == ("", "")
 
 
 def test_a_generated_name_is_shown_by_its_beginning(clock: Clock, lines: list[Any]) -> None:
-    """An object that has no name yet is known by generateName."""
+    """An object without a name is logged with its generateName."""
     RefusalLog(clock).add("FederatedHPA", refusal(name=None, generateName="web-"))
 
     assert lines[0]["name"] == "web-"

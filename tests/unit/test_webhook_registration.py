@@ -1,4 +1,4 @@
-"""The objects that register the webhook, and the rights it may be given."""
+"""The manifests that register the webhook and give it permissions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def webhooks() -> list[dict[str, Any]]:
 
 
 def test_each_kind_is_registered_under_karmadas_names() -> None:
-    """Resource, path and what happens when the webhook is down, as in the reference."""
+    """Each has Karmada's name, resource and path, and its failure policy."""
     rows = [
         (
             hook["name"],
@@ -42,8 +42,8 @@ def test_each_kind_is_registered_under_karmadas_names() -> None:
     ]
 
 
-def test_what_all_of_them_have_in_common() -> None:
-    """Creations and updates of the objects themselves, in any version, for three seconds."""
+def test_the_common_settings_of_all_webhooks() -> None:
+    """They get creations and updates of all versions, without subresources, with a timeout of 3 s."""
     for hook in webhooks():
         assert len(hook["rules"]) == 1
         assert hook["rules"][0] | {"resources": None} == {
@@ -64,14 +64,14 @@ def test_what_all_of_them_have_in_common() -> None:
 
 
 def test_the_configurations_are_not_karmadas() -> None:
-    """Applying ours never overwrites the ones that hold all of Karmada's webhooks."""
+    """Their names differ, so applying them never overwrites Karmada's configurations."""
     names = {configuration["metadata"]["name"] for configuration in configurations(Endpoint(url="x"), b"")}
 
     assert names == {"fedhpa-webhook"}
 
 
-def test_without_a_reader_no_rights_are_printed() -> None:
-    """The webhook needs none for its verdicts."""
+def test_without_a_reader_no_permissions_are_printed() -> None:
+    """Verdicts need no permissions."""
     assert [document["kind"] for document in printed("--url", "https://10.0.0.1:8443")] == [
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
@@ -91,8 +91,8 @@ def test_without_a_reader_no_rights_are_printed() -> None:
         ),
     ],
 )
-def test_a_reader_gets_the_least_rights(reader: str, subject: dict[str, str]) -> None:
-    """Nothing can be written, no Secret and no workload read: autoscalers, clusters, scales of targets."""
+def test_a_reader_gets_the_least_permissions(reader: str, subject: dict[str, str]) -> None:
+    """It can read autoscalers, clusters and scales, but no Secret and no workload. It can write nothing."""
     role, binding, *_ = printed("--service", "fedhpa-system/fedhpa-webhook", "--reader", reader)
 
     assert binding["subjects"] == [subject]
@@ -112,8 +112,8 @@ def test_a_reader_gets_the_least_rights(reader: str, subject: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("reader", ["/name", "namespace/", "a/b/c"])
-def test_a_reader_that_is_none_is_refused(reader: str) -> None:
-    """Exit 2, naming the option."""
+def test_an_invalid_reader_is_refused(reader: str) -> None:
+    """The error names the option."""
     done = CliRunner().invoke(app, ["webhook-config", "--url", "https://x", "--reader", reader])
 
     assert done.exit_code != 0

@@ -1,4 +1,4 @@
-"""AdmissionReview in, AdmissionReview out: the protocol, whatever arrives."""
+"""The admission protocol: every request gets an AdmissionReview."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def message(response: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("version", ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"])
 def test_the_answer_echoes_version_and_uid(version: str) -> None:
-    """Both versions of the wire are spoken; an allowed answer has code 200 and no message."""
+    """Both versions of AdmissionReview are supported. An admitted object gets code 200 and no message."""
     body = {"apiVersion": version, "kind": "AdmissionReview", "request": {"uid": "42", "object": fhpa()}}
 
     answer = ask(VALIDATE_FEDERATEDHPA, body)
@@ -68,7 +68,7 @@ def test_the_answer_echoes_version_and_uid(version: str) -> None:
 
 
 def test_a_denial_is_code_403_reason_forbidden_and_the_aggregate() -> None:
-    """Several errors stand in brackets, in the order of the checks."""
+    """Several errors are in brackets, in the order of the checks."""
     response = asked(VALIDATE_FEDERATEDHPA, fhpa(minReplicas=0, maxReplicas=0))
 
     assert response["status"]["code"] == 403
@@ -136,18 +136,18 @@ def test_a_denial_is_code_403_reason_forbidden_and_the_aggregate() -> None:
         ),
     ],
 )
-def test_what_is_no_review_is_refused_with_what_is_wrong(
+def test_a_malformed_request_is_refused_with_the_error(
     path: str, body: bytes, content_type: str, code: int, expected: str
 ) -> None:
-    """Every malformed request is answered with a refusal that names the trouble; none raises."""
+    """No malformed request raises an exception."""
     response = ask(path, body, content_type)["response"]
 
     assert message(response) == expected
     assert response["status"]["code"] == code
 
 
-def test_too_large_a_body_is_refused_unread() -> None:
-    """The limit is 7 MiB, as an AdmissionReview and not as an HTTP error."""
+def test_a_too_large_body_is_refused() -> None:
+    """The limit is 7 MiB. The refusal is an AdmissionReview and not an HTTP error."""
     response = ask(VALIDATE_FEDERATEDHPA, b" " * (MAX_BODY + 1))["response"]
 
     assert response["status"]["code"] == 413
@@ -155,7 +155,7 @@ def test_too_large_a_body_is_refused_unread() -> None:
 
 
 def test_a_refusal_in_v1beta1_is_answered_in_v1beta1() -> None:
-    """Version and uid are echoed as soon as they can be read, whatever is wrong further in."""
+    """A refusal has the version and the uid of the request, if they can be read."""
     body = {"apiVersion": "admission.k8s.io/v1beta1", "request": {"uid": "42", "object": 7}}
 
     answer = ask(VALIDATE_FEDERATEDHPA, body)
@@ -167,8 +167,8 @@ def test_a_refusal_in_v1beta1_is_answered_in_v1beta1() -> None:
     )
 
 
-def test_a_message_is_not_as_long_as_what_is_wrong() -> None:
-    """Thousands of errors are cut at 64 Ki characters, and the message says so."""
+def test_a_long_message_is_cut() -> None:
+    """It is cut at 64 Ki characters, and says so."""
     wrong = fhpa()
     wrong["metadata"]["labels"] = {f"not a key {number}": "" for number in range(5_000)}
 
@@ -179,8 +179,8 @@ def test_a_message_is_not_as_long_as_what_is_wrong() -> None:
     assert len(text) < 66_000
 
 
-def test_there_are_at_most_five_warnings_each_on_a_line_that_fits() -> None:
-    """API servers cut longer ones, and terminals obey control characters."""
+def test_there_are_at_most_five_short_warnings() -> None:
+    """API servers cut long warnings, and terminals interpret control characters."""
     target = {"type": "Utilization", "averageUtilization": 80}
     metric = {"type": "Resource", "resource": {"name": "cpu\n" + "x" * 300, "target": target}}
     odd = fhpa(metrics=[metric] * 10, scaleTargetRef={"kind": "Deployment", "name": "web"})
@@ -194,14 +194,14 @@ def test_there_are_at_most_five_warnings_each_on_a_line_that_fits() -> None:
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "", None, 7])
 def test_the_operation_does_not_matter(operation: Any) -> None:
-    """What the API server wants to do with it makes no object better or worse."""
+    """The verdict is the same for every operation."""
     response = asked(VALIDATE_FEDERATEDHPA, fhpa(minReplicas=0), operation=operation)
 
     assert message(response) == "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"
 
 
 def test_an_object_of_another_kind_is_refused_by_name() -> None:
-    """The object's own kind decides, not what the request says about it."""
+    """The kind of the object decides, not the kind of the request."""
     pod = {"apiVersion": "v1", "kind": "Pod"}
 
     assert message(asked(VALIDATE_FEDERATEDHPA, pod)) == (
@@ -251,7 +251,7 @@ def test_an_object_of_another_kind_is_refused_by_name() -> None:
 )
 @pytest.mark.parametrize("path", [MUTATE_FEDERATEDHPA, VALIDATE_FEDERATEDHPA])
 def test_a_wrong_type_is_refused_naming_the_field(path: str, spec: dict[str, Any], expected: str) -> None:
-    """Code 400 with the decoder's text; the warning has the path with its indices."""
+    """The code is 400, with the error of Go's decoder. The warning has the full path."""
     response = asked(path, fhpa(**spec))
 
     assert message(response) == expected
@@ -260,7 +260,7 @@ def test_a_wrong_type_is_refused_naming_the_field(path: str, spec: dict[str, Any
 
 
 def test_a_bad_quantity_is_refused_naming_the_field() -> None:
-    """The field and the rule for quantities are in the message."""
+    """The message has the path and the rule for quantities."""
     metric = {
         "type": "Pods",
         "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "5x"}},
@@ -273,7 +273,7 @@ def test_a_bad_quantity_is_refused_naming_the_field() -> None:
 
 
 def test_an_object_being_deleted_may_always_lose_its_finalizer() -> None:
-    """However wrong it is, even in its types, it is admitted and left alone."""
+    """It is admitted without a patch, even if it is invalid."""
     wrong = fhpa(maxReplicas="many")
     wrong["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
@@ -284,7 +284,7 @@ def test_an_object_being_deleted_may_always_lose_its_finalizer() -> None:
 
 
 def test_mutation_answers_with_a_patch_of_the_defaults() -> None:
-    """A JSON patch in base64; none when nothing is missing."""
+    """The patch is base64. There is none if the object is complete."""
     response = asked(MUTATE_FEDERATEDHPA, fhpa())
     patch = json.loads(base64.b64decode(response["patch"]))
 
@@ -306,18 +306,18 @@ def test_mutation_answers_with_a_patch_of_the_defaults() -> None:
         {"spec": {"scaleTargetRef": None, "behavior": {"scaleUp": {"policies": []}}, "unknown": 1}},
     ],
 )
-def test_mutation_refuses_nothing_whose_types_fit(obj: dict[str, Any]) -> None:
-    """Missing, empty and negative values are for validation to refuse."""
+def test_mutation_refuses_only_wrong_types(obj: dict[str, Any]) -> None:
+    """Validation refuses missing, empty and negative values."""
     assert asked(MUTATE_FEDERATEDHPA, obj)["allowed"]
 
 
 def test_only_uid_and_object_are_needed() -> None:
-    """A request without operation, kind, resource, options or user is judged all the same."""
+    """A request needs no operation, kind, resource, options or user."""
     assert asked(VALIDATE_FEDERATEDHPA, fhpa())["allowed"]
 
 
 def test_a_lone_surrogate_does_not_break_the_answer() -> None:
-    """JSON may escape half a character; the answer is still UTF-8."""
+    """The answer is valid UTF-8."""
     body = b'{"request":{"uid":"\\ud800","object":{"metadata":{"name":"\\udfff"},"spec":{}}}}'
 
     answer = ask(VALIDATE_FEDERATEDHPA, body)
@@ -326,20 +326,20 @@ def test_a_lone_surrogate_does_not_break_the_answer() -> None:
 
 
 def test_an_unknown_path_is_refused() -> None:
-    """There is no fourth webhook."""
+    """The refusal names the path."""
     assert message(asked("/validate-pods", fhpa())) == "no webhook is served at /validate-pods"
 
 
 def test_unknown_fields_do_not_matter() -> None:
-    """A field of a later version is neither refused nor warned about."""
+    """A field of a later version causes neither a refusal nor a warning."""
     response = asked(VALIDATE_FEDERATEDHPA, fhpa(fromTheFuture={"a": [1]}))
 
     assert response["allowed"]
     assert "warnings" not in response
 
 
-def test_mutation_says_what_to_write_instead_of_what_will_be_refused() -> None:
-    """An API server asks for the defaults first, and a schema's refusal never comes to validation."""
+def test_mutation_gives_the_remedies_for_what_the_schema_refuses() -> None:
+    """The API server calls mutation first. It does not call validation if the schema refuses the object."""
     wrong = fhpa(minReplicas=0, metrics=[{"type": "cpu", "resource": {"name": "cpu"}}])
     mutated, validated = asked(MUTATE_FEDERATEDHPA, wrong), asked(VALIDATE_FEDERATEDHPA, wrong)
 
