@@ -1,0 +1,150 @@
+"""Controller processes of a federation in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from controller.flags import DIRECT, Settings
+from controller.process import lead
+from controller.shards import Shard, ShardElection
+from controller.telemetry import ControllerMetrics
+from fedhpa.decision import ControllerSettings
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.clock import Clock
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.leases import LeaseTiming
+from fedhpa.members.member import PROBE_SECONDS
+from fedhpa.members.registry import MemberRegistry
+from tests.support.memory_network import Cable
+from tests.support.timing import until
+
+
+class Controller:
+    """The work of one process: `controller.process` without flags, files, signals and HTTP listeners.
+
+    All its connections use `cable`.
+    """
+
+    def __init__(
+        self,
+        identity: str,
+        config: ApiConfig,
+        clock: Clock,
+        cable: Cable,
+        settings: Settings,
+        *,
+        shards: int = 1,
+        calm: bool = False,
+    ) -> None:
+        self.identity = identity
+        self.cable = cable
+        self.series = CollectorRegistry()
+        self._ended = False
+        self._hub = ApiClient(config)
+        self.members = MemberRegistry(
+            self._hub,
+            deadline=settings.member_deadline,
+            probe_period=300.0 if calm else PROBE_SECONDS,
+            clock=clock.monotonic,
+            wall=clock.wall,
+        )
+        self._counted = metrics = CountedMetrics(self.series)
+        counts = dict[Shard, int]()
+        self.working: set[Shard] = set()
+
+        async def work(shard: Shard) -> None:
+            self.working.add(shard)
+            try:
+                await lead(
+                    settings, self._hub, self.members, metrics, shard=shard, counts=counts, clock=clock
+                )
+            finally:
+                self.working.discard(shard)
+
+        self.election = ShardElection(
+            self._hub,
+            "kube-system",
+            identity,
+            shards,
+            timing=LeaseTiming(900.0, 600.0, 120.0) if calm else LeaseTiming(),
+            clock=clock,
+            rng=random.Random(identity),
+        )
+        self.elector = self.election.electors[0]
+        self._tasks = [
+            asyncio.create_task(self.members.run(), name=f"{identity} members"),
+            asyncio.create_task(self.election.run(work), name=f"{identity} election"),
+        ]
+
+    @property
+    def leads(self) -> bool:
+        return self.elector.is_leader
+
+    @property
+    def held(self) -> list[int]:
+        """The shards that it holds."""
+        return self.election.held
+
+    @property
+    def reconciles(self) -> int:
+        """The number of completed reconciles."""
+        return self._counted.reconciles
+
+    async def more_reconciles(self, count: int, within: float = 600.0) -> None:
+        """Let time pass until `count` more reconciles were completed."""
+        begin = self.reconciles
+        await until(lambda: self.reconciles >= begin + count, within)
+
+    async def stop(self) -> None:
+        """End as SIGTERM ends it: the Lease is given back."""
+        if self._ended:
+            return
+        self._ended = True
+        for task in reversed(self._tasks):
+            assert not task.done(), task
+            task.cancel()
+            await asyncio.wait([task])
+        await self._hub.close()
+
+    async def kill(self) -> None:
+        """End as SIGKILL ends it: its connections are gone, and nothing is given back."""
+        self.cable.cut()
+        await self.stop()
+
+
+class CountedMetrics(ControllerMetrics):
+    """The metrics, and the number of reconciles as an integer that is cheap to poll."""
+
+    reconciles = 0
+
+    def record_decision(self, *args: Any, **kwargs: Any) -> None:
+        super().record_decision(*args, **kwargs)
+        self.reconciles += 1
+
+    def record_failure(self, seconds: float) -> None:
+        super().record_failure(seconds)
+        self.reconciles += 1
+
+
+def completed_reconciles(series: CollectorRegistry) -> int:
+    """The number of reconciles in a controller's series, without computing its other series."""
+    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
+    metrics = series.restricted_registry([name]).collect()
+    return int(sum(sample.value for metric in metrics for sample in metric.samples if sample.name == name))
+
+
+def settings_of(changes: dict[str, Any]) -> Settings:
+    """The defaults of the flags with `changes`; durations in seconds."""
+    values: dict[str, Any] = {
+        "propagation": DIRECT,
+        "concurrent_syncs": 5,
+        "sync_period": 15.0,
+        "member_deadline": 3.0,
+        "paused": False,
+        "decision": ControllerSettings(),
+    }
+    return Settings(**{**values, **changes})
