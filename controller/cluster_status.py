@@ -14,6 +14,7 @@ from fedhpa.api.errors import FedHPAError
 from fedhpa.api.times import format_time
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
+from fedhpa.kube.supervision import report_failure
 from fedhpa.kube.writes import Object, update_with_retry
 from fedhpa.members.cluster import API_VERSION, READY
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member
@@ -58,6 +59,8 @@ async def _write(hub: ApiClient, registry: MemberRegistry, name: str, now: float
         await write_cluster_status(hub, member, now)
     except FedHPAError as error:
         log.debug("cluster status not written", cluster=name, error=str(error))
+    except Exception as error:  # the other Clusters are written all the same
+        report_failure("cluster-status", error, cluster=name)
 
 
 async def _wait(wake: asyncio.Event) -> None:

@@ -18,6 +18,7 @@ from controller.workqueue import WorkQueue
 from fedhpa.api.errors import FedHPAError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Key, Reflector
+from fedhpa.kube.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -79,10 +80,10 @@ class ReconcileLoop:
         unsubscribe = self.objects.subscribe(self._changes.put_nowait)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.objects.run())
-                group.create_task(self._enqueue_changes())
+                group.create_task(supervise("objects-watch", self.objects.run))
+                group.create_task(supervise("reconcile-queue", self._enqueue_changes))
                 for _ in range(self._workers):
-                    group.create_task(self._work())
+                    group.create_task(supervise("reconcile", self._work))
         finally:
             unsubscribe()
             # Another process reconciles these objects now, so the series here would show old values.

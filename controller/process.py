@@ -31,6 +31,7 @@ from fedhpa.kube.config import SERVICE_ACCOUNT, load_config
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaseTiming
 from fedhpa.kube.rotation import follow_config
+from fedhpa.kube.supervision import FAILURE_OBSERVER, supervise
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.serving.flags import common
@@ -81,6 +82,7 @@ async def run(values: Values, signals: Signals) -> None:
         collector(registry=registry)
     metrics = ControllerMetrics(registry)
     metrics.set_paused(settings.paused)
+    FAILURE_OBSERVER.set(metrics.task_failed)
     if settings.paused:
         log.warning("paused: decisions are computed and shown, but neither scales nor statuses are written")
     log.info("this version admits CronFederatedHPAs but does not run them")
@@ -103,7 +105,7 @@ async def run(values: Values, signals: Signals) -> None:
         )
         async with asyncio.TaskGroup() as group:
             background = [
-                group.create_task(members.run()),
+                group.create_task(supervise("members", members.run)),
                 group.create_task(follow_config(hub, kubeconfig)),
                 group.create_task(_watch_readiness(health, members, settings.paused)),
             ]
@@ -188,9 +190,11 @@ async def lead(
             clock=clock.monotonic,
         )
         group.create_task(caches.run())
-        group.create_task(events.run())
+        group.create_task(supervise("events", events.run))
         if not settings.paused and shard.index == 0:  # only one process writes the Clusters' status
-            group.create_task(follow_cluster_status(hub, members, wall=clock.wall))
+            group.create_task(
+                supervise("cluster-status", lambda: follow_cluster_status(hub, members, wall=clock.wall))
+            )
         await _until_synced(members)
         group.create_task(loop.run())
 

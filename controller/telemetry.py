@@ -93,12 +93,22 @@ class ControllerMetrics:
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
         )
 
+        self._task_failures = Counter(
+            "fedhpa_task_failures",
+            "Unexpected failures of background tasks, which were started again.",
+            ("task",),
+            registry=registry,
+        )
         self._hub = Gauge(
             "fedhpa_controller_hub_finding",
             "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController.",
             ("reason",),
             registry=registry,
         )
+
+    def task_failed(self, task: str) -> None:
+        """Count an unexpected failure of a background task."""
+        self._task_failures.labels(task).inc()
 
     def set_hub_finding(self, reason: str, found: bool) -> None:
         """Show a result of the hub's checks."""

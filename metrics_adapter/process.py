@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from fedhpa.kube.rotation import follow_config
+from fedhpa.kube.supervision import FAILURE_OBSERVER, supervise
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
@@ -133,19 +134,11 @@ class Adapter:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serves, and follows the hub and the members. Leaving the context drains requests."""
+        FAILURE_OBSERVER.set(self.telemetry.task_failed)
         async with (
             self._lists,
             self._store.store if self._store is not None else nullcontext(),
-            _background(
-                self._registry.run,
-                self._follow_config,
-                self.trust.follow_files,
-                self._follow_trust,
-                self._watch_hub,
-                self._watch_members,
-                self._discovery_cache.run,
-                *((self._store.rules.follow,) if self._store is not None else ()),
-            ),
+            _background(self._tasks()),
             http_listeners(self._values, self.health, self.telemetry.registry),
             self.server,
         ):
@@ -153,6 +146,20 @@ class Adapter:
                 yield
             finally:
                 self.health.drain()
+
+    def _tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        tasks: dict[str, Callable[[], Awaitable[None]]] = {
+            "members": self._registry.run,
+            "hub-config": self._follow_config,
+            "trust-files": self.trust.follow_files,
+            "trust": self._follow_trust,
+            "hub-readiness": self._watch_hub,
+            "member-readiness": self._watch_members,
+            "discovery": self._discovery_cache.run,
+        }
+        if self._store is not None:
+            tasks["metrics-rules"] = self._store.rules.follow
+        return tasks
 
     async def _follow_config(self) -> None:
         await follow_config(self._hub, self._values[common.KUBECONFIG] or None)
@@ -190,9 +197,10 @@ async def _hub_problem(hub: ApiClient) -> str | None:
 
 
 @asynccontextmanager
-async def _background(*works: Callable[[], Coroutine[object, object, None]]) -> AsyncIterator[None]:
+async def _background(works: Mapping[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
+    """Runs supervised tasks, by name, until the context is left."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work()) for work in works]
+        tasks = [group.create_task(supervise(name, work)) for name, work in works.items()]
         try:
             yield
         finally:

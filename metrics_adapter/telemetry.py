@@ -118,6 +118,12 @@ class Telemetry(MemberObserver):
             buckets=AGE_BUCKETS,
             registry=self.registry,
         )
+        self._task_failures = Counter(
+            "fedhpa_task_failures",
+            "Unexpected failures of background tasks, which were started again.",
+            ["task"],
+            registry=self.registry,
+        )
         for api in SERVED_VERSIONS:
             # The series exist from the first scrape on, so that increase() sees the first partial answer.
             self._in_flight.labels(api)
@@ -131,6 +137,10 @@ class Telemetry(MemberObserver):
     def absent(self, api: str, cluster: str) -> None:
         """Records that a member does not serve the API."""
         self._member_series.absent(api, cluster)
+
+    def task_failed(self, task: str) -> None:
+        """Counts an unexpected failure of a background task."""
+        self._task_failures.labels(task).inc()
 
     def answered(self, api: str, age: float) -> None:
         """Records the age of a member answer that was used."""

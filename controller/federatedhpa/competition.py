@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from fedhpa.api.errors import FedHPAError
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
@@ -92,8 +93,8 @@ class CompetingAutoscalers:
         """
         namespace = str(raw["metadata"]["namespace"])
         try:
-            reference = msgspec.convert((raw.get("spec") or {}).get("scaleTargetRef") or {}, _TargetReference)
-        except msgspec.ValidationError:
+            reference = convert_json((raw.get("spec") or {}).get("scaleTargetRef") or {}, _TargetReference)
+        except InvalidJson:
             return ()
         target, now = reference.identity, self._clock()
         # A thousand objects come here at every reconcile, and most lists are fresh: only old ones get a task.

@@ -19,12 +19,12 @@ from controller.federatedhpa.cluster_reader import ClusterReading, FleetReading,
 from controller.federatedhpa.member_caches import MemberCaches, checked_usage
 from controller.federatedhpa.metric_reader import MetricSource, error_reason, read_metrics
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
+from fedhpa.api.json import decode_json
 from fedhpa.api.metric_types import EXTERNAL_API
 from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
 from fedhpa.decision import Failure, ScalingMetric
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
-from fedhpa.kube.responses import decoder
 from fedhpa.members.breaker import CircuitBreaker
 from fedhpa.members.lists import pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
@@ -179,7 +179,7 @@ async def _usage(
 
 def _decode_usage(body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList, each with the cluster of its annotation ("" without one)."""
-    items = decoder(ObjectList[PodMetrics]).decode(body).items or ()
+    items = decode_json(body, ObjectList[PodMetrics]).items or ()
     annotated = ((item, (item.metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")) for item in items)
     return checked_usage(tuple([usage_record(cluster, item) for item, cluster in annotated]))
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from controller.federatedhpa.node_capacity import NodeCapacity
 from controller.federatedhpa.pod_index import PodIndexes
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics
 from fedhpa.kube.mapping import ResourceMapper
-from fedhpa.kube.responses import decoder
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from fedhpa.members.scales import ScaleCache
@@ -61,7 +61,7 @@ class MemberCaches:
 
 def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList. Raises ValueError or InvalidObject if the list is invalid."""
-    items = decoder(ObjectList[PodMetrics]).decode(body).items or ()
+    items = decode_json(body, ObjectList[PodMetrics]).items or ()
     return checked_usage(tuple([usage_record(cluster, item) for item in items]))
 
 

@@ -14,11 +14,13 @@ from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.paths import group_path, resource_path, segment
 from fedhpa.kube.reflector import Change, Key, Reflector
-from fedhpa.kube.responses import NOT_FOUND, Listing, Response, decoder
+from fedhpa.kube.responses import NOT_FOUND, Listing, Response
 from fedhpa.kube.rotation import follow_config
+from fedhpa.kube.supervision import FAILURE_OBSERVER, report_failure, supervise
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 
 __all__ = [
+    "FAILURE_OBSERVER",
     "NOT_FOUND",
     "SYSTEM",
     "ApiClient",
@@ -36,15 +38,16 @@ __all__ = [
     "Resource",
     "ResourceMapper",
     "Response",
-    "decoder",
     "follow_config",
     "get_scale",
     "group_path",
     "load_config",
     "patch_status",
     "put_scale",
+    "report_failure",
     "resource_path",
     "segment",
+    "supervise",
     "tls_context",
     "update_with_retry",
 ]

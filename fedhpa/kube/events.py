@@ -20,6 +20,7 @@ from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.responses import NOT_FOUND
+from fedhpa.kube.supervision import report_failure
 
 log = structlog.get_logger(__name__)
 
@@ -135,8 +136,15 @@ class EventRecorder:
     async def run(self) -> None:
         """Write the queued events until cancelled."""
         while True:
-            await self._record(await self._queue.get())
-            self._queue.task_done()
+            occurrence = await self._queue.get()
+            try:
+                await self._record(occurrence)
+            except Exception as error:  # the other events are written all the same
+                about = occurrence.about
+                report_failure("events", error, namespace=about.namespace, name=about.name)
+                self._drop(occurrence, "internal error")
+            finally:
+                self._queue.task_done()
 
     async def flush(self, deadline: float) -> None:
         """Wait at most `deadline` seconds until the queue is written; `run` must be running."""

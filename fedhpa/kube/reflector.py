@@ -19,11 +19,13 @@ import msgspec
 import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
-from fedhpa.kube.responses import GONE, Listing, decoder
+from fedhpa.kube.responses import GONE, Listing
 from fedhpa.kube.store import Change, Key, Store
+from fedhpa.kube.supervision import report_failure
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, TOO_SLOW
 
 log = structlog.get_logger(__name__)
@@ -102,7 +104,8 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         self._on_problem = on_problem
         self._clock = clock
-        self._log = log.bind(api=client.config.name, collection=name or path)
+        self._name = name or path
+        self._log = log.bind(api=client.config.name, collection=self._name)
         self._store: Store[T] = Store(self._log)
         self._version = ""
         self._generation = -1
@@ -187,7 +190,17 @@ class Reflector(Generic[T]):
                 self._version = ""
                 self._log.debug("resource version expired", detail=str(error))
             except FedHPAError as error:
-                self._failed(error)
+                self._failed(str(error))
+            # Whatever an answer makes the code raise, it must not end the task.
+            except Exception as error:
+                self._version = ""
+                report_failure(
+                    "reflector",
+                    error,
+                    on_failure=self._failed,
+                    api=self._client.config.name,
+                    collection=self._name,
+                )
             if self._clock() - started >= SHORT_WATCH_SECONDS and self._problem is None:
                 self._backoff.reset()
                 continue
@@ -279,11 +292,11 @@ class Reflector(Generic[T]):
 
     def _apply(self, line: bytes) -> None:
         try:
-            event = decoder(_WatchEvent).decode(line)
+            event = decode_json(line, _WatchEvent)
             if event.type == "ERROR":
-                self._raise_watch_error(decoder(_WatchError).decode(event.object))
-            meta = decoder(_Meta).decode(event.object).metadata
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self._raise_watch_error(decode_json(event.object, _WatchError))
+            meta = decode_json(event.object, _Meta).metadata
+        except InvalidJson as error:
             # The change in this line is lost: list again.
             self._version = ""
             raise ApiError(
@@ -311,8 +324,8 @@ class Reflector(Generic[T]):
 
     def _decode(self, key: Key, raw: msgspec.Raw) -> T | None:
         try:
-            item = decoder(self._item).decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            item = decode_json(raw, self._item)
+        except InvalidJson as error:
             self._log.warning("object cannot be read", namespace=key[0], name=key[1], error=str(error))
             return None
         return self._record(key, item)
@@ -336,8 +349,8 @@ class Reflector(Generic[T]):
 
     def _raw_key(self, raw: msgspec.Raw) -> Key:
         try:
-            return _key(decoder(_Meta).decode(raw))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _key(decode_json(raw, _Meta))
+        except InvalidJson as error:
             self._log.warning("object without readable metadata left out", error=str(error))
             return ("", "")
 
@@ -345,23 +358,32 @@ class Reflector(Generic[T]):
         if self._problem is not None:
             self._log.info("list and watch work", objects=len(self._store.view))
             self._problem = None
-            if self._on_problem is not None:
-                self._on_problem(None)
+            self._tell()
 
-    def _failed(self, error: FedHPAError) -> None:
+    def _failed(self, problem: str) -> None:
         if self._problem is None or self._problem == NOT_LISTED:
             self._problem_since = self._clock() if self._problem is None else self._problem_since
-            self._log.info("list or watch failed", error=str(error))
-        elif self._problem != str(error):
+            self._log.info("list or watch failed", error=problem)
+        elif self._problem != problem:
             # Many faults begin with a broken connection; the next failure names the cause.
-            self._log.info("list or watch fails for another reason", error=str(error))
+            self._log.info("list or watch fails for another reason", error=problem)
         else:
-            self._log.debug("list or watch failed again", error=str(error))
+            self._log.debug("list or watch failed again", error=problem)
         self._failures += 1
         self._doubtful = True
-        self._problem = str(error)
-        if self._on_problem is not None:
-            self._on_problem(self._problem)
+        self._problem = problem
+        self._tell()
+
+    def _report(self, task: str, error: Exception, on_failure: Callable[[str], None] | None = None) -> None:
+        api = self._client.config.name
+        report_failure(task, error, on_failure=on_failure, api=api, collection=self._name)
+
+    def _tell(self) -> None:
+        try:
+            if self._on_problem is not None:
+                self._on_problem(self._problem)
+        except Exception as error:
+            self._report("reflector-listener", error)
 
 
 def _key(item: Any) -> Key:

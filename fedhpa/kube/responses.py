@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from multidict import CIMultiDictProxy
 
 from fedhpa.api.errors import ApiError, Conflict
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.kube.transport import INVALID_RESPONSE
 
 T = TypeVar("T")
@@ -55,9 +55,8 @@ class Response:
     def decode(self, kind: type[T]) -> T:
         """Returns the body decoded as `kind`. Raises ApiError (InvalidResponse) if it does not fit."""
         try:
-            return decoder(kind).decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            # The library's message names the path of the field, never its content.
+            return decode_json(self.body, kind)
+        except InvalidJson as error:
             raise ApiError(
                 f"answer cannot be read: {error}", status=self.status, reason=INVALID_RESPONSE
             ) from error
@@ -73,22 +72,11 @@ class _StatusBody(msgspec.Struct, frozen=True):
     message: str | None = None
 
 
-@functools.lru_cache(maxsize=256)
-def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(cast(Any, kind))
-
-
-def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Returns the JSON decoder of a type, from a cache."""
-    cached: msgspec.json.Decoder[T] = _decoder(cast(Hashable, kind))
-    return cached
-
-
 def status_error(method: str, path: str, status: int, body: bytes) -> ApiError:
     """Returns the error for a response with a status from 300, made from its Status body."""
     try:
-        details = decoder(_StatusBody).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        details = decode_json(body, _StatusBody)
+    except InvalidJson:
         details = _StatusBody()
     message = (details.message or "")[:MAX_MESSAGE] if details.kind == "Status" else ""
     reason = ((details.reason or "") if details.kind == "Status" else "")[:MAX_MESSAGE]

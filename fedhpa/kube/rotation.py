@@ -10,6 +10,7 @@ import structlog
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import file_fingerprint, load_config
+from fedhpa.kube.supervision import report_failure
 
 log = structlog.get_logger(__name__)
 
@@ -27,23 +28,30 @@ async def follow_config(
     """
     while True:
         await asyncio.sleep(period)
-        now = await asyncio.to_thread(file_fingerprint, client.config.files)
-        if now == client.config.fingerprint:
-            continue
         try:
-            fresh = await load_config(kubeconfig, context)
-        except ConfigError as error:
-            log.warning("changed configuration cannot be used", api=client.config.name, error=str(error))
-            continue
-        old = client.config
-        await client.use(
-            dataclasses.replace(
-                fresh,
-                name=old.name,
-                compression=old.compression,
-                qps=old.qps,
-                burst=old.burst,
-                connector=old.connector,
-            )
+            await _reload_if_changed(client, kubeconfig, context)
+        except Exception as error:
+            report_failure("hub-config", error, api=client.config.name)
+
+
+async def _reload_if_changed(client: ApiClient, kubeconfig: str | None, context: str | None) -> None:
+    now = await asyncio.to_thread(file_fingerprint, client.config.files)
+    if now == client.config.fingerprint:
+        return
+    try:
+        fresh = await load_config(kubeconfig, context)
+    except ConfigError as error:
+        log.warning("changed configuration cannot be used", api=client.config.name, error=str(error))
+        return
+    old = client.config
+    await client.use(
+        dataclasses.replace(
+            fresh,
+            name=old.name,
+            compression=old.compression,
+            qps=old.qps,
+            burst=old.burst,
+            connector=old.connector,
         )
-        log.info("configuration reloaded", api=old.name)
+    )
+    log.info("configuration reloaded", api=old.name)

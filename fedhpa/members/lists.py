@@ -20,6 +20,7 @@ from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
+from fedhpa.kube.supervision import report_failure
 
 T = TypeVar("T")
 
@@ -193,6 +194,9 @@ class SharedLists:
                     retry.error = error
                 except MetricsUnavailable:
                     return  # the member answers again, with an error
+                except Exception as error:
+                    report_failure("member-list", error, cluster=key[0].name)
+                    return
                 else:
                     return
         finally:

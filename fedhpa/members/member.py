@@ -14,6 +14,7 @@ import structlog
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.config import ApiConfig, ConnectorFactory
+from fedhpa.kube.supervision import report_failure, supervise
 from fedhpa.members.client import MEMBER_DEADLINE_SECONDS, PROBE_PATH, MemberClient
 from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Cluster, api_config
 
@@ -174,20 +175,38 @@ class Member:
         self._refresh()
 
     async def run(self) -> None:
-        """Probe until cancelled, then close all connections."""
-        retry = Backoff(PROBE_GAP_SECONDS * 2, min(self._probe_period, RETRY_SECONDS))
+        """Probe until cancelled, then close all connections. Raises only CancelledError."""
         try:
-            while True:
-                self._wake.clear()
-                if self._access is not None:
-                    await self._probe()
-                well = not self.client.breaker.failures
-                if well:
-                    retry.reset()
-                await self._pause(self._probe_period * random.uniform(0.9, 1.1) if well else retry.next())
+            await supervise(
+                "member-probe",
+                self._probe_forever,
+                on_failure=self.fail,
+                backoff=Backoff(PROBE_GAP_SECONDS * 2, RETRY_SECONDS),
+                cluster=self.name,
+            )
         finally:
             self.closed = True
-            await self.client.close()
+            try:
+                await self.client.close()
+            except Exception as error:
+                report_failure("member-close", error, cluster=self.name)
+
+    def fail(self, reason: str) -> None:
+        """Count the member as unavailable for an unexpected failure, until a probe succeeds."""
+        self._probed = True
+        self.client.breaker.failure(reason, at_once=True)
+        self._refresh()
+
+    async def _probe_forever(self) -> None:
+        retry = Backoff(PROBE_GAP_SECONDS * 2, min(self._probe_period, RETRY_SECONDS))
+        while True:
+            self._wake.clear()
+            if self._access is not None:
+                await self._probe()
+            well = not self.client.breaker.failures
+            if well:
+                retry.reset()
+            await self._pause(self._probe_period * random.uniform(0.9, 1.1) if well else retry.next())
 
     async def _lose_access(self, problem: str) -> None:
         self._problem = problem

@@ -13,8 +13,9 @@ import msgspec
 
 from fedhpa.api import wire
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
+from fedhpa.api.json import decode_json
 from fedhpa.kube.paths import group_path, segment
-from fedhpa.kube.responses import NOT_FOUND, decoder
+from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling.records import CustomSample, ExternalSample, custom_sample, external_sample
 
@@ -102,29 +103,29 @@ async def custom_version(lists: SharedLists, member: Upstream) -> str:
 
 
 def _versions(body: bytes) -> frozenset[str]:
-    return frozenset(entry.version for entry in decoder(_ApiGroup).decode(body).versions or ())
+    return frozenset(entry.version for entry in decode_json(body, _ApiGroup).versions or ())
 
 
 def custom_samples(body: bytes) -> tuple[CustomSample, ...]:
     """Returns the items of a MetricValueList of either version. Raises ValueError or InvalidObject."""
-    return _plausible(decoder(_CustomList).decode(body).items or (), custom_sample)
+    return _plausible(decode_json(body, _CustomList).items or (), custom_sample)
 
 
 def external_samples(body: bytes) -> tuple[ExternalSample, ...]:
     """Returns the items of an ExternalMetricValueList. Raises ValueError or InvalidObject."""
-    return _plausible(decoder(_ExternalList).decode(body).items or (), external_sample)
+    return _plausible(decode_json(body, _ExternalList).items or (), external_sample)
 
 
 def custom_values(body: bytes) -> tuple[wire.MetricValue, ...]:
     """Validates like `custom_samples` and returns the items unchanged, to be passed on."""
-    items = decoder(_CustomList).decode(body).items or ()
+    items = decode_json(body, _CustomList).items or ()
     _plausible(items, custom_sample)
     return tuple(items)
 
 
 def external_values(body: bytes) -> tuple[wire.ExternalMetricValue, ...]:
     """Validates like `external_samples` and returns the items unchanged, to be passed on."""
-    items = decoder(_ExternalList).decode(body).items or ()
+    items = decode_json(body, _ExternalList).items or ()
     _plausible(items, external_sample)
     return tuple(items)
 

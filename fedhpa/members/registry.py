@@ -20,6 +20,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.kube.responses import NOT_FOUND
+from fedhpa.kube.supervision import report_failure, supervise
 from fedhpa.members.client import MEMBER_DEADLINE_SECONDS
 from fedhpa.members.cluster import (
     CLUSTERS_PATH,
@@ -38,6 +39,8 @@ log = structlog.get_logger(__name__)
 # After 401s a Secret is read again at most this often.
 REREAD_SECONDS = 1.0
 SECRET_BACKOFF_SECONDS = (0.5, 10.0)
+# A Cluster whose access could not be applied, for an unexpected reason, is applied again after this.
+RETRY_SECONDS = (1.0, 60.0)
 
 SecretKey = tuple[str, str]
 
@@ -88,6 +91,7 @@ class MemberRegistry:
         self._dirty: set[str] = set()
         self._changed = asyncio.Event()
         self._applying = asyncio.Lock()
+        self._retries: dict[str, Backoff] = {}
 
     @property
     def members(self) -> Mapping[str, Member]:
@@ -124,13 +128,13 @@ class MemberRegistry:
     async def run(self) -> None:
         """Follow the hub until cancelled, then close all connections to members."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._clusters.run())
+            group.create_task(supervise("clusters-watch", self._clusters.run))
             while True:
                 await self._changed.wait()
                 self._changed.clear()
                 while self._dirty:
                     async with self._applying:
-                        await self._apply(self._dirty.pop(), group)
+                        await self._apply_safely(self._dirty.pop(), group)
 
     def _touch(self, name: str) -> None:
         self._dirty.add(name)
@@ -138,7 +142,24 @@ class MemberRegistry:
 
     def _notify(self, name: str) -> None:
         for listener in tuple(self._listeners):
-            listener(name)
+            try:
+                listener(name)
+            except Exception as error:
+                report_failure("member-listener", error, cluster=name)
+
+    async def _apply_safely(self, name: str, group: asyncio.TaskGroup) -> None:
+        """Apply one Cluster. A failure makes only this member unready, and is tried again after a while."""
+        try:
+            await self._apply(name, group)
+        except Exception as error:
+            member = self._members.get(name)
+            report_failure(
+                "member-access", error, on_failure=member.fail if member is not None else None, cluster=name
+            )
+            retry = self._retries.setdefault(name, Backoff(*RETRY_SECONDS))
+            asyncio.get_running_loop().call_later(retry.next(), self._touch, name)
+        else:
+            self._retries.pop(name, None)
 
     async def _apply(self, name: str, group: asyncio.TaskGroup) -> None:
         cluster = self._clusters.store.get(("", name))
@@ -215,7 +236,8 @@ class MemberRegistry:
             on_problem=lambda _: touch_users(),
             clock=self._clock,
         )
-        watch = _SecretWatch(reflector, group.create_task(reflector.run()))
+        task = group.create_task(supervise("secret-watch", reflector.run, namespace=key[0], name=key[1]))
+        watch = _SecretWatch(reflector, task)
         reflector.subscribe(changed)
         return watch
 
@@ -245,6 +267,9 @@ class MemberRegistry:
             except FedHPAError as error:
                 absent = isinstance(error, ApiError) and error.status == NOT_FOUND
                 log.debug("secret not read again", cluster=name, absent=absent, error=str(error))
+                return
+            except Exception as error:
+                report_failure("secret-read", error, cluster=name, namespace=namespace, name=secret_name)
                 return
             watch.reread = secret_data(secret)
             # Under the lock, so that other calls that got a 401 wait for the new token.

@@ -16,6 +16,7 @@ from fedhpa.api.wire import Pod
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Key, Reflector
+from fedhpa.kube.supervision import supervise
 from fedhpa.members.member import Member
 
 log = structlog.get_logger(__name__)
@@ -165,7 +166,9 @@ class WatchCache(Generic[T]):
             on_problem=lambda _: attempted.set(),
             clock=self._clock,
         )
-        task = self._group.create_task(reflector.run())
+        task = self._group.create_task(
+            supervise("member-watch", reflector.run, cluster=member.name, collection=self._plural)
+        )
         now = self._clock()
         return _NamespaceWatch(reflector, task, now, now + patience, attempted)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust
@@ -171,8 +171,8 @@ def _names(data: Mapping[str, str], key: str, default: tuple[str, ...]) -> tuple
     if text is None:
         return default
     try:
-        return tuple(msgspec.json.decode(text, type=list[str] | None) or ())
-    except msgspec.DecodeError as error:
+        return tuple(decode_json(text, list[str] | None) or ())
+    except InvalidJson as error:
         raise ConfigError(f"{CONFIG_MAP} key {key}: expected a JSON list of texts: {error}") from error
 
 

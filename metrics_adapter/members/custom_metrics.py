@@ -15,6 +15,7 @@ from itertools import groupby
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import convert_json
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.selectors import selector_of
 from fedhpa.api.times import format_time, parse_time
@@ -153,7 +154,7 @@ def encode_time(seconds: float | None) -> str | None:
 def _value(item: MetricValue, field: str) -> CustomValue:
     window = item.windowSeconds if item.windowSeconds is not None else item.window
     given = item.metric.selector if item.metric is not None else item.selector
-    selector = None if given is None else msgspec.convert(given, MetricLabelSelector)
+    selector = None if given is None else convert_json(given, MetricLabelSelector)
     described = item.describedObject
     metric = item.metric.name if item.metric is not None else item.metricName
     group = described.apiVersion.rpartition("/")[0]

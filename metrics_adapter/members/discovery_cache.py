@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.json import decode_json
 from fedhpa.kube.paths import group_path
-from fedhpa.kube.responses import NOT_FOUND, decoder
+from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.members.member import Member
 from fedhpa.members.metrics import CUSTOM, EXTERNAL, EXTERNAL_VERSION, NotServed, custom_version
 from metrics_adapter.members.source import MembersSource
@@ -139,7 +140,7 @@ def _external_metrics(body: bytes) -> Sequence[DiscoveredMetric]:
 
 
 def _entries(body: bytes) -> list[DiscoveredMetric]:
-    return decoder(_ResourceList).decode(body).resources or []
+    return decode_json(body, _ResourceList).resources or []
 
 
 def _is_custom(name: str) -> bool:

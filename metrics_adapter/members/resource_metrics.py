@@ -16,6 +16,7 @@ from operator import attrgetter
 import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from metrics_adapter.members.usage_validation import check_list, check_one
@@ -65,12 +66,6 @@ class _ItemLabels(msgspec.Struct, frozen=True, gc=False):
     metadata: _Labels = _Labels()
 
 
-_DECODE_NAME_LIST = msgspec.json.Decoder(_ItemNameList).decode
-_DECODE_RAW_LIST = msgspec.json.Decoder(_RawItemList).decode
-_DECODE_NAME = msgspec.json.Decoder(_ItemName).decode
-_DECODE_LABELS = msgspec.json.Decoder(_ItemLabels).decode
-
-
 class Item(msgspec.Struct, frozen=True, gc=False):
     """One PodMetrics or NodeMetrics of one cluster. `json` is the object without kind and apiVersion.
 
@@ -115,8 +110,8 @@ class MemberItems:
         Raises MetricsUnavailable for labels that are not strings.
         """
         try:
-            return [_DECODE_LABELS(item.json).metadata.labels or {} for item in self.items]
-        except msgspec.DecodeError as error:
+            return [decode_json(item.json, _ItemLabels).metadata.labels or {} for item in self.items]
+        except InvalidJson as error:
             raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
     @property
@@ -163,10 +158,10 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
     try:
         # Two passes over the bytes, for names and for slices, are cheaper than a decode for each item.
         _check_text(body)
-        names, raw = _DECODE_NAME_LIST(body).items or (), _DECODE_RAW_LIST(body).items or ()
+        names, raw = decode_json(body, _ItemNameList).items or (), decode_json(body, _RawItemList).items or ()
         check_list(body, len(names))
         return MemberItems(cluster, _items(names, raw, cluster))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (InvalidJson, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
 
@@ -175,8 +170,8 @@ def decode_one(body: bytes, cluster: str) -> MemberItems:
     try:
         _check_text(body)
         check_one(body)
-        return MemberItems(cluster, _items([_DECODE_NAME(body)], [msgspec.Raw(body)], cluster))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return MemberItems(cluster, _items([decode_json(body, _ItemName)], [msgspec.Raw(body)], cluster))
+    except (InvalidJson, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
 
@@ -204,9 +199,9 @@ def _annotation(cluster: str) -> bytes:
 
 
 def _rewritten(json: bytes, cluster: str) -> bytes:
-    item = msgspec.json.decode(json, type=_Fields)
+    item = decode_json(json, _Fields)
     given = item.metadata.get("annotations", b"null")
-    annotations = msgspec.json.decode(given, type=dict[str, str] | None) or {}
+    annotations = decode_json(given, dict[str, str] | None) or {}
     annotations[CLUSTER_ANNOTATION] = cluster
     parts = [b'{"metadata":', msgspec.json.encode({**item.metadata, "annotations": annotations})]
     for name in ("timestamp", "window", "containers", "usage"):

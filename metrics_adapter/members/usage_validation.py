@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from fedhpa.api.errors import InvalidQuantity, MetricsUnavailable
+from fedhpa.api.json import decode_json
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.wire import RawQuantity
 
@@ -43,21 +44,17 @@ class _UsageItemList(msgspec.Struct, frozen=True, gc=False):
     items: list[_UsageItem] | None = None
 
 
-_DECODE_LIST = msgspec.json.Decoder(_UsageItemList).decode
-_DECODE_ONE = msgspec.json.Decoder(_UsageItem).decode
-
-
 def check_list(body: bytes, count: int) -> None:
-    """Checks a list of `count` items. Raises MetricsUnavailable, or msgspec's DecodeError."""
+    """Checks a list of `count` items. Raises MetricsUnavailable, or InvalidJson."""
     _, *usages = body.split(USAGE_KEY)
     if len(usages) < count or ESCAPE in body or not all(map(COMMON_USAGE, usages)):
-        for item in _DECODE_LIST(body).items or ():
+        for item in decode_json(body, _UsageItemList).items or ():
             _check(item)
 
 
 def check_one(body: bytes) -> None:
-    """Checks a single object. Raises MetricsUnavailable, or msgspec's DecodeError."""
-    _check(_DECODE_ONE(body))
+    """Checks a single object. Raises MetricsUnavailable, or InvalidJson."""
+    _check(decode_json(body, _UsageItem))
 
 
 def _check(item: _UsageItem) -> None:

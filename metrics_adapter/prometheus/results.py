@@ -12,6 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.quantity import MAX_INT64, Quantity
 from fedhpa.api.texts import cut_line
 
@@ -57,10 +58,6 @@ class _Envelope(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-_DECODE = msgspec.json.Decoder(_Envelope).decode
-_DECODE_VECTOR = msgspec.json.Decoder(list[Series]).decode
-
-
 @dataclass(frozen=True)
 class QueryResult:
     """All series of a query, and the store's first warnings. `asked_at` is the Unix time of the request."""
@@ -73,15 +70,15 @@ class QueryResult:
 def decode_result(body: bytes, asked_at: float) -> QueryResult:
     """Decodes an instant vector. Raises MetricsUnavailable for an error or another type of result."""
     try:
-        envelope = _DECODE(body)
+        envelope = decode_json(body, _Envelope)
         if envelope.status != "success" or envelope.data is None:
             raise MetricsUnavailable(f"it answered {shown(envelope.status)}: {shown(envelope.error)}")
         if envelope.data.resultType != "vector":
             raise MetricsUnavailable(
                 f"the query gives a {shown(envelope.data.resultType)}: write one that gives an instant vector"
             )
-        series = tuple(_DECODE_VECTOR(envelope.data.result))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        series = tuple(decode_json(envelope.data.result, list[Series]))
+    except InvalidJson as error:
         raise MetricsUnavailable(f"its answer cannot be read: {error}") from error
     warnings = (envelope.warnings or [])[:MAX_WARNINGS]
     return QueryResult(series, tuple(shown(text) for text in warnings), asked_at)
@@ -90,8 +87,8 @@ def decode_result(body: bytes, asked_at: float) -> QueryResult:
 def error_text(body: bytes) -> str:
     """Returns the store's error message, or "" if the body cannot be decoded."""
     try:
-        envelope = _DECODE(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        envelope = decode_json(body, _Envelope)
+    except InvalidJson:
         return ""
     return shown(": ".join(text for text in (envelope.errorType, envelope.error) if text))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.selectors import FieldSelector
 from fedhpa.serving.status import status_response
 from metrics_adapter.apis import API_VERSION, GROUP, MetricsKind
@@ -56,7 +56,11 @@ def yaml_response(body: bytes, headers: CIMultiDict[str] | None = None) -> web.R
     """
     if len(body) > MAX_YAML_BYTES:
         return web.Response(body=body, content_type=YAML, charset="utf-8", headers=headers)
-    text = yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, sort_keys=True)
+    try:
+        text = yaml.safe_dump(decode_json(body, Any), default_flow_style=False, sort_keys=True)
+    except (InvalidJson, RecursionError):
+        # A member's items are passed on as they are, and some cannot be converted.
+        return web.Response(body=body, content_type=YAML, charset="utf-8", headers=headers)
     return web.Response(text=text, content_type=YAML, headers=headers)
 
 

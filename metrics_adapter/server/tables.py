@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.wire import RawQuantity
 from metrics_adapter.members.custom_metrics import add_quantities
@@ -28,7 +29,6 @@ class _TableItem(msgspec.Struct, frozen=True, gc=False):
     usage: Usage | None = None
 
 
-_DECODE_ITEM = msgspec.json.Decoder(_TableItem).decode
 # Shown for an item that cannot be decoded, as kubectl does.
 UNKNOWN = "<unknown>"
 
@@ -63,8 +63,8 @@ def table(items: Sequence[Item], kind: str, api_version: str, include: str, *, s
 
 def _decode(item: Item) -> _TableItem:
     try:
-        return _DECODE_ITEM(item.json)
-    except msgspec.DecodeError:
+        return decode_json(item.json, _TableItem)
+    except InvalidJson:
         metadata = msgspec.json.encode({"name": item.name, "namespace": item.namespace})
         return _TableItem(msgspec.Raw(metadata), window=UNKNOWN)
 
@@ -88,7 +88,7 @@ def _object(
     if include == "None":
         return None
     if include == "Object":
-        whole = msgspec.json.decode(item.json, type=dict[str, msgspec.Raw])
+        whole = decode_json(item.json, dict[str, msgspec.Raw])
         return {"kind": kind, "apiVersion": api_version, **whole}
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metrics.metadata}
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
+from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics
-from fedhpa.kube.responses import decoder
 from fedhpa.members import lists as module
 from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member
@@ -31,7 +31,7 @@ def usage(name: str) -> Object:
 
 def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
     """Returns the items of a PodMetricsList. Raises ValueError (msgspec.DecodeError) if it is not one."""
-    return decoder(ObjectList[PodMetrics]).decode(body).items or []
+    return decode_json(body, ObjectList[PodMetrics]).items or []
 
 
 async def names(lists: SharedLists, member: Member, max_age: float = 10.0) -> list[str]:

@@ -58,7 +58,7 @@ async def eventually(holds: Callable[[], object], within: float = 5.0) -> None:
 
 @dataclass
 class Faults:
-    """What goes wrong, by path prefix: hang, a status to answer with, or a spoiled body."""
+    """What goes wrong, by path prefix: hang, a status to answer with, or a spoiled body, or both."""
 
     hang: set[str] = field(default_factory=set)
     status: dict[str, int] = field(default_factory=dict)
@@ -276,7 +276,8 @@ class FakeApi:
             return web.Response(status=503)
         for prefix, status in faults.status.items():
             if path.startswith(prefix):
-                return web.Response(status=status, text="out of order", headers=faults.headers)
+                spoiled = next((faults.body[part] for part in faults.body if path.startswith(part)), None)
+                return web.Response(status=status, body=spoiled or b"out of order", headers=faults.headers)
         for prefix, body in faults.body.items():
             if path.startswith(prefix):
                 return web.Response(body=body, content_type="application/json")

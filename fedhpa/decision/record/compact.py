@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.model import ClusterShare, Decision, MetricResult, PodCounts
@@ -123,8 +124,8 @@ def decode_compact(fields: Mapping[str, JSON]) -> CompactDecision:
     if version != VERSION:
         raise InvalidObject(f"status.decision is of version {version}, not {VERSION}")
     try:
-        return msgspec.convert(fields, CompactDecision)
-    except msgspec.ValidationError as error:
+        return convert_json(fields, CompactDecision)
+    except InvalidJson as error:
         raise InvalidObject(f"status.decision cannot be read: {error}") from error
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import format_time
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.record.fields import path_first, required_time
@@ -55,8 +56,8 @@ def decode_history(raw: RawHistory | JSON) -> History:
     """Returns the history of decoded JSON; a fresh start for None. Raises InvalidObject naming the field."""
     if not isinstance(raw, RawHistory):
         try:
-            raw = msgspec.convert(raw if raw is not None else {}, RawHistory)
-        except msgspec.ValidationError as error:
+            raw = convert_json(raw if raw is not None else {}, RawHistory)
+        except InvalidJson as error:
             raise InvalidObject(f"history.{path_first(str(error), whole='')}") from error
     recommendations: tuple[Recommendation, ...] | None = None
     if raw.recommendations is not None:

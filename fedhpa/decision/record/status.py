@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import parse_time
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
@@ -179,8 +180,8 @@ class StoredStatus(msgspec.Struct, frozen=True):
 def read_status(raw: JSON) -> StoredStatus:
     """Returns the status of decoded JSON; an empty one for None. Raises InvalidObject."""
     try:
-        return stored_status(msgspec.convert(raw or {}, RawStatus))
-    except msgspec.ValidationError as error:
+        return stored_status(convert_json(raw or {}, RawStatus))
+    except InvalidJson as error:
         raise InvalidObject(f"status cannot be read: {error}") from error
 
 

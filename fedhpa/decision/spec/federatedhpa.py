@@ -13,6 +13,7 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, convert_json, decode_json
 from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
 from fedhpa.decision.spec.behavior import ScalingBehavior, behavior_with_defaults
 from fedhpa.decision.spec.metrics import ScalingMetric, default_metric, metric_spec
@@ -60,10 +61,10 @@ def decode_object(raw: Mapping[str, JSON] | bytes) -> ScalingObject:
     """Returns the FederatedHPA of JSON bytes or decoded JSON. Raises InvalidObject naming the field."""
     try:
         if isinstance(raw, bytes):
-            decoded = msgspec.json.decode(raw, type=RawFederatedHPA)
+            decoded = decode_json(raw, RawFederatedHPA)
         else:
-            decoded = msgspec.convert(raw, RawFederatedHPA)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            decoded = convert_json(raw, RawFederatedHPA)
+    except InvalidJson as error:
         raise InvalidObject(f"the FederatedHPA cannot be read: {error}") from error
     return scaling_object(decoded)
 

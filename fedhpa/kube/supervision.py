@@ -1,0 +1,108 @@
+"""Runs a task for as long as it is wanted, whatever it raises.
+
+A member, a tenant or a typing error can make a task fail in ways that nobody foresaw. In a bare TaskGroup
+such a failure cancels all other tasks and ends the process. A supervised task fails alone: the failure is
+logged in one line, counted and reported, and the task starts again after a delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+
+import structlog
+
+from fedhpa.api.texts import one_line
+from fedhpa.kube.backoff import Backoff
+
+log = structlog.get_logger(__name__)
+
+FailureObserver = Callable[[str], None]
+
+RESTART_SECONDS = (1.0, 30.0)
+# A task that ran this long before it failed starts again after the first delay.
+LONG_SECONDS = 60.0
+MAX_CAUSE = 200
+
+
+def _ignore(_: str) -> None:
+    """The observer that does nothing."""
+
+
+# Called with the name of each task that fails. A process sets it before it starts its tasks, which inherit
+# it. The names are literals in the code, so a counter may have them as a label.
+FAILURE_OBSERVER: ContextVar[FailureObserver] = ContextVar("failure_observer", default=_ignore)
+
+
+async def supervise(
+    task: str,
+    run: Callable[[], Awaitable[None]],
+    *,
+    on_failure: Callable[[str], None] | None = None,
+    backoff: Backoff | None = None,
+    **about: str,
+) -> None:
+    """Await `run()` until it returns, and call it again after each failure. Raises only CancelledError.
+
+    - `task`: a short literal such as "member-probe"; the label of the counter of failures.
+    - `on_failure`: called with a sentence about the failure.
+    - `about`: the member or object, for the log line: cluster, namespace, name.
+    """
+    delays = backoff or Backoff(*RESTART_SECONDS)
+    clock = asyncio.get_running_loop().time
+    while True:
+        began = clock()
+        try:
+            await run()
+            return
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            # The task awaited something that another task cancelled.
+            report_failure(task, error, on_failure=on_failure, **about)
+        except Exception as error:
+            report_failure(task, error, on_failure=on_failure, **about)
+        if clock() - began >= LONG_SECONDS:
+            delays.reset()
+        await asyncio.sleep(delays.next())
+
+
+def report_failure(
+    task: str, error: BaseException, *, on_failure: Callable[[str], None] | None = None, **about: str
+) -> None:
+    """Log and count an unexpected failure of `task`, and pass it to `on_failure`. Never raises."""
+    cause = explain(error)
+    log.error("task failed", task=task, error=cause, where=_place(error), **about)
+    try:
+        FAILURE_OBSERVER.get()(task)
+        if on_failure is not None:
+            on_failure(f"internal error: {cause}")
+    except Exception as again:
+        log.exception("failure could not be reported", task=task, error=explain(again), **about)
+
+
+def explain(error: BaseException) -> str:
+    """Returns a bounded text for any exception: its type, and its message in one line."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    try:
+        message = one_line(str(error), MAX_CAUSE)
+    except Exception:  # a message that cannot be made must not hide the failure
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    """Returns module and line of the code that raised, so that one line is enough to find it."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+
+
+def _is_cancelled() -> bool:
+    current = asyncio.current_task()
+    return current is None or current.cancelling() > 0
