@@ -75,7 +75,7 @@ def refused(refusal: Refused) -> Review:
 
 
 def judge(path: str, body: bytes, content_type: str) -> Review:
-    """Returns the verdict on one request to one of the three paths. Never raises, whatever the body."""
+    """Returns the review of a request to one of the three paths. An invalid body gives a refusal."""
     uid, version = "", ""
     raw: dict[str, Any] | None = None
     subject: Subject | None = None

@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, Final
 
-import structlog
-
 from fedhpa.admission import warn_unknown_clusters
 from fedhpa.api.cluster import API_VERSION as CLUSTER_API_VERSION
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
@@ -43,8 +41,6 @@ from webhook.autoscalers import (
 from webhook.handlers import Subject
 from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, OFF, ON, PROPAGATION
 from webhook.targets import Targets
-
-log = structlog.get_logger(__name__)
 
 COLLECTIONS: Final = {
     FHPA_KIND: resource_path(API_VERSION, "federatedhpas"),

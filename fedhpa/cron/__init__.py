@@ -8,7 +8,7 @@ Everything here is pure: the time is an argument. Other packages import from her
 docs/reference/schedules.md.
 """
 
-from fedhpa.cron.fires import fires, next_fire, next_fires, previous_fire
+from fedhpa.cron.fires import fires, next_fires, previous_fire
 from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
@@ -27,7 +27,6 @@ __all__ = [
     "fires",
     "forecast_warnings",
     "load_zone",
-    "next_fire",
     "next_fires",
     "parse",
     "parse_excluded_date",

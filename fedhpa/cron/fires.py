@@ -29,13 +29,6 @@ def next_fires(
     return list(islice(fires(schedule, zone, after, excluded), count))
 
 
-def next_fire(
-    schedule: Schedule, zone: tzinfo, after: datetime, excluded: Set[int] = NO_DAYS
-) -> datetime | None:
-    """Returns the first fire strictly after `after`, or None at the end of Python's calendar (year 9999)."""
-    return next(fires(schedule, zone, after, excluded), None)
-
-
 def fires(
     schedule: Schedule,
     zone: tzinfo,

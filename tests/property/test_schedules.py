@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fedhpa.cron import (
     InvalidSchedule,
     Timetable,
+    fires,
     load_zone,
-    next_fire,
     next_fires,
     parse,
     previous_fire,
@@ -82,7 +82,7 @@ def test_fires_are_strictly_increasing_and_after_the_start(
 def test_next_and_previous_fires_agree(schedule: Written, after: datetime, zone: ZoneInfo) -> None:
     """previous(next(t)) is next(t), and just before that instant previous is still previous(t)."""
     parsed = schedule.parsed
-    following = next_fire(parsed, zone, after)
+    following = next(fires(parsed, zone, after), None)
     assert following is not None
     instant = following.astimezone(UTC)
     previous = previous_fire(parsed, zone, after)
@@ -91,7 +91,7 @@ def test_next_and_previous_fires_agree(schedule: Written, after: datetime, zone:
     assert previous_fire(parsed, zone, instant) == following
     assert previous_fire(parsed, zone, instant - timedelta(microseconds=1)) == previous
     assert previous.astimezone(UTC) <= after
-    assert next_fire(parsed, zone, previous.astimezone(UTC)) == following
+    assert next(fires(parsed, zone, previous.astimezone(UTC)), None) == following
 
 
 @given(schedules(), instants, zones, st.integers(0, 6))
@@ -105,7 +105,7 @@ def test_fires_do_not_depend_on_the_start_of_the_search(
 
     assert found[index + 1 :] == next_fires(schedule.parsed, zone, instant, 7 - index)
     just_before = max(after, instant - timedelta(microseconds=1))
-    assert found[index] == next_fire(schedule.parsed, zone, just_before)
+    assert found[index] == next(fires(schedule.parsed, zone, just_before), None)
 
 
 # In these zones no clock change skips midnight. Elsewhere a fire can be a day after its wall time.
