@@ -17,6 +17,7 @@ from fedhpa.serving.connections import Site
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values, split_address
 from fedhpa.serving.health import Health
+from fedhpa.serving.telemetry import ProcessSeries
 from fedhpa.serving.tls import ServingTls
 
 logger = structlog.get_logger(__name__)
@@ -82,8 +83,10 @@ async def http_listeners(
     """Serves --metrics-bind-address and --health-probe-bind-address; yields the bound addresses.
 
     If both flags name the same address, one listener serves all paths. The routes in `more` are served next
-    to /metrics, or next to the health paths if metrics are off.
+    to /metrics, or next to the health paths if metrics are off. Registers the series that all processes have,
+    and measures the lag of the event loop.
     """
+    series = ProcessSeries(registry)
     routes: dict[str, list[web.RouteDef]] = {}
     routes.setdefault(values[common.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
     routes.setdefault(values[common.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
@@ -99,6 +102,7 @@ async def http_listeners(
             application = web.Application()
             application.add_routes(served)
             bound.append(await stack.enter_async_context(_listener(application, *address, 1.0, None)))
+        await stack.enter_async_context(_background(series.measure_lag()))
         yield bound
 
 

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from controller.telemetry import ControllerMetrics
 from fedhpa.serving.fairness import Limits
+from fedhpa.serving.telemetry import ProcessSeries
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.telemetry import Telemetry as AdapterTelemetry
@@ -36,7 +37,10 @@ def _registries() -> dict[str, CollectorRegistry]:
     StoreTelemetry(adapter)
     controller = CollectorRegistry()
     ControllerMetrics(controller)
+    every = CollectorRegistry()
+    ProcessSeries(every)
     return {
+        "All processes": every,
         "fedhpa-webhook": WebhookTelemetry().registry,
         "fedhpa-metrics-adapter": adapter,
         "fedhpa-controller": controller,

@@ -1,0 +1,76 @@
+"""fedhpa_event_loop_lag_seconds shows work that holds up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from fedhpa.serving import telemetry
+from fedhpa.serving.telemetry import LogLimit, ProcessSeries
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def measured(holds: list[float], monkeypatch: pytest.MonkeyPatch) -> CollectorRegistry:
+    """Returns the series after pieces of work that held the loop for so many seconds."""
+    registry = CollectorRegistry()
+    series = ProcessSeries(registry)
+    loop = asyncio.get_running_loop()
+    real, added = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: real() + added)
+    measuring = asyncio.ensure_future(series.measure_lag())
+    await asyncio.sleep(0)
+    for seconds in holds:
+        await asyncio.sleep(telemetry.TICK_SECONDS / 2)
+        added += seconds
+        await asyncio.sleep(telemetry.TICK_SECONDS)
+    measuring.cancel()
+    return registry
+
+
+def above(registry: CollectorRegistry, bucket: str) -> float:
+    """Returns how many measurements were above a bucket's bound."""
+    total = registry.get_sample_value("fedhpa_event_loop_lag_seconds_count") or 0
+    below = registry.get_sample_value("fedhpa_event_loop_lag_seconds_bucket", {"le": bucket}) or 0
+    return total - below
+
+
+async def test_a_hold_up_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 0.3 s is above the bound of 50 ms, once."""
+    registry = await measured([0.3], monkeypatch)
+
+    assert above(registry, "0.05") == 1
+    assert above(registry, "0.5") == 0
+
+
+async def test_long_hold_ups_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is counted."""
+    with capture_logs() as logs:
+        registry = await measured([2.0, 3.0, 4.0], monkeypatch)
+
+    assert above(registry, "1.0") == 3
+    assert [entry["event"] for entry in logs] == ["the event loop was held up"]
+
+
+def test_a_log_limit_counts_what_it_left_out() -> None:
+    """The next line says how many there were."""
+    now = 0.0
+    limit = LogLimit(lambda: now)
+    found = [limit.left_out("a"), limit.left_out("a"), limit.left_out("b"), limit.left_out("a")]
+    now = 61.0
+
+    assert found == [0, None, 0, None]
+    assert limit.left_out("a") == 2
+
+
+def test_the_version_is_a_label() -> None:
+    """Dashboards show which version runs where."""
+    registry = CollectorRegistry()
+    ProcessSeries(registry)
+
+    (sample,) = next(found for found in registry.collect() if found.name == "fedhpa_build_info").samples
+    assert sample.value == 1
+    assert set(sample.labels) == {"version", "python_version"}
