@@ -16,7 +16,7 @@ from fedhpa.kube.config import load_config
 from fedhpa.kube.rotation import follow_config
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support.fakeapi import CLUSTERS, SECRETS, FakeApi, cluster, eventually, fake_api, secret
-from tests.support.membership import federation_on_sockets
+from tests.support.members import federation_on_sockets
 
 
 def write_config(path: Path, api: FakeApi) -> None:

@@ -18,7 +18,7 @@ from fedhpa.serving.process import Signals
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support import fakeapi
 from tests.support.controller_world import EVENTS, LEASES, World, world, world_on_sockets
-from tests.support.membership import REAL_DEADLINE
+from tests.support.members import REAL_DEADLINE
 
 # Several processes on a busy machine.
 eventually = functools.partial(fakeapi.eventually, within=20.0)

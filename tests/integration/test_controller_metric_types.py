@@ -17,7 +17,7 @@ from tests.support.controller_world import (
     world,
 )
 from tests.support.fakeapi import PODS, Object, eventually
-from tests.support.membership import DEADLINE
+from tests.support.members import DEADLINE
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

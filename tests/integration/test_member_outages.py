@@ -10,7 +10,8 @@ from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.members.client import GROUP_COOLDOWN_SECONDS
 from fedhpa.members.member import PROBE_FAILED, PROBE_SUCCEEDED
 from tests.support.fakeapi import CLUSTERS, eventually
-from tests.support.membership import DEADLINE, EPOCH, federation, loop_time
+from tests.support.members import DEADLINE, federation
+from tests.support.timing import EPOCH, loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

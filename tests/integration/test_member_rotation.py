@@ -12,13 +12,14 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.members.member import ACCESS_INVALID, PROBE_FAILED, PROBE_SUCCEEDED
 from fedhpa.members.registry import MemberRegistry
 from tests.support.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, join, secret
-from tests.support.membership import World, federation, federation_on_sockets, running
+from tests.support.members import FollowedMembers, federation, federation_on_sockets
+from tests.support.timing import background
 
 VERSION = "/version"
 NOW = 1773235397.0  # 2026-03-11T13:23:17Z
 
 
-async def _written(world: World, name: str) -> bool:
+async def _written(world: FollowedMembers, name: str) -> bool:
     """Let the leader write a member's status. Returns True if it wrote."""
     async with ApiClient(world.hub.config()) as client:
         return await write_cluster_status(client, world[name], NOW)
@@ -37,7 +38,7 @@ async def test_a_rotated_token_is_used_without_a_failing_call() -> None:
         assert member.client.generation == generation
 
 
-def rotate_silently(world: World) -> None:
+def rotate_silently(world: FollowedMembers) -> None:
     """Give member1 another token without an event in the watch of its Secret."""
     api = world.members["member1"]
     stored = secret("member1", token="new", ca=api.ca_pem)
@@ -224,7 +225,7 @@ async def test_no_cluster_api_on_the_hub() -> None:
     async with fake_api() as hub, ApiClient(hub.config()) as client:
         hub.faults.status["/apis/cluster.karmada.io"] = 404
         registry = MemberRegistry(client)
-        async with running(registry):
+        async with background(registry.run()):
             await eventually(lambda: "could not find" in (registry.problem or ""))
             assert not registry.synced()
             hub.faults.clear()

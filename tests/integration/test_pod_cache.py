@@ -12,7 +12,8 @@ from fedhpa.api.errors import MemberUnavailable
 from fedhpa.api.wire import Pod
 from fedhpa.members.watches import PodCache
 from tests.support.fakeapi import PODS, eventually, fake_api, join, pod
-from tests.support.membership import federation, loop_time
+from tests.support.members import federation
+from tests.support.timing import loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -26,6 +26,7 @@ from tests.support.controller_world import (
     reconciliations,
     world,
 )
+from tests.support.fake_responses import scale_of
 from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -95,13 +96,13 @@ async def test_a_workload_at_zero_everywhere_is_disabled_and_no_failure() -> Non
 
 async def test_a_template_leaves_zero_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replicas of a scale at zero, which is served without the field, are written."""
-    whole = fakeapi._scale
+    whole = scale_of
 
     def without_zero(obj: Object) -> Object:
         scale = whole(obj)
         return scale if scale["spec"]["replicas"] else {**scale, "spec": {}}
 
-    monkeypatch.setattr(fakeapi, "_scale", without_zero)
+    monkeypatch.setattr(fakeapi, "scale_of", without_zero)
     async with world(m1=0) as w:
         w.hub.deploy(0)
         serve_external(w.members["m1"], 40)

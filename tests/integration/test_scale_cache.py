@@ -14,7 +14,8 @@ from fedhpa.api.errors import ApiError
 from fedhpa.kube.writes import get_scale, put_scale
 from fedhpa.members.scales import ScaleCache, is_at_least
 from tests.support.fakeapi import FakeApi, Object, eventually
-from tests.support.membership import federation, loop_time
+from tests.support.members import federation
+from tests.support.timing import loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

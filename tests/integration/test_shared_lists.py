@@ -13,7 +13,8 @@ from fedhpa.members import lists as module
 from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member
 from tests.support.fakeapi import Object, eventually
-from tests.support.membership import federation, loop_time
+from tests.support.members import federation
+from tests.support.timing import loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -7,7 +7,6 @@ same over TLS, for whole processes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -25,8 +24,9 @@ from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.registry import MemberRegistry
 from tests.support.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
 from tests.support.federation import completed_reconciles
-from tests.support.membership import DEADLINE, PROBE_PERIOD, REAL_DEADLINE
+from tests.support.members import DEADLINE, REAL_DEADLINE, registry_of
 from tests.support.memory_network import MemoryNetwork
+from tests.support.timing import background, virtual_clock
 
 DEPLOYMENTS: Collection = ("apps/v1", "deployments")
 USAGE: Collection = ("metrics.k8s.io/v1beta1", "pods")
@@ -43,8 +43,6 @@ PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 REQUEST_MILLI = 100
 ON_TARGET_MILLI = 50
 LONG_AGO = "2020-01-01T00:00:00Z"
-# 2027-01-15T08:00:00Z, when virtual time begins.
-EPOCH = 1_800_000_000.0
 PERIOD = 0.15
 
 DISCOVERY = {
@@ -286,32 +284,13 @@ class World:
         """A running controller without any memory of earlier ones."""
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(self.hub.config()))
-            members = MemberRegistry(
-                client,
-                deadline=self._deadline,
-                probe_period=PROBE_PERIOD,
-                clock=self.clock.monotonic,
-                wall=self.clock.wall,
-            )
+            members = registry_of(client, self.clock, self._deadline)
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
             made = controller_settings(**{"member_deadline": self._deadline, **settings})
             work = lead(made, client, members, ControllerMetrics(registry), clock=self.clock)
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
-
-
-@asynccontextmanager
-async def background(work: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """Run work that must not end by itself."""
-    task: asyncio.Task[None] = asyncio.create_task(work)
-    try:
-        yield task
-        assert not task.done() or task.cancelled(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def reconciliations(controller: Controller) -> int:
@@ -332,12 +311,6 @@ def cluster_object(world: World, name: str) -> Object:
     return found
 
 
-def virtual_clock() -> Clock:
-    """The clock of the running loop, starting at EPOCH."""
-    monotonic = asyncio.get_running_loop().time
-    return Clock(monotonic, lambda: EPOCH + monotonic())
-
-
 def world(**replicas: int) -> AbstractAsyncContextManager[World]:
     """A hub in memory, and one member for each keyword with this many replicas of the workload."""
     return _world(MemoryNetwork(), virtual_clock(), replicas)
@@ -353,14 +326,10 @@ async def _world(
     network: MemoryNetwork | None, clock: Clock, replicas: dict[str, int]
 ) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        hub = Plane(pods_follow=False, network=network)
-        await hub.start()
-        stack.push_async_callback(hub.stop)
+        hub = await stack.enter_async_context(Plane(pods_follow=False, network=network))
         members: dict[str, Plane] = {}
         for name, count in replicas.items():
-            member = members[name] = Plane(network=network)
-            await member.start()
-            stack.push_async_callback(member.stop)
+            member = members[name] = await stack.enter_async_context(Plane(network=network))
             member.token = f"{name}-token"
             member.deploy(count)
             join(hub, name, member)

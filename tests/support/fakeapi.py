@@ -1,7 +1,7 @@
-"""An API server small enough to be told how to fail, on a real socket with real TLS or in memory.
+"""A small fake of the Kubernetes API that fails on demand, on a socket with TLS or in memory.
 
-It keeps objects with resource versions, serves lists in pages, watches with bookmarks, status and scale,
-and can hang, refuse, answer 500, cut its answers off, forget its history, or change its certificate.
+It keeps objects with resource versions, and serves paged lists, watches with bookmarks, status and scale. It
+can hang, refuse, answer 500, truncate responses, compact its history, and change its certificate.
 """
 
 from __future__ import annotations
@@ -11,65 +11,43 @@ import base64
 import json
 import ssl
 import weakref
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import trustme
 from aiohttp import web
-from looptime import LoopTimeEventLoop
 
 from fedhpa.kube.config import ApiConfig, tls_context
 from fedhpa.kube.credentials import Credentials, NoCredentials
 from testbed.stage.ports import held
+from tests.support.fake_responses import Collection as Collection
+from tests.support.fake_responses import Object as Object
+from tests.support.fake_responses import failure, is_selected, merge, parse, scale_of, selected_name
 from tests.support.memory_network import MemoryListener, MemoryNetwork
-
-Object = dict[str, Any]
-# (apiVersion, plural)
-Collection = tuple[str, str]
+from tests.support.timing import PATIENCE as PATIENCE
+from tests.support.timing import eventually as eventually
 
 PODS: Collection = ("v1", "pods")
 SECRETS: Collection = ("v1", "secrets")
 CLUSTERS: Collection = ("cluster.karmada.io/v1alpha1", "clusters")
 
 
-# What polls in real time waits at least so long: a machine that stands still for seconds proves nothing.
-PATIENCE = 60.0
-
-
-def patient(within: float) -> float:
-    """`within` where time is virtual; on a real clock a bound that no slow machine meets by itself."""
-    loop = asyncio.get_running_loop()
-    virtual = isinstance(loop, LoopTimeEventLoop) and loop.looptime_on
-    return within if virtual else max(within, PATIENCE)
-
-
-async def eventually(holds: Callable[[], object], within: float = 5.0) -> None:
-    """Wait until `holds` is true, looking less often the longer it takes; fail after `within` seconds, which
-    in real time are PATIENCE at least.
-    """
-    pause = 0.005
-    async with asyncio.timeout(patient(within)):
-        while not holds():  # other people's state has no event
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.05, 0.1)
-
-
 @dataclass
 class Faults:
-    """What goes wrong, by path prefix: hang, a status to answer with, or a spoiled body, or both."""
+    """The faults by path prefix: requests that hang, error statuses, broken bodies, or both of the latter."""
 
     hang: set[str] = field(default_factory=set)
     status: dict[str, int] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     truncate: set[str] = field(default_factory=set)
     body: dict[str, bytes] = field(default_factory=dict)
-    # How many of the next list pages with a continue token are answered 410.
+    # The number of list pages with a continue token that are still answered 410.
     expired_continues: int = 0
 
     def clear(self) -> None:
-        """Be well again."""
+        """Ends all faults."""
         self.__dict__.update(Faults().__dict__)
 
 
@@ -83,7 +61,7 @@ class _Watch:
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it arrived."""
+    """A request that arrived."""
 
     method: str
     path: str
@@ -93,7 +71,7 @@ class Seen:
 
 
 class FakeApi:
-    """One API server. Everything about it may be changed while it runs. In a network it speaks plain HTTP."""
+    """One API server, whose settings may change while it runs. In a memory network it serves plain HTTP."""
 
     def __init__(self, *, tls: bool = True, network: MemoryNetwork | None = None) -> None:
         self.faults = Faults()
@@ -108,7 +86,7 @@ class FakeApi:
         self._watches: set[_Watch] = set()
         self._stopping = asyncio.Event()
         self._runner: web.AppRunner | None = None
-        self._leave: Callable[[], object] = lambda: None
+        self._release: Callable[[], object] = lambda: None
         self._network = network
         self._listener: MemoryListener | None = None
 
@@ -118,7 +96,7 @@ class FakeApi:
 
     @property
     def ca_pem(self) -> str:
-        """Of whom to trust; "" for plain HTTP."""
+        """The CA of the server, or "" for plain HTTP."""
         return self.ca.cert_pem.bytes().decode() if self.ca is not None else ""
 
     @property
@@ -136,12 +114,21 @@ class FakeApi:
         )
 
     def queries(self, part: str) -> list[dict[str, str]]:
-        """The queries of the requests whose path ends so, in order."""
+        """Returns the queries of the requests whose path ends with `part`, in order."""
         return [seen.query for seen in self.seen if seen.path.endswith(part)]
 
-    # -- life ---------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
     async def start(self) -> None:
-        """Listen, on the same port as before if there was one."""
+        """Listens, on the previous port if there was one."""
         self._stopping = asyncio.Event()
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -158,12 +145,12 @@ class FakeApi:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.ca.issue_cert("127.0.0.1", "localhost").configure_cert(context)
         if not self.port:
-            self._take_a_port()
+            self._reserve_port()
         site = web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=context, reuse_address=True)
         await site.start()
 
     async def stop(self) -> None:
-        """Stop listening and drop every connection: from now on connections are refused."""
+        """Stops listening and drops every connection."""
         self._stopping.set()
         self.end_watches()
         if self._listener is not None:
@@ -173,16 +160,16 @@ class FakeApi:
             await self._runner.cleanup()
             self._runner = None
 
-    def _take_a_port(self) -> None:
-        """Have a port as long as this object lives: stopped, no other test's server must get it."""
-        self._leave()
-        place = held()
-        self.port = place.getsockname()[1]
-        self._leave = weakref.finalize(self, place.close)
+    def _reserve_port(self) -> None:
+        """Reserves a port for the life of this object, so that no other server gets it after `stop`."""
+        self._release()
+        reserved = held()
+        self.port = reserved.getsockname()[1]
+        self._release = weakref.finalize(self, reserved.close)
 
     # -- objects ------------------------------------------------------------------------------------
     def put(self, collection: Collection, obj: Object) -> Object:
-        """Create or replace an object, as somebody else would."""
+        """Creates or replaces an object, as another client would."""
         metadata = obj.setdefault("metadata", {})
         key = (metadata.get("namespace", ""), metadata["name"])
         objects = self._objects.setdefault(collection, {})
@@ -206,13 +193,13 @@ class FakeApi:
         return list(self._objects.get(collection, {}).values())
 
     def forget(self, collection: Collection, name: str, namespace: str = "") -> None:
-        """Remove an object without telling any watch, as if it happened while the watch was broken."""
+        """Removes an object without an event, as if all watches were interrupted."""
         del self._objects[collection][(namespace, name)]
         self._version += 1
 
     # -- watches ------------------------------------------------------------------------------------
     def expire(self) -> None:
-        """Compact: watches from versions up to now are answered 410."""
+        """Compacts the history: watches from versions up to now are answered 410."""
         self._version += 1
         self.oldest = self._version
         self._history.clear()
@@ -222,7 +209,7 @@ class FakeApi:
             watch.queue.put_nowait(None)
 
     def send(self, line: bytes) -> None:
-        """Put a line into every watch."""
+        """Sends a line to every watch."""
         for watch in self._watches:
             watch.queue.put_nowait(line)
 
@@ -262,7 +249,7 @@ class FakeApi:
         if faulty is not None:
             return faulty
         if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
-            return _status(401, "Unauthorized", "Unauthorized")
+            return failure(401, "Unauthorized", "Unauthorized")
         if request.path in ("/readyz", "/healthz"):
             return web.Response(text="ok")
         if request.path == "/version":
@@ -303,9 +290,9 @@ class FakeApi:
             return self._list(request, collection, namespace)
         obj = self.find(collection, name, namespace)
         if obj is None:
-            return _status(404, "NotFound", f'{collection[1]} "{name}" not found')
+            return failure(404, "NotFound", f'{collection[1]} "{name}" not found')
         if request.method == "GET":
-            return web.json_response(_scale(obj) if sub == "scale" else obj)
+            return web.json_response(scale_of(obj) if sub == "scale" else obj)
         if request.method == "DELETE":
             self.remove(collection, name, namespace)
             return web.json_response({"kind": "Status", "status": "Success"})
@@ -316,39 +303,39 @@ class FakeApi:
         if namespace:
             metadata["namespace"] = namespace
         if self.find(collection, metadata["name"], namespace) is not None:
-            return _status(409, "AlreadyExists", f'{collection[1]} "{metadata["name"]}" already exists')
+            return failure(409, "AlreadyExists", f'{collection[1]} "{metadata["name"]}" already exists')
         return web.json_response(self.put(collection, obj), status=201)
 
     def _change(
         self, collection: Collection, old: Object, body: Object, method: str, sub: str
     ) -> web.Response:
-        asked = body.get("metadata", {}).get("resourceVersion")
-        if asked is not None and asked != old["metadata"]["resourceVersion"]:
+        version = body.get("metadata", {}).get("resourceVersion")
+        if version is not None and version != old["metadata"]["resourceVersion"]:
             name = old["metadata"]["name"]
             message = (
                 f'Operation cannot be fulfilled on {collection[1]} "{name}": the object has been modified'
             )
-            return _status(409, "Conflict", message)
-        new = _merge(old, body) if method == "PATCH" else body
+            return failure(409, "Conflict", message)
+        new = merge(old, body) if method == "PATCH" else body
         if sub == "scale":
             new = {**old, "spec": {**old["spec"], "replicas": body["spec"]["replicas"]}}
         elif sub == "status":
             new = {**old, "status": new.get("status")}
         stored = self.put(collection, {**new, "metadata": {**old["metadata"], **new["metadata"]}})
-        return web.json_response(_scale(stored) if sub == "scale" else stored)
+        return web.json_response(scale_of(stored) if sub == "scale" else stored)
 
     def _list(self, request: web.Request, collection: Collection, namespace: str) -> web.Response:
-        name = _selected_name(request)
+        name = selected_name(request)
         items = [
             obj
             for (space, own), obj in sorted(self._objects.get(collection, {}).items())
-            if namespace in ("", space) and name in (None, own) and _selected(request, obj)
+            if namespace in ("", space) and name in (None, own) and is_selected(request, obj)
         ]
         limit = int(request.query.get("limit") or 0)
         start = int(request.query.get("continue") or 0)
         if start and self.faults.expired_continues:
             self.faults.expired_continues -= 1
-            return _status(410, "Expired", "The provided continue parameter is too old")
+            return failure(410, "Expired", "The provided continue parameter is too old")
         page = items[start : start + limit] if limit else items[start:]
         metadata = {"resourceVersion": str(self._version)}
         if limit and start + limit < len(items):
@@ -360,8 +347,8 @@ class FakeApi:
     ) -> web.StreamResponse:
         since = int(request.query["resourceVersion"])
         if since < self.oldest:
-            return _status(410, "Expired", "too old resource version")
-        watch = _Watch(collection, namespace, _selected_name(request))
+            return failure(410, "Expired", "too old resource version")
+        watch = _Watch(collection, namespace, selected_name(request))
         for version, kind, where, obj in self._history:
             if version > since:
                 self._offer(watch, kind, where, obj)
@@ -376,77 +363,13 @@ class FakeApi:
             self._watches.discard(watch)
 
 
-def parse(path: str) -> tuple[Collection, str, str | None, str]:
-    """(collection, namespace, name, subresource) of a URL path."""
-    parts = path.strip("/").split("/")
-    if parts[0] == "api":
-        version, rest = parts[1], parts[2:]
-    else:
-        version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    return (
-        (version, rest[0]),
-        namespace,
-        rest[1] if len(rest) > 1 else None,
-        rest[2] if len(rest) > 2 else "",
-    )
-
-
-def _selected_name(request: web.Request) -> str | None:
-    selector = request.query.get("fieldSelector", "")
-    return selector.removeprefix("metadata.name=") if selector else None
-
-
-def _selected(request: web.Request, obj: Object) -> bool:
-    """Whether an object has the labels of the request's selector, of which only NAME=VALUE is known."""
-    label, _, value = request.query.get("labelSelector", "").partition("=")
-    return not label or obj["metadata"].get("labels", {}).get(label) == value
-
-
-def _merge(old: Object, patch: Object) -> Object:
-    merged = dict(old)
-    for key, value in patch.items():
-        if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = _merge(merged[key], value)
-        elif value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _scale(obj: Object) -> Object:
-    labels = obj["spec"].get("selector", {}).get("matchLabels", {"app": "web"})
-    selector = ",".join(f"{label}={value}" for label, value in labels.items())
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": obj["metadata"],
-        "spec": {"replicas": obj["spec"]["replicas"]},
-        "status": {"replicas": obj["spec"]["replicas"], "selector": selector},
-    }
-
-
-def _status(code: int, reason: str, message: str) -> web.Response:
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
-    return web.json_response({**body, "reason": reason, "message": message}, status=code)
-
-
-@asynccontextmanager
-async def fake_api(*, tls: bool = True, network: MemoryNetwork | None = None) -> AsyncIterator[FakeApi]:
-    """A running API server."""
-    api = FakeApi(tls=tls, network=network)
-    await api.start()
-    try:
-        yield api
-    finally:
-        await api.stop()
+def fake_api(*, tls: bool = True, network: MemoryNetwork | None = None) -> FakeApi:
+    """Returns an API server that runs in `async with`."""
+    return FakeApi(tls=tls, network=network)
 
 
 def pod(name: str, namespace: str = "default", **labels: str) -> Object:
-    """A pod with labels."""
+    """Returns a pod with labels."""
     return {
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "status": {"phase": "Running"},
@@ -454,19 +377,19 @@ def pod(name: str, namespace: str = "default", **labels: str) -> Object:
 
 
 def secret(name: str, *, token: str | None, ca: str | None = None) -> Object:
-    """A credentials Secret in the namespace `creds`."""
+    """Returns a credentials Secret in the namespace `creds`."""
     data = {"token": token, "caBundle": ca}
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items() if value}
     return {"metadata": {"name": name, "namespace": "creds"}, "data": encoded}
 
 
 def cluster(name: str, endpoint: str, **spec: Any) -> Object:
-    """A Cluster whose Secret is creds/NAME."""
+    """Returns a Cluster whose Secret is creds/NAME."""
     reference = {"namespace": "creds", "name": name}
     return {"metadata": {"name": name}, "spec": {"apiEndpoint": endpoint, "secretRef": reference, **spec}}
 
 
 def join(hub: FakeApi, name: str, member: FakeApi, **spec: Any) -> None:
-    """Register `member` on `hub` with its current token and CA."""
+    """Registers `member` on `hub` with its current token and CA."""
     hub.put(SECRETS, secret(name, token=member.token or "token", ca=member.ca_pem))
     hub.put(CLUSTERS, cluster(name, member.url, **spec))

@@ -8,10 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from looptime import LoopTimeEventLoop
+
 from fedhpa.kube.clock import Clock
 
 # 2027-01-15T08:00:00Z, when virtual time begins.
 EPOCH = 1_800_000_000.0
+# The shortest deadline of a wait in real time, in seconds. Machines stall for seconds.
+PATIENCE = 60.0
 
 
 def loop_time() -> float:
@@ -23,6 +27,25 @@ def virtual_clock() -> Clock:
     """Returns the clock of the running loop, which starts at EPOCH."""
     monotonic = asyncio.get_running_loop().time
     return Clock(monotonic, lambda: EPOCH + monotonic())
+
+
+def patient(within: float) -> float:
+    """Returns `within` in virtual time, and at least PATIENCE in real time."""
+    loop = asyncio.get_running_loop()
+    virtual = isinstance(loop, LoopTimeEventLoop) and loop.looptime_on
+    return within if virtual else max(within, PATIENCE)
+
+
+async def eventually(holds: Callable[[], object], within: float = 5.0) -> None:
+    """Waits until `holds` is true, with growing pauses.
+
+    Fails after `within` seconds of virtual time, or after at least PATIENCE seconds of real time.
+    """
+    pause = 0.005
+    async with asyncio.timeout(patient(within)):
+        while not holds():  # the state of other tasks has no event
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.05, 0.1)
 
 
 async def until(holds: Callable[[], object], within: float = 120.0) -> None:

@@ -1,0 +1,69 @@
+"""Parsing requests to a Kubernetes API, and building its objects and Status bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+Object = dict[str, Any]
+# (apiVersion, plural)
+Collection = tuple[str, str]
+
+
+def parse(path: str) -> tuple[Collection, str, str | None, str]:
+    """Returns (collection, namespace, name, subresource) of a URL path."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api":
+        version, rest = parts[1], parts[2:]
+    else:
+        version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    return (
+        (version, rest[0]),
+        namespace,
+        rest[1] if len(rest) > 1 else None,
+        rest[2] if len(rest) > 2 else "",
+    )
+
+
+def selected_name(request: web.Request) -> str | None:
+    selector = request.query.get("fieldSelector", "")
+    return selector.removeprefix("metadata.name=") if selector else None
+
+
+def is_selected(request: web.Request, obj: Object) -> bool:
+    """True if the object matches the request's label selector, which must be NAME=VALUE."""
+    label, _, value = request.query.get("labelSelector", "").partition("=")
+    return not label or obj["metadata"].get("labels", {}).get(label) == value
+
+
+def merge(old: Object, patch: Object) -> Object:
+    merged = dict(old)
+    for key, value in patch.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = merge(merged[key], value)
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
+
+
+def scale_of(obj: Object) -> Object:
+    labels = obj["spec"].get("selector", {}).get("matchLabels", {"app": "web"})
+    selector = ",".join(f"{label}={value}" for label, value in labels.items())
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": obj["metadata"],
+        "spec": {"replicas": obj["spec"]["replicas"]},
+        "status": {"replicas": obj["spec"]["replicas"], "selector": selector},
+    }
+
+
+def failure(code: int, reason: str, message: str) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
+    return web.json_response({**body, "reason": reason, "message": message}, status=code)
