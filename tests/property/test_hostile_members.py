@@ -20,7 +20,7 @@ from fedhpa.members.metrics import custom_samples, external_samples
 from fedhpa.members.scales import ScaleCache
 from fedhpa.members.watches import PodCache
 from tests.support.fakeapi import CLUSTERS, PODS, SECRETS, Object, eventually
-from tests.support.membership import World, federation, loop_time
+from tests.support.members import World, federation, loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
