@@ -20,7 +20,8 @@ from fedhpa.members.metrics import custom_samples, external_samples
 from fedhpa.members.scales import ScaleCache
 from fedhpa.members.watches import PodCache
 from tests.support.fakeapi import CLUSTERS, PODS, SECRETS, Object, eventually
-from tests.support.members import World, federation, loop_time
+from tests.support.members import FollowedMembers, federation
+from tests.support.timing import loop_time
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -130,7 +131,7 @@ async def outcome(call: Any) -> object:
         return error
 
 
-async def good_is_read(world: World, readers: Readers) -> None:
+async def good_is_read(world: FollowedMembers, readers: Readers) -> None:
     """The good member is ready, and is read as before."""
     found = await readers.read(world[GOOD])
 
@@ -140,13 +141,13 @@ async def good_is_read(world: World, readers: Readers) -> None:
     assert found["scale"].spec.replicas == 3
 
 
-def serve(world: World) -> None:
+def serve(world: FollowedMembers) -> None:
     for member in world.members.values():
         member.put(PODS, pod("web-0"))
         member.put(DEPLOYMENTS, deployment())
 
 
-async def with_readers(world: World, check: Any) -> None:
+async def with_readers(world: FollowedMembers, check: Any) -> None:
     async with SharedLists(clock=loop_time) as lists:
         readers = Readers(lists)
         tasks = [asyncio.create_task(readers.pods.run()), asyncio.create_task(readers.scales.run())]
