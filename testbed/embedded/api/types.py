@@ -1,4 +1,4 @@
-"""What the parts of the API server pass to each other: users, attributes, writes, errors."""
+"""The types that the parts of the API server share: users, attributes, writes, errors."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

@@ -57,7 +57,7 @@ class Admission:
         return write.object
 
     def _registered(self, collection: Collection, write: Write) -> Iterator[Object]:
-        # Registrations are exempt. Otherwise nobody could remove a broken webhook.
+        # Registrations are exempt. Otherwise a broken webhook could not be removed.
         exempt = write.attributes.group == GROUP
         for configuration in [] if exempt else self._store.list(collection):
             yield from configuration.get("webhooks") or ()

@@ -9,10 +9,10 @@ from typing import Any
 from aiohttp import web
 
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.servers import Handler, Heard, hang, raw, review
+from tests.conformance.plane.servers import Handler, Received, hang, raw, review
 from tests.conformance.plane.talk import Talk
 from tests.conformance.plane.things import GROUP, install_widgets, widget, widgets
-from tests.conformance.plane.webhooks import note_heard, register, until_refused, webhook_server
+from tests.conformance.plane.webhooks import note_received, register, until_refused, webhook_server
 
 # Port 1 is reserved, so nothing listens on it.
 UNREACHABLE = "https://127.0.0.1:1/widgets"
@@ -34,9 +34,9 @@ async def what_a_webhook_is_told(talk: Talk) -> None:
     await talk.ask("PUT", f"{path}/one", {**made, "spec": {**made["spec"], "name": "b"}})
     await talk.patch(f"{path}/one", {"spec": {"name": "c"}})
     await talk.ask("DELETE", f"{path}/one")
-    heard = note_heard(talk, server)
+    received = note_received(talk, server)
 
-    requests = [one.json["request"] for one in heard]
+    requests = [one.json["request"] for one in received]
     assert [request["operation"] for request in requests] == ["CREATE", "UPDATE", "UPDATE", "DELETE"]
     assert [request["object"] is None for request in requests] == [False, False, False, True]
     assert [request["oldObject"] is None for request in requests] == [True, False, False, False]
@@ -78,19 +78,19 @@ async def only_what_the_rules_say(talk: Talk) -> None:
             {"metadata": {"labels": None}},
             content_type="application/merge-patch+json",
         )
-        return any(one.request.path == "/labelled" for one in server.heard)
+        return any(one.request.path == "/labelled" for one in server.received)
 
     await talk.eventually(registered)  # this webhook is the last of the three
-    server.heard.clear()
+    server.received.clear()
     await talk.ask("POST", path, widget("one", name="a", replicas=1))
     await talk.patch(f"{path}/one", {"spec": {"name": "b"}})
     await talk.patch(f"{path}/one", {"metadata": {"labels": {"ask": "me"}}})
     await talk.patch(f"{path}/one/status", {"status": {"phase": "New"}})
     await talk.patch(f"{path}/one/scale", {"spec": {"replicas": 2}})
     await talk.ask("DELETE", f"{path}/one")
-    heard = note_heard(talk, server)
+    received = note_received(talk, server)
 
-    assert [(one.request.path, one.json["request"]["operation"]) for one in heard] == [
+    assert [(one.request.path, one.json["request"]["operation"]) for one in received] == [
         ("/creations", "CREATE"),
         ("/labelled", "UPDATE"),
         ("/parts", "UPDATE"),
@@ -154,12 +154,12 @@ async def mutated(talk: Talk) -> None:
     ):
         server.answer = _by_path({"/mutate": review(**json_patch(*operations)), "/validate": review()})
         await talk.ask("POST", path, widget("one", name="a"))
-        note_heard(talk, server)
+        note_received(talk, server)
         server.answer = review()
         await talk.quietly("DELETE", f"{path}/one")
-        server.heard.clear()
+        server.received.clear()
     await talk.ask("POST", path, widget("one", name="a"))
-    note_heard(talk, server)
+    note_received(talk, server)
     server.answer = _by_path(
         {
             "/mutate": review(**json_patch({"op": "add", "path": "/spec/colour", "value": "green"})),
@@ -172,8 +172,8 @@ async def mutated(talk: Talk) -> None:
 
 
 def _by_path(answers: dict[str, Handler]) -> Handler:
-    async def answer(heard: Heard) -> web.StreamResponse:
-        return await answers[heard.request.path](heard)
+    async def answer(received: Received) -> web.StreamResponse:
+        return await answers[received.request.path](received)
 
     return answer
 
@@ -209,7 +209,7 @@ async def dead_and_may_be_ignored(talk: Talk) -> None:
     passed = await talk.ask("POST", path, widget("one", name="a"))
 
     assert passed.status == 201
-    assert [one.json["request"]["name"] for one in server.heard] == ["one"]
+    assert [one.json["request"]["name"] for one in server.received] == ["one"]
 
 
 @check()

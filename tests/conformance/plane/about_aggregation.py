@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.conformance.plane.registry import check
-from tests.conformance.plane.servers import Heard, LocalServer, local_server
+from tests.conformance.plane.servers import LocalServer, Received, local_server
 from tests.conformance.plane.talk import Answer, Object, Talk
 from tests.conformance.plane.things import core
 from tests.conformance.plane.users import robot
@@ -32,9 +32,9 @@ HEADERS = (
 )
 
 
-async def answer(heard: Heard) -> web.StreamResponse:
+async def answer(received: Received) -> web.StreamResponse:
     """Answers discovery, and a fixed object for all other paths."""
-    path = heard.request.path
+    path = received.request.path
     if path == f"/apis/{GROUP}/v1":
         verbs = ["get", "list", "create"]
         resource = {
@@ -53,7 +53,7 @@ async def answer(heard: Heard) -> web.StreamResponse:
             headers={"Warning": '299 - "hot"', "Content-Type": "text/tea"},
         )
     if path.endswith("/slowly"):
-        return await _in_parts(heard.request)
+        return await _in_parts(received.request)
     return web.json_response({"kind": "Thing", "apiVersion": f"{GROUP}/v1", "metadata": {"name": "thing"}})
 
 
@@ -129,7 +129,7 @@ async def registered(talk: Talk) -> LocalServer:
         return (await talk.quietly("GET", f"/apis/{GROUP}/v1")).status == 200
 
     await talk.eventually(served)
-    server.heard.clear()
+    server.received.clear()
     return server
 
 
@@ -138,22 +138,22 @@ async def unavailable(talk: Talk, path: str) -> Answer:
     return await talk.at_last(lambda: talk.ask("GET", path), lambda answer: answer.status == 503)
 
 
-def note_heard(talk: Talk, server: LocalServer, part: str) -> list[Heard]:
+def note_received(talk: Talk, server: LocalServer, part: str) -> list[Received]:
     """Record the requests whose path contains `part`; availability checks have other paths."""
-    heard = [one for one in server.heard if part in one.request.path]
-    for one in heard:
+    received = [one for one in server.received if part in one.request.path]
+    for one in received:
         headers = {name: one.request.headers.getall(name) for name in HEADERS if name in one.request.headers}
         talk.note(
             {
-                "server heard": f"{one.request.method} {one.request.path}",
+                "server received": f"{one.request.method} {one.request.path}",
                 "query": sorted(one.request.query.items()),
                 "headers": headers,
                 "body": one.body.decode(),
                 "certificate": one.peer,
             }
         )
-    server.heard.clear()
-    return heard
+    server.received.clear()
+    return received
 
 
 @check()
@@ -167,16 +167,16 @@ async def who_asks(talk: Talk) -> None:
     await talk.ask(
         "GET", f"{path}/one", token=token, user="<robot>", headers={"X-Remote-Extra-Some": "thing"}
     )
-    heard = note_heard(talk, server, "things")
+    received = note_received(talk, server, "things")
 
-    assert [one.peer for one in heard] == ["front-proxy-client", "front-proxy-client"]
-    assert [one.request.headers.getall("X-Remote-User") for one in heard] == [
+    assert [one.peer for one in received] == ["front-proxy-client", "front-proxy-client"]
+    assert [one.request.headers.getall("X-Remote-User") for one in received] == [
         ["system:admin"],
         [f"system:serviceaccount:{talk.namespace}:robot"],
     ]
-    assert heard[0].request.headers.getall("X-Remote-Group") == ["system:masters", "system:authenticated"]
-    assert all("Authorization" not in one.request.headers for one in heard)
-    assert all("X-Remote-Extra-Some" not in one.request.headers for one in heard)
+    assert received[0].request.headers.getall("X-Remote-Group") == ["system:masters", "system:authenticated"]
+    assert all("Authorization" not in one.request.headers for one in received)
+    assert all("X-Remote-Extra-Some" not in one.request.headers for one in received)
 
 
 @check()
@@ -187,7 +187,7 @@ async def what_is_passed_on(talk: Talk) -> None:
     await talk.ask("GET", f"{path}/b%20c?labelSelector=a%20in%20(b)&x=%2B+")
     await talk.ask("POST", f"{path}?dryRun=All", {"some": "body"})
     tea = await talk.ask("GET", f"{path}/teapot")
-    note_heard(talk, server, "things")
+    note_received(talk, server, "things")
 
     assert (tea.status, tea.json, tea.headers["Warning"]) == (418, "short and stout", '299 - "hot"')
 

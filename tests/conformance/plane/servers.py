@@ -19,11 +19,11 @@ from cryptography.x509.oid import NameOID
 
 from certs import CertificateAuthority
 
-Handler = Callable[["Heard"], Awaitable[web.StreamResponse]]
+Handler = Callable[["Received"], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
-class Heard:
+class Received:
     """A received request; `peer` is the common name of the client certificate."""
 
     request: web.Request
@@ -38,12 +38,12 @@ class Heard:
 
 @dataclass
 class LocalServer:
-    """A server on the loopback interface. Checks may replace `answer`; `heard` has the requests."""
+    """A server on the loopback interface. Checks may replace `answer`; `received` has the requests."""
 
     port: int
     ca: CertificateAuthority
     answer: Handler
-    heard: list[Heard] = field(default_factory=list)
+    received: list[Received] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -65,9 +65,9 @@ async def local_server(
     server = LocalServer(0, ca, answer)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        heard = Heard(request, await request.read(), _peer(request))
-        server.heard.append(heard)
-        return await server.answer(heard)
+        received = Received(request, await request.read(), _peer(request))
+        server.received.append(received)
+        return await server.answer(received)
 
     app = web.Application(client_max_size=2**24)
     app.router.add_route("*", "/{path:.*}", handle)
@@ -101,7 +101,7 @@ def _peer(request: web.Request) -> str | None:
     return str(names[0].value) if names else None
 
 
-async def hang(_heard: Heard) -> web.StreamResponse:
+async def hang(_heard: Received) -> web.StreamResponse:
     """Never answers."""
     await asyncio.Event().wait()
     raise AssertionError("waits forever")
@@ -110,8 +110,8 @@ async def hang(_heard: Heard) -> web.StreamResponse:
 def review(**response: Any) -> Handler:
     """Returns a handler of admission reviews; the uid is the request's unless given."""
 
-    async def answer(heard: Heard) -> web.StreamResponse:
-        request = heard.json["request"]
+    async def answer(received: Received) -> web.StreamResponse:
+        request = received.json["request"]
         content = {"uid": request["uid"], "allowed": True, **response}
         return web.json_response(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": content}
@@ -123,7 +123,7 @@ def review(**response: Any) -> Handler:
 def raw(body: bytes, *, status: int = 200, content_type: str = "application/json") -> Handler:
     """Returns a handler that answers with a fixed body."""
 
-    async def answer(_heard: Heard) -> web.StreamResponse:
+    async def answer(_heard: Received) -> web.StreamResponse:
         return web.Response(body=body, status=status, content_type=content_type)
 
     return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.plane.servers import Heard, LocalServer, local_server, review
+from tests.conformance.plane.servers import LocalServer, Received, local_server, review
 from tests.conformance.plane.talk import Object, Talk
 from tests.conformance.plane.things import GROUP, widget, widgets
 
@@ -67,10 +67,10 @@ async def until_called(talk: Talk, server: LocalServer, name: str = "widgets") -
 
     async def called() -> bool:
         await talk.quietly("POST", f"{widgets(talk.namespace)}?dryRun=All", widget(PROBE, name="a"))
-        return any(heard.request.path == f"/{name}" for heard in server.heard)
+        return any(received.request.path == f"/{name}" for received in server.received)
 
     await talk.eventually(called)
-    server.heard.clear()
+    server.received.clear()
 
 
 async def until_refused(talk: Talk) -> None:
@@ -83,19 +83,19 @@ async def until_refused(talk: Talk) -> None:
     await talk.eventually(refused)
 
 
-def note_heard(talk: Talk, server: LocalServer) -> list[Heard]:
+def note_received(talk: Talk, server: LocalServer) -> list[Received]:
     """Record the requests that the webhook received since the last call."""
-    heard = [one for one in server.heard if one.json["request"]["name"] != PROBE]
-    for one in heard:
+    received = [one for one in server.received if one.json["request"]["name"] != PROBE]
+    for one in received:
         headers = {
             key: one.request.headers.getall(key, []) for key in ("Content-Type", "Accept", "Authorization")
         }
         talk.note(
             {
-                "webhook heard": f"{one.request.method} {one.request.path_qs}",
+                "webhook received": f"{one.request.method} {one.request.path_qs}",
                 "headers": {key: value for key, value in headers.items() if value},
                 "body": one.json,
             }
         )
-    server.heard.clear()
-    return heard
+    server.received.clear()
+    return received
