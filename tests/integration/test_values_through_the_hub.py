@@ -120,37 +120,29 @@ async def test_the_hub_lists_all_that_the_adapter_serves(plane: Plane, processes
     assert any(name.endswith("MetricValueList") for name in explained["components"]["schemas"])
 
 
-async def test_the_hub_gives_everything_in_one_document(plane: Plane, processes: Processes) -> None:
-    """Also the metrics behind it, and an API that is empty: kubectl finds fault with neither."""
-    plane.members["member1"].metrics.external.clear()
-    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+async def test_the_hub_discovers_the_metrics_apis(plane: Plane, processes: Processes) -> None:
+    """Discovery lists custom metrics as subresources, and both groups with their versions."""
     async with plane.hub.api() as api:
 
-        async def served() -> dict[str, Any] | None:
-            _, headers, body = await api.request("GET", "/apis", accept=accept)
-            assert headers["Content-Type"].endswith(";v=v2;as=APIGroupDiscoveryList")
-            found = {
-                f"{group['metadata']['name']}/{version['version']}": version
-                for group in json.loads(body)["items"]
-                for version in group["versions"]
-            }
-            current = {version["freshness"] for version in found.values()} == {"Current"}
-            return found if current and found["custom.metrics.k8s.io/v1beta2"].get("resources") else None
+        async def served() -> Any | None:
+            status, _, body = await api.request("GET", "/apis/custom.metrics.k8s.io/v1beta2")
+            return (json.loads(body)["resources"] or None) if status == 200 else None
 
-        found = await eventually(served, what="the metrics are discovered", seconds=60)
-        _, _, core = await api.request("GET", "/api", accept=accept)
+        (pods,) = await eventually(served, what="the metrics are discovered", seconds=60)
+        external = await api.get("/apis/external.metrics.k8s.io/v1beta1")
+        groups = {group["name"]: group for group in (await api.get("/apis"))["groups"]}
 
-    (pods,) = found["custom.metrics.k8s.io/v1beta2"]["resources"]
-    assert (pods["resource"], pods["verbs"], pods["subresources"][0]["subresource"]) == (
-        "pods",
-        [],
-        "http_requests_per_second",
+    assert (pods["name"], pods["namespaced"], pods["verbs"]) == (
+        "pods/http_requests_per_second",
+        True,
+        ["get"],
     )
-    assert "external.metrics.k8s.io/v1beta1" in found
-    deployments = {each["resource"]: each for each in found["apps/v1"]["resources"]}["deployments"]
-    assert deployments["responseKind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}
-    assert {each["subresource"] for each in deployments["subresources"]} == {"scale", "status"}
-    assert json.loads(core)["items"][0]["metadata"] == {}
+    assert (external["kind"], external["groupVersion"]) == (
+        "APIResourceList",
+        "external.metrics.k8s.io/v1beta1",
+    )
+    assert groups["custom.metrics.k8s.io"]["preferredVersion"]["version"] == "v1beta2"
+    assert groups["external.metrics.k8s.io"]["preferredVersion"]["version"] == "v1beta1"
 
 
 def values(listing: Any) -> dict[str, str]:
