@@ -137,7 +137,7 @@ def _sockets_end_with_their_test(request: pytest.FixtureRequest) -> Iterator[Non
 
 
 # Checks that run against both planes assert outside of test modules.
-pytest.register_assert_rewrite("tests.conformance.plane")
+pytest.register_assert_rewrite("tests.conformance.plane", "tests.support.client_checks")
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
