@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import ipaddress
 import os
+import re
 import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from yarl import URL
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.credentials import (
@@ -29,6 +32,11 @@ from fedhpa.kube.credentials import (
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PROXY_SCHEMES = ("http", "https")
+# A DNS name, also with the underscores that some networks use. Each label has at most 63 characters.
+HOST_NAME = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?:\.(?!$)|\.?$))+")
+MAX_HOST = 253
+UNSAFE_IN_URLS = frozenset('\\ "<>^`{|}')
+CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----", re.ASCII)
 
 # Makes the connections of a client; tests use an in-memory network instead of TCP.
 ConnectorFactory = Callable[["ApiConfig"], aiohttp.BaseConnector]
@@ -103,12 +111,44 @@ def tls_context(
     return context
 
 
+def certificates(bundle: str) -> str:
+    """Returns the PEM certificates in a text, without what stands between them. Raises ValueError for none.
+
+    As in Go, comments of any kind are skipped. Python's own reader refuses characters beyond ASCII.
+    """
+    found = CERTIFICATE.findall(bundle)
+    if not found:
+        raise ValueError("it has no PEM certificate")
+    return "\n".join(found)
+
+
 def check_proxy(url: str) -> str:
     """Returns the URL if it names an http or https proxy. Raises ValueError otherwise."""
+    try:
+        return check_url(url)
+    except ValueError as error:
+        form = "a proxy URL has the form http://HOST:PORT or https://HOST:PORT"
+        raise ValueError(f"{form}: {error}") from error
+
+
+def check_url(url: str) -> str:
+    """Returns the URL if a client can send requests to it. Raises ValueError with the reason otherwise.
+
+    Each check stands for an exception that a library raises when it connects, long after the URL was read.
+    """
+    if not url.isascii() or not url.isprintable() or UNSAFE_IN_URLS & set(url):
+        raise ValueError("it has characters that no URL has")
     parts = urlsplit(url)
-    if parts.scheme not in PROXY_SCHEMES or not parts.hostname:
-        raise ValueError("a proxy URL has the form http://HOST:PORT or https://HOST:PORT")
-    return url
+    if parts.scheme not in PROXY_SCHEMES:
+        raise ValueError("it does not begin with http:// or https://")
+    if parts.port == 0:
+        raise ValueError("port 0 cannot be connected to")
+    host = parts.hostname or ""
+    if ":" in host:
+        ipaddress.IPv6Address(host.partition("%")[0])
+    elif len(host) > MAX_HOST or not HOST_NAME.fullmatch(host):
+        raise ValueError(f"{host[:100]!r} is neither an IP address nor a DNS name")
+    return str(URL(url, encoded=True))
 
 
 def file_fingerprint(files: Iterable[Path]) -> bytes:

@@ -20,6 +20,7 @@ from yarl import URL
 
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.supervision import explain
 
 try:
     from isal import isal_zlib
@@ -88,16 +89,7 @@ class ConnectionPool:
         """
         self._users += 1
         try:
-            async with self._session.request(
-                method,
-                target(self.config.server, path, params),
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                proxy=self.config.proxy,
-                proxy_headers=CIMultiDict(self.config.proxy_headers) if self.config.proxy else None,
-                server_hostname=self.config.server_hostname,
-            ) as response:
+            async with self._requested(method, path, params, body, headers) as response:
                 if stream:
                     if self._retired:
                         raise ApiError(
@@ -128,6 +120,39 @@ class ConnectionPool:
         finally:
             self._users -= 1
             await self._close_when_idle()
+
+    @asynccontextmanager
+    async def _requested(
+        self,
+        method: str,
+        path: str,
+        params: Params,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            response = await self._session.request(
+                method,
+                target(self.config.server, path, params),
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self.config.proxy,
+                proxy_headers=CIMultiDict(self.config.proxy_headers) if self.config.proxy else None,
+                server_hostname=self.config.server_hostname,
+            )
+        except (aiohttp.ClientError, OSError, RuntimeError):
+            raise
+        except Exception as error:
+            # Addresses and headers come from objects that others write. For those that cannot be used, the
+            # libraries raise errors of any kind: UnicodeError for a label of a host that is too long.
+            raise ApiError(
+                f"{self.config.name}: {method} {path}: cannot send: {explain(error)}",
+                status=0,
+                reason=UNREACHABLE,
+            ) from error
+        async with response:
+            yield response
 
     async def retire(self) -> None:
         """Refuse new requests, end the watches, let the other requests finish, then close."""
@@ -284,6 +309,8 @@ def describe(error: BaseException) -> str:
         return f"answer is not HTTP: {error.message[:100]}"
     if isinstance(error, OSError) and error.strerror:
         return f"connection failed: {error.strerror}"
+    if isinstance(error, ValueError):
+        return f"connection failed: {explain(error)}"
     return f"connection failed: {type(error).__name__}"
 
 

@@ -31,6 +31,7 @@ from fedhpa.members.cluster import (
     SecretData,
     read_access,
     secret_data,
+    secret_key,
 )
 from fedhpa.members.member import PROBE_SECONDS, Member
 
@@ -203,11 +204,10 @@ class MemberRegistry:
         self._notify(name)
 
     def _watch_secret(self, cluster: Cluster, group: asyncio.TaskGroup) -> _SecretWatch | None:
-        name, reference = cluster.metadata.name, cluster.spec.secretRef
-        if reference is None or not reference.name or not reference.namespace:
+        name, key = cluster.metadata.name, secret_key(cluster)
+        if key is None:
             self._release_secrets(name, keep=None)
             return None
-        key = (reference.namespace, reference.name)
         self._release_secrets(name, keep=key)
         watch = self._secrets.get(key)
         if watch is None:
