@@ -21,7 +21,7 @@ from fedhpa.members.cluster import (
 )
 from fedhpa.members.member import ACCESS_INVALID
 from tests.support.fakeapi import CLUSTERS, SECRETS, Object, cluster, eventually, secret
-from tests.support.membership import federation, federation_on_sockets
+from tests.support.members import federation, federation_on_sockets
 
 LONG = "a" * 64
 ENDPOINT = "spec.apiEndpoint is no URL of the form https://HOST[:PORT][/PATH]"
