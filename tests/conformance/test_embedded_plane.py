@@ -17,7 +17,7 @@ from tests.conformance.plane.record import (
 )
 from tests.conformance.plane.registry import Check, all_checks, converse
 from tests.conformance.plane.under_test import find_kubectl, kubectl_version
-from tests.support.patient_plane import have_patience
+from tests.support.embedded_plane import have_patience
 
 CHECKS = all_checks()
 

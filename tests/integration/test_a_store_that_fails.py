@@ -27,8 +27,7 @@ from metrics_adapter.prometheus.store import (
     MetricsStore,
     StoreBusy,
 )
-from tests.support.fakeapi import eventually
-from tests.support.store_world import (
+from tests.support.adapter.metrics_store import (
     DEADLINE,
     EXTERNAL,
     FakeStore,
@@ -40,6 +39,7 @@ from tests.support.store_world import (
     store_world,
     vector,
 )
+from tests.support.fakeapi import eventually
 
 UP = InstantQuery("up")
 WELL = vector(series("1", cluster="member1", namespace="shop"))

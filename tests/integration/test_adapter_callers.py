@@ -11,19 +11,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
-from tests.support.adapter_world import JANE, METRICS, PODS_PATH, World, pod_metrics, until, world
+from tests.support.adapter.process import JANE, METRICS, PODS_PATH, AdapterWorld, pod_metrics, until, world
 from tests.support.fakeapi import fake_api, join
 
 
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[World]:
+async def fleet(tmp_path: Path) -> AsyncIterator[AdapterWorld]:
     async with world(tmp_path) as made, fake_api() as member:
         member.put(METRICS, pod_metrics("web"))
         join(made.hub, "member1", member)
         yield made
 
 
-async def test_the_front_proxy_speaks_for_its_users(fleet: World) -> None:
+async def test_the_front_proxy_speaks_for_its_users(fleet: AdapterWorld) -> None:
     """The hub reviews jane's access to pods, not the proxy's, and the review is cached."""
     async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
         for _ in range(3):
@@ -43,7 +43,7 @@ async def test_the_front_proxy_speaks_for_its_users(fleet: World) -> None:
         ]
 
 
-async def test_who_may_not_is_refused(fleet: World) -> None:
+async def test_who_may_not_is_refused(fleet: AdapterWorld) -> None:
     """The 403 has Kubernetes' wording, also for objects that do not exist."""
     fleet.hub.denied.add("jane")
     async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
@@ -58,7 +58,7 @@ async def test_who_may_not_is_refused(fleet: World) -> None:
         assert custom.status == 403
 
 
-async def test_a_user_certificate_is_its_user_whatever_it_says(fleet: World) -> None:
+async def test_a_user_certificate_is_its_user_whatever_it_says(fleet: AdapterWorld) -> None:
     """A client certificate with X-Remote-* headers is reviewed under its own CN."""
     async with (
         fleet.adapter() as adapter,
@@ -70,7 +70,7 @@ async def test_a_user_certificate_is_its_user_whatever_it_says(fleet: World) -> 
         assert fleet.hub.reviews[0]["groups"] == ["ops", "system:authenticated"]
 
 
-async def test_requests_are_audited_on_demand(fleet: World) -> None:
+async def test_requests_are_audited_on_demand(fleet: AdapterWorld) -> None:
     """--audit-log-path=- logs user and request, also of refused ones, and never a token."""
     fleet.hub.denied.add("jane")
     with capture_logs() as logs:
@@ -82,7 +82,7 @@ async def test_requests_are_audited_on_demand(fleet: World) -> None:
     assert "t0k3n" not in str(logs)
 
 
-async def test_a_token_is_reviewed(fleet: World) -> None:
+async def test_a_token_is_reviewed(fleet: AdapterWorld) -> None:
     """The hub accepts one bearer token and rejects another."""
     fleet.hub.users["good"] = {"username": "system:serviceaccount:a:b", "groups": ["system:serviceaccounts"]}
     async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
@@ -93,7 +93,7 @@ async def test_a_token_is_reviewed(fleet: World) -> None:
 
 
 @pytest.mark.parametrize("path", [PODS_PATH, "/apis", "/apis/custom.metrics.k8s.io", "/metrics", "/nowhere"])
-async def test_without_proof_nothing_is_served(fleet: World, path: str) -> None:
+async def test_without_proof_nothing_is_served(fleet: AdapterWorld, path: str) -> None:
     """The response is 401 with a Status, whatever the headers claim."""
     async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
         answer = await caller.call("GET", path, {**JANE, "X-Remote-Group": "system:masters"})
@@ -103,7 +103,7 @@ async def test_without_proof_nothing_is_served(fleet: World, path: str) -> None:
         assert fleet.hub.reviews == []
 
 
-async def test_health_needs_no_proof(fleet: World) -> None:
+async def test_health_needs_no_proof(fleet: AdapterWorld) -> None:
     """The kubelet's probes have no credentials."""
     async with fleet.adapter() as adapter, fleet.caller(adapter, certificate=False) as caller:
         assert (await caller.get("/livez")).body == b"ok"
@@ -120,7 +120,7 @@ async def test_health_needs_no_proof(fleet: World) -> None:
         ]
 
 
-async def test_a_certificate_of_another_authority_ends_the_handshake(fleet: World) -> None:
+async def test_a_certificate_of_another_authority_ends_the_handshake(fleet: AdapterWorld) -> None:
     """A client without a certificate of a known CA does not get as far as HTTP."""
     stranger = CertificateAuthority.create("front-proxy-ca")
     async with fleet.adapter() as adapter, fleet.caller(adapter, authority=stranger) as caller:
@@ -128,7 +128,7 @@ async def test_a_certificate_of_another_authority_ends_the_handshake(fleet: Worl
             await caller.call("GET", PODS_PATH, JANE)
 
 
-async def test_a_new_front_proxy_ca_is_believed_and_the_old_one_dropped(fleet: World) -> None:
+async def test_a_new_front_proxy_ca_is_believed_and_the_old_one_dropped(fleet: AdapterWorld) -> None:
     """The adapter follows the hub's ConfigMap while it runs."""
     fresh = CertificateAuthority.create("front-proxy-ca")
     async with fleet.adapter() as adapter:
@@ -150,7 +150,7 @@ async def test_a_new_front_proxy_ca_is_believed_and_the_old_one_dropped(fleet: W
                 await caller.call("GET", PODS_PATH, JANE)
 
 
-async def test_an_open_connection_of_a_dropped_proxy_proves_nothing(fleet: World) -> None:
+async def test_an_open_connection_of_a_dropped_proxy_proves_nothing(fleet: AdapterWorld) -> None:
     """The certificate is checked for each request, not once for a connection."""
     fresh = CertificateAuthority.create("front-proxy-ca")
     async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
@@ -164,7 +164,7 @@ async def test_an_open_connection_of_a_dropped_proxy_proves_nothing(fleet: World
         await until(refused)
 
 
-async def test_flags_take_the_place_of_the_hubs_config_map(fleet: World, tmp_path: Path) -> None:
+async def test_flags_take_the_place_of_the_hubs_config_map(fleet: AdapterWorld, tmp_path: Path) -> None:
     """--requestheader-client-ca-file with --authentication-skip-lookup trusts exactly that CA."""
     own = CertificateAuthority.create("own-proxies")
     own.save(tmp_path / "own")
@@ -184,7 +184,7 @@ async def test_flags_take_the_place_of_the_hubs_config_map(fleet: World, tmp_pat
         assert (await caller.call("GET", PODS_PATH, JANE)).status == 401
 
 
-async def test_malformed_requests_leave_the_process_alive(fleet: World) -> None:
+async def test_malformed_requests_leave_the_process_alive(fleet: AdapterWorld) -> None:
     """Invalid selectors, paths, methods and Accept headers are answered with a Status."""
     async with fleet.adapter() as adapter, fleet.caller(adapter) as caller:
         expected = {

@@ -15,8 +15,8 @@ import pytest
 from testbed.embedded.plane import Plane
 from testbed.stage.api import PlaneApi, has_condition
 from testbed.stage.processes import Processes
-from testbed.stage.registrations import ADAPTER, HUB_RIGHTS, documents
-from tests.integration.test_embedded_plane import run_web, until_ready
+from testbed.stage.registrations import ADAPTER
+from tests.support.embedded_plane import run_web, started_adapter, until_ready
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
@@ -45,13 +45,7 @@ async def plane() -> AsyncIterator[Plane]:
 @pytest.fixture
 async def processes(plane: Plane) -> Processes:
     """Starts the adapter's processes, registered on the hub and available."""
-    processes = Processes(plane, adapter_flags=["--metrics-max-age=0s", "--member-deadline=60s"])
-    async with plane.hub.api() as api:
-        await api.apply_all(documents(HUB_RIGHTS))
-        await processes.start_one(ADAPTER)
-        await api.apply_all(processes.adapter_registrations())
-    await processes.metrics_are_available()
-    return processes
+    return await started_adapter(plane)
 
 
 async def outcome(hub: PlaneApi) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.adapter_world import JANE, PODS_PATH, Answer, Caller, Fleet, fleet_of_one, pod_metrics
+from tests.support.adapter.process import JANE, PODS_PATH, Answer, Caller, Fleet, fleet_of_one, pod_metrics
 from tests.support.fakeapi import eventually
 
 JOE = {"X-Remote-User": "joe"}

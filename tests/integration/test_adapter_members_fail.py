@@ -11,7 +11,16 @@ import aiohttp
 import pytest
 
 from metrics_adapter import process
-from tests.support.adapter_world import JANE, METRICS, PODS_PATH, Caller, World, pod_metrics, until, world
+from tests.support.adapter.process import (
+    JANE,
+    METRICS,
+    PODS_PATH,
+    AdapterWorld,
+    Caller,
+    pod_metrics,
+    until,
+    world,
+)
 from tests.support.fakeapi import CLUSTERS, FakeApi, eventually, fake_api, join
 
 # Seconds that a request waits for a hanging member.
@@ -22,7 +31,7 @@ WEB = f"{PODS_PATH.removesuffix('/pods')}/namespaces/shop/pods/web"
 class Fleet:
     """A hub with two members, the adapter, and the hub's front proxy acting for jane."""
 
-    def __init__(self, world: World, first: FakeApi, second: FakeApi) -> None:
+    def __init__(self, world: AdapterWorld, first: FakeApi, second: FakeApi) -> None:
         self.world = world
         self.first = first
         self.second = second

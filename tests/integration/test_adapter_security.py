@@ -13,7 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from fedhpa.serving.logs import configure_logs
-from tests.support.adapter_world import (
+from tests.support.adapter.process import (
     CONFIG_MAPS,
     JANE,
     PODS_PATH,

@@ -20,8 +20,8 @@ from pathlib import Path
 import aiohttp
 
 from testbed.stage.ports import free_port
-from tests.support.adapter_churn import Churn
-from tests.support.adapter_world import World, until, world
+from tests.support.adapter.churn import Churn
+from tests.support.adapter.process import AdapterWorld, until, world
 from tests.support.nightly import NIGHT, NIGHTLY
 
 pytestmark = NIGHT
@@ -94,7 +94,7 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(made: World) -> AsyncIterator[Watched]:
+async def watched(made: AdapterWorld) -> AsyncIterator[Watched]:
     """Starts the process and waits until it is ready. Its log is in the folder of the world."""
     port = free_port()
     told = made.folder / "told"
@@ -104,7 +104,7 @@ async def watched(made: World) -> AsyncIterator[Watched]:
     flags += [f"--secure-port={port}", "--metrics-max-age=1s", "--member-deadline=500ms", "--user-qps=10"]
     log = (made.folder / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.watched_adapter", str(told), *flags, stderr=log
+        sys.executable, "-m", "tests.support.adapter.task_counts", str(told), *flags, stderr=log
     )
     try:
         context = ssl.create_default_context(cadata=made.serving.bundle_pem.decode())

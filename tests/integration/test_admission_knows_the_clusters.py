@@ -12,8 +12,8 @@ from fedhpa.admission import crd
 from testbed.embedded.controlplane import ControlPlane
 from testbed.stage.waiting import eventually as soon
 from tests.integration.test_admission_reads_the_hub import admitting, deployment, fhpa, warned
+from tests.support.embedded_plane import have_patience
 from tests.support.fakeapi import PATIENCE
-from tests.support.patient_plane import have_patience
 from webhook.registration import reader_rbac, user_subject
 
 

@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
-from tests.support.admission_world import FHPA, REVIEW, Client, running
+from tests.support.admission import FHPA, REVIEW, Client, running
 from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.admission_review import MAX_BODY

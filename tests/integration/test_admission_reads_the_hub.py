@@ -19,9 +19,9 @@ from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.network.faults import Fault
 from testbed.stage.api import PlaneApi
 from testbed.stage.waiting import eventually as soon
-from tests.support.admission_world import Client, running
+from tests.support.admission import Client, running
+from tests.support.embedded_plane import have_patience, with_timeout
 from tests.support.fakeapi import PATIENCE, eventually
-from tests.support.patient_plane import have_patience, patient
 from webhook.registration import Endpoint, configurations, reader_rbac, user_subject
 
 Object = dict[str, Any]
@@ -97,7 +97,7 @@ async def admitting(plane: ControlPlane, folder: Path, *flags: str) -> AsyncIter
     kubeconfig = plane.user_kubeconfig("fedhpa-webhook")
     async with running(folder, authority, f"--kubeconfig={kubeconfig}", *flags) as client:
         async with plane.api() as api:
-            await api.apply_all(patient(configurations(Endpoint(url=client.url), authority.bundle_pem)))
+            await api.apply_all(with_timeout(configurations(Endpoint(url=client.url), authority.bundle_pem)))
         if "--cross-object-warnings=off" not in flags:
             await eventually(lambda: all(current(client, kind) for kind in KINDS))
         yield client

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.commands import Ran, fedhpa_process, kubeconfig
-from tests.support.controller_world import World, federated_hpa, world_on_sockets
+from tests.support.controller import ControllerWorld, federated_hpa, world_on_sockets
 from tests.support.fakeapi import PATIENCE, eventually
 
 # Each command is a process, and some are run again.
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 T = TypeVar("T")
 
 
-async def fedhpa(w: World, folder: Path, *arguments: str, hub: bool = True) -> Ran:
+async def fedhpa(w: ControllerWorld, folder: Path, *arguments: str, hub: bool = True) -> Ran:
     """Run the command, with a kubeconfig of the hub if it is about one."""
     more = ("--kubeconfig", str(kubeconfig(w.hub, folder))) if hub else ()
     return await fedhpa_process(*arguments, *more)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from controller.flags import KARMADA
-from tests.support.controller_world import (
+from tests.support.controller import (
     BINDINGS,
     DEPLOYMENTS,
     HPAS,
     NAMESPACE,
     SCALE_PATH,
-    World,
+    ControllerWorld,
     cluster_object,
     world,
 )
@@ -34,7 +34,7 @@ def binding(label: str, *clusters: str, name: str = "web", namespace: str = NAME
     }
 
 
-def counted(w: World) -> list[str]:
+def counted(w: ControllerWorld) -> list[str]:
     """The names in status.clusters."""
     return [entry["name"] for entry in w.status().get("clusters") or ()]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.flags import KARMADA
-from tests.support.controller_world import HPAS, NAMESPACE, federated_hpa, reconciliations, world
+from tests.support.controller import HPAS, NAMESPACE, federated_hpa, reconciliations, world
 from tests.support.fakeapi import eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

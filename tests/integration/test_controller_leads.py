@@ -17,7 +17,7 @@ from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support import fakeapi
-from tests.support.controller_world import EVENTS, LEASES, World, world, world_on_sockets
+from tests.support.controller import EVENTS, LEASES, ControllerWorld, world, world_on_sockets
 from tests.support.members import REAL_DEADLINE
 
 # Several processes on a busy machine.
@@ -40,7 +40,7 @@ def _time_to_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def process(w: World, folder: Path, name: str, *flags: str) -> AsyncIterator[Signals]:
+async def process(w: ControllerWorld, folder: Path, name: str, *flags: str) -> AsyncIterator[Signals]:
     """A controller process without signal handlers. Its token identifies it; it ends as by SIGTERM."""
     authority, user = w.hub.ca_pem.encode(), {"token": name}
     kubeconfig = write_kubeconfig(folder / f"{name}.yaml", w.hub.url, authority, user)
@@ -65,7 +65,7 @@ async def process(w: World, folder: Path, name: str, *flags: str) -> AsyncIterat
             signals.stop.set()
 
 
-def writers(w: World, since: int = 0) -> set[str | None]:
+def writers(w: ControllerWorld, since: int = 0) -> set[str | None]:
     """The identities that wrote to the hub, except to Leases."""
     return {
         seen.authorization
@@ -74,7 +74,7 @@ def writers(w: World, since: int = 0) -> set[str | None]:
     }
 
 
-def holder(w: World) -> str:
+def holder(w: ControllerWorld) -> str:
     lease = w.hub.find(LEASES, LEASE, "kube-system")
     return str(lease["spec"]["holderIdentity"]) if lease else ""
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.controller_world import (
+from tests.support.controller import (
     METRICS_PATH,
     NAMESPACE,
+    ControllerWorld,
     Plane,
-    World,
     eventually_more,
     reconciliations,
     world,
@@ -121,7 +121,7 @@ CPU = {
 }
 
 
-def current(w: World) -> list[Object]:
+def current(w: ControllerWorld) -> list[Object]:
     return w.status().get("currentMetrics") or []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from fedhpa.api.errors import FedHPAError
-from tests.support.controller_world import world
+from tests.support.controller import world
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

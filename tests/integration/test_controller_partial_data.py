@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.times import format_time, parse_time
-from tests.support.controller_world import HPAS, METRICS_PATH, NAMESPACE, PODS_PATH, Plane, World, world
+from tests.support.controller import HPAS, METRICS_PATH, NAMESPACE, PODS_PATH, ControllerWorld, Plane, world
 from tests.support.fakeapi import CLUSTERS, eventually, join
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -56,11 +56,11 @@ async def heal(member: Plane) -> None:
     await member.start()
 
 
-def incomplete(w: World) -> bool:
+def incomplete(w: ControllerWorld) -> bool:
     return w.condition("MetricsComplete")[0] == "False"
 
 
-def complete(w: World) -> bool:
+def complete(w: ControllerWorld) -> bool:
     return w.condition("MetricsComplete")[0] == "True"
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from fedhpa.api.times import format_time
-from tests.support.controller_world import LONG_AGO, Plane, World, cluster_object, world
+from tests.support.controller import LONG_AGO, ControllerWorld, Plane, cluster_object, world
 from tests.support.fakeapi import CLUSTERS, PODS, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-def full_at(w: World, member: str, room: int, since: str = LONG_AGO) -> None:
+def full_at(w: ControllerWorld, member: str, room: int, since: str = LONG_AGO) -> None:
     """From now on the member's nodes take at most this many pods."""
     plane = w.members[member]
     spread = plane.resized
@@ -40,7 +40,7 @@ def refuse(plane: Plane, room: int, since: str) -> None:
             plane.put(PODS, {**pod, "status": status})
 
 
-def has_room(w: World, member: str, milli: int) -> None:
+def has_room(w: ControllerWorld, member: str, milli: int) -> None:
     """Set the member's resource summary on the hub."""
     cluster = cluster_object(w, member)
     summary = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from controller.flags import KARMADA
-from tests.support.controller_world import SCALE_PATH, World, world
+from tests.support.controller import SCALE_PATH, ControllerWorld, world
 from tests.support.fakeapi import eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-def duplicate(w: World) -> None:
+def duplicate(w: ControllerWorld) -> None:
     """Set every member to the template's replicas, as Karmada's Duplicated does."""
 
     def spread() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.flags import KARMADA
-from tests.support.controller_world import DEPLOYMENTS, NAMESPACE, SCALE_PATH, Plane, eventually_more, world
+from tests.support.controller import DEPLOYMENTS, NAMESPACE, SCALE_PATH, Plane, eventually_more, world
 from tests.support.fakeapi import eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.values_world import CUSTOM, NOON, adapter, get, items, serving, shown, value
+from tests.support.adapter.application import CUSTOM, NOON, adapter, get, items, serving, shown, value
 
 PODS = f"{CUSTOM}/v1beta2/namespaces/shop/pods/*/hits"
 SERVICE = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"

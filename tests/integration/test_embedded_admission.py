@@ -13,9 +13,9 @@ from fedhpa.api.errors import ApiError
 from testbed.embedded.controlplane import ControlPlane
 from testbed.stage.api import PlaneApi
 from testbed.stage.registrations import cron_that_never_fires
-from tests.support.admission_world import Client, running
+from tests.support.admission import Client, running
+from tests.support.embedded_plane import WEBHOOK_SECONDS, have_patience, with_timeout
 from tests.support.fakeapi import PATIENCE
-from tests.support.patient_plane import WEBHOOK_SECONDS, have_patience, patient
 from webhook.registration import Endpoint, configurations
 
 FHPAS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas"
@@ -51,7 +51,7 @@ async def webhook(hub: PlaneApi, tmp_path: Path) -> AsyncIterator[Client]:
     await hub.apply_all([crd.custom_resource_definition(kind) for kind in kinds])
     authority = CertificateAuthority.create("admission tests")
     async with running(tmp_path / "webhook", authority) as client:
-        await hub.apply_all(patient(configurations(Endpoint(url=client.url), authority.bundle_pem)))
+        await hub.apply_all(with_timeout(configurations(Endpoint(url=client.url), authority.bundle_pem)))
         yield client
 
 

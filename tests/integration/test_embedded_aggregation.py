@@ -24,9 +24,9 @@ from testbed.stage.registrations import (
     cluster_objects,
     documents,
 )
-from tests.support.adapter_world import METRICS, PODS_PATH, pod_metrics, until
+from tests.support.adapter.process import METRICS, PODS_PATH, pod_metrics, until
+from tests.support.embedded_plane import have_patience
 from tests.support.fakeapi import PATIENCE, FakeApi, eventually, fake_api
-from tests.support.patient_plane import have_patience
 
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
 Object = dict[str, Any]

@@ -1,7 +1,6 @@
 """The embedded plane as a whole: registered members, shared load, capacity, lost members."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import aiohttp
 import pytest
@@ -10,8 +9,8 @@ from fedhpa.api.errors import ApiError
 from testbed.embedded.network.faults import Fault
 from testbed.embedded.plane import Plane
 from testbed.stage.waiting import eventually
+from tests.support.embedded_plane import DEPLOYMENTS, run_web, until_ready
 
-DEPLOYMENTS = "/apis/apps/v1/namespaces/shop/deployments"
 PODS = "/api/v1/namespaces/shop/pods"
 POD_METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
 
@@ -25,36 +24,6 @@ async def plane() -> AsyncIterator[Plane]:
         yield plane
     finally:
         await plane.end()
-
-
-async def run_web(plane: Plane, member: str, replicas: int, cpu: str = "200m") -> None:
-    container = {"name": "web", "image": "registry.invalid/web", "resources": {"requests": {"cpu": cpu}}}
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
-    async with plane.members[member].api() as api:
-        await api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-        await api.apply(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": "web", "namespace": "shop"},
-                "spec": {
-                    "replicas": replicas,
-                    "selector": {"matchLabels": {"app": "web"}},
-                    "template": template,
-                },
-            }
-        )
-
-
-async def until_ready(plane: Plane, member: str, replicas: int) -> Any:
-    async with plane.members[member].api() as api:
-        return await api.wait(
-            f"{DEPLOYMENTS}/web",
-            lambda found: found.get("status", {}).get("readyReplicas", 0) == replicas,
-            what=f"{replicas} ready pods in {member}",
-            seconds=60,
-            every=0.02,
-        )
 
 
 async def usage(plane: Plane, member: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.values_world import EXTERNAL, NOON, adapter, get
+from tests.support.adapter.application import EXTERNAL, NOON, adapter, get
 
 PATH = "/namespaces/shop/depth"
 DEPTH = EXTERNAL + PATH

@@ -32,11 +32,11 @@ from fedhpa.serving.health import Health
 from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.network.faults import Fault
 from testbed.stage.api import PlaneApi
-from tests.support.adapter_world import until as eventually
-from tests.support.admission_world import FHPA, Client, running
+from tests.support.adapter.process import until as eventually
+from tests.support.admission import FHPA, Client, running
+from tests.support.embedded_plane import WEBHOOK_SECONDS, have_patience, with_timeout
 from tests.support.federation import ADMIN, Federation, background, federation, until
 from tests.support.memory_network import Cable, MemoryListener
-from tests.support.patient_plane import WEBHOOK_SECONDS, have_patience, patient
 from webhook.application import build_application
 from webhook.hub import HubReader
 from webhook.registration import Endpoint, configurations
@@ -166,7 +166,7 @@ async def hub(plane: ControlPlane) -> AsyncIterator[PlaneApi]:
 async def register(
     hub: PlaneApi, url: str, authority: CertificateAuthority, seconds: int = WEBHOOK_SECONDS
 ) -> None:
-    await hub.apply_all(patient(configurations(Endpoint(url=url), authority.bundle_pem), seconds))
+    await hub.apply_all(with_timeout(configurations(Endpoint(url=url), authority.bundle_pem), seconds))
 
 
 async def refusal(hub: PlaneApi, name: str = "new") -> str:

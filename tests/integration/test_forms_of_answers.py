@@ -13,7 +13,7 @@ import yaml
 
 from metrics_adapter.server import responses as answers
 from metrics_adapter.server import tables
-from tests.support.values_world import CUSTOM, EXTERNAL, NOON, Client, adapter, items, serving, value
+from tests.support.adapter.application import CUSTOM, EXTERNAL, NOON, Client, adapter, items, serving, value
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"

@@ -10,7 +10,7 @@ import pytest
 from controller.hub_check import CRD_PATH, pruned_fields
 from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
 from fedhpa.api.times import format_time
-from tests.support.controller_world import HPAS, NAMESPACE, Controller, World, world
+from tests.support.controller import HPAS, NAMESPACE, Controller, ControllerWorld, world
 from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -37,7 +37,7 @@ def finding(controller: Controller, reason: str) -> float | None:
     return controller.series.get_sample_value("fedhpa_controller_hub_finding", {"reason": reason})
 
 
-def written_by_karmada(w: World, seconds_ago: float = 0.0) -> None:
+def written_by_karmada(w: ControllerWorld, seconds_ago: float = 0.0) -> None:
     """Write the object's status as Karmada's controller manager, visible in its managed fields."""
     stored = w.hub.find(HPAS, "web", NAMESPACE)
     assert stored is not None

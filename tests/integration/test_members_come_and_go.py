@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.adapter_world import JANE, Answer, Caller, World, until, world
+from tests.support.adapter.application import CUSTOM, EXTERNAL, NOON, StubMember, items, serving, value
+from tests.support.adapter.process import JANE, AdapterWorld, Answer, Caller, until, world
 from tests.support.fakeapi import CLUSTERS, SECRETS, fake_api, join, secret
-from tests.support.values_world import CUSTOM, EXTERNAL, NOON, StubMember, items, serving, value
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
@@ -43,7 +43,7 @@ def member(name: str) -> StubMember:
 class Fleet:
     """A hub, a running adapter, and members by name."""
 
-    def __init__(self, world: World, members: dict[str, StubMember], caller: Caller) -> None:
+    def __init__(self, world: AdapterWorld, members: dict[str, StubMember], caller: Caller) -> None:
         self.hub = world.hub
         self.members = members
         self._caller = caller

@@ -13,7 +13,7 @@ from metrics_adapter.members.discovery_cache import (
     RETRY_SECONDS,
     MetricDiscoveryCache,
 )
-from tests.support.values_world import CUSTOM, EXTERNAL, client_of, members_source, serving
+from tests.support.adapter.application import CUSTOM, EXTERNAL, client_of, members_source, serving
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 VERSIONS = [f"{CUSTOM}/v1beta1", f"{CUSTOM}/v1beta2"]

@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.store_world import CUSTOM, EXTERNAL, RULES, USAGE, failing, series, store_world, vector
-from tests.support.values_world import items as custom_items
-from tests.support.values_world import serving, value
+from tests.support.adapter.application import items as custom_items
+from tests.support.adapter.application import serving, value
+from tests.support.adapter.metrics_store import (
+    CUSTOM,
+    EXTERNAL,
+    RULES,
+    USAGE,
+    failing,
+    series,
+    store_world,
+    vector,
+)
 
 
 def amounts(body: Any) -> dict[str, str]:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 import fedhpa.members.metrics as values_of_members
 from metrics_adapter.members import recently_served as remembered
-from tests.support.values_world import (
+from tests.support.adapter.application import (
     CUSTOM,
     EXTERNAL,
     Client,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.flags import HUB
-from tests.support.controller_world import METRICS_PATH, World, world
+from tests.support.controller import METRICS_PATH, ControllerWorld, world
 from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -20,7 +20,7 @@ ANNOTATION = "resource.karmada.io/query-from-cluster"
 BOTH: dict[str, Any] = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
 
 
-def serve_usage(w: World, millis: int, *clusters: str, annotated: bool = True) -> None:
+def serve_usage(w: ControllerWorld, millis: int, *clusters: str, annotated: bool = True) -> None:
     """Serve usage on the hub as its adapter does: this much for each pod of the clusters."""
 
     def answer() -> Object:
@@ -38,11 +38,11 @@ def serve_usage(w: World, millis: int, *clusters: str, annotated: bool = True) -
     w.hub.answers[USAGE_PATH] = answer
 
 
-def serve(w: World, path: str, body: Callable[[], Any]) -> None:
+def serve(w: ControllerWorld, path: str, body: Callable[[], Any]) -> None:
     w.hub.answers[path] = body
 
 
-def complete(w: World) -> bool:
+def complete(w: ControllerWorld) -> bool:
     return w.condition("MetricsComplete")[0] == "True"
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.integration.test_controller_places import assignment
-from tests.support.controller_world import World, world
+from tests.support.controller import ControllerWorld, world
 from tests.support.fakeapi import Collection, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 NODES: Collection = ("v1", "nodes")
 
 
-def has_node(w: World, member: str, milli: int) -> None:
+def has_node(w: ControllerWorld, member: str, milli: int) -> None:
     """Give the member a node with this much CPU. All of it is free, because the fakes' pods have no node."""
     status = {
         "allocatable": {"cpu": f"{milli}m", "pods": "110"},
@@ -24,7 +24,7 @@ def has_node(w: World, member: str, milli: int) -> None:
     w.members[member].put(NODES, {"metadata": {"name": "node-1"}, "spec": {}, "status": status})
 
 
-def listed(w: World) -> list[int]:
+def listed(w: ControllerWorld) -> list[int]:
     """The number of lists of nodes by member."""
     return [member.request_count("GET", "/api/v1/nodes") for member in w.members.values()]
 

@@ -8,7 +8,7 @@ import aiohttp
 
 from testbed.stage.ports import free_port
 from tests.integration.test_controller_leads import process
-from tests.support.controller_world import world_on_sockets
+from tests.support.controller import world_on_sockets
 from tests.support.fakeapi import eventually
 
 

@@ -10,7 +10,7 @@ from controller.flags import KARMADA
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.preview import Preview, preview_of, read_objects, to_json, to_text
 from fedhpa.kube.client import ApiClient
-from tests.support.controller_world import HPAS, NAMESPACE, Plane, World, federated_hpa, world
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, Plane, federated_hpa, world
 from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 AUTOSCALERS = ("autoscaling/v2", "horizontalpodautoscalers")
 
 
-async def previewed(w: World, changed: Object, propagation: str = "direct") -> Preview:
+async def previewed(w: ControllerWorld, changed: Object, propagation: str = "direct") -> Preview:
     async with ApiClient(w.hub.config()) as hub:
         return await preview_of(hub, changed, NAMESPACE, propagation, clock=w.clock)
 

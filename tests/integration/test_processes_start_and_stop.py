@@ -24,7 +24,7 @@ from fedhpa.serving.logs import configure_logs
 from fedhpa.serving.process import Signals, run_process
 from fedhpa.serving.server import http_listeners
 from metrics_adapter.process import main
-from tests.support.adapter_world import World, world
+from tests.support.adapter.process import AdapterWorld, world
 
 SECTIONS = {"Observing": common.OBSERVING, "Logging": common.LOGGING}
 
@@ -48,7 +48,7 @@ def test_a_process_that_cannot_start_says_why(
     said: str,
 ) -> None:
     """The process prints one line on stderr and exits with the code."""
-    World(tmp_path).flags()  # writes the kubeconfig; none of these gets as far as to use it
+    AdapterWorld(tmp_path).flags()  # writes the kubeconfig; none of these gets as far as to use it
     given = [argument.replace("{kubeconfig}", str(tmp_path / "kubeconfig")) for argument in arguments]
     monkeypatch.setattr(sys, "argv", ["fedhpa-metrics-adapter", *given])
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ from tests.integration.test_controller_metric_types import (
     serve_object,
 )
 from tests.support import fakeapi
-from tests.support.controller_world import (
+from tests.support.controller import (
     BINDINGS,
     DEPLOYMENTS,
     HPAS,

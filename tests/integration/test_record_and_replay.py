@@ -22,7 +22,7 @@ from tests.integration.test_controller_metric_types import (
 )
 from tests.integration.test_hub_checks import written_by_karmada
 from tests.integration.test_metrics_through_the_hub import serve_usage
-from tests.support.controller_world import HPAS, NAMESPACE, World, world
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
 from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 SAME = ("currentReplicas", "desiredReplicas", "rescale", "reason", "error", "metrics")
 
 
-async def recorded(w: World, name: str = "web", metrics_via: str = "") -> Object:
+async def recorded(w: ControllerWorld, name: str = "web", metrics_via: str = "") -> Object:
     """The scenario of an autoscaler, read by a one-shot reader."""
     raw = w.hub.find(HPAS, name, NAMESPACE)
     assert raw is not None
@@ -49,7 +49,7 @@ def replayed(scenario: Object) -> Object:
     return found
 
 
-def told(w: World, name: str = "web") -> Object:
+def told(w: ControllerWorld, name: str = "web") -> Object:
     """The last decision in the status."""
     found: Object = w.status(name)["decision"]
     return found
@@ -66,7 +66,7 @@ def filled(value: Any) -> Any:
     return value
 
 
-async def settled(w: World, **settings: Any) -> None:
+async def settled(w: ControllerWorld, **settings: Any) -> None:
     """Run a controller until nothing changes, then stop it."""
     async with w.controller(**settings) as controller:
         await eventually(lambda: w.status().get("decision"))

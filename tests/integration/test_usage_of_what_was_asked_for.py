@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.values_world import NOON, adapter, get
+from tests.support.adapter.application import NOON, adapter, get
 
 NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
 PODS = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"

@@ -12,10 +12,8 @@ import pytest
 from testbed.embedded.network.faults import Fault
 from testbed.embedded.plane import Plane
 from testbed.stage.processes import Processes
-from testbed.stage.registrations import ADAPTER, HUB_RIGHTS, documents
 from testbed.stage.waiting import eventually
-from tests.integration.test_embedded_plane import run_web, until_ready
-from tests.support.patient_plane import have_patience
+from tests.support.embedded_plane import have_patience, run_web, started_adapter, until_ready
 
 REQUESTS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second"
 DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
@@ -44,14 +42,7 @@ async def plane() -> AsyncIterator[Plane]:
 @pytest.fixture
 async def processes(plane: Plane) -> Processes:
     """The adapter's, registered on the hub for all it serves, and available."""
-    # Nobody hangs here: who is late, because the machine stands still, is waited for.
-    processes = Processes(plane, adapter_flags=["--metrics-max-age=0s", "--member-deadline=60s"])
-    async with plane.hub.api() as api:
-        await api.apply_all(documents(HUB_RIGHTS))
-        await processes.start_one(ADAPTER)
-        await api.apply_all(processes.adapter_registrations())
-    await processes.metrics_are_available()
-    return processes
+    return await started_adapter(plane)
 
 
 async def test_values_of_all_members_are_read_through_the_hub(plane: Plane, processes: Processes) -> None:

@@ -16,7 +16,7 @@ from testbed.real.assets import find_program
 from testbed.stage.waiting import eventually
 from tests.real.prometheus import PROMETHEUS, Prometheus, prometheus
 from tests.real.settling import settled
-from tests.support.adapter_world import JANE, Answer, Caller, world
+from tests.support.adapter.process import JANE, Answer, Caller, world
 from tests.support.fakeapi import fake_api, join
 
 SECONDS = 150

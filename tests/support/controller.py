@@ -208,7 +208,7 @@ class Controller:
         return self.series.get_sample_value(series, {"namespace": NAMESPACE, "hpa_name": name})
 
 
-class World:
+class ControllerWorld:
     """A hub and its members; autoscalers are put on the hub by the tests."""
 
     def __init__(
@@ -304,19 +304,19 @@ async def eventually_more(count: Callable[[], float], more: int, within: float =
     await eventually(lambda: count() >= begin + more, within)
 
 
-def cluster_object(world: World, name: str) -> Object:
+def cluster_object(world: ControllerWorld, name: str) -> Object:
     """The Cluster of a member."""
     found = world.hub.find(CLUSTERS, name)
     assert found is not None
     return found
 
 
-def world(**replicas: int) -> AbstractAsyncContextManager[World]:
+def world(**replicas: int) -> AbstractAsyncContextManager[ControllerWorld]:
     """A hub in memory, and one member for each keyword with this many replicas of the workload."""
     return _world(MemoryNetwork(), virtual_clock(), replicas)
 
 
-def world_on_sockets(**replicas: int) -> AbstractAsyncContextManager[World]:
+def world_on_sockets(**replicas: int) -> AbstractAsyncContextManager[ControllerWorld]:
     """The same over TLS and in real time."""
     return _world(None, SYSTEM, replicas)
 
@@ -324,7 +324,7 @@ def world_on_sockets(**replicas: int) -> AbstractAsyncContextManager[World]:
 @asynccontextmanager
 async def _world(
     network: MemoryNetwork | None, clock: Clock, replicas: dict[str, int]
-) -> AsyncIterator[World]:
+) -> AsyncIterator[ControllerWorld]:
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(Plane(pods_follow=False, network=network))
         members: dict[str, Plane] = {}
@@ -333,4 +333,4 @@ async def _world(
             member.token = f"{name}-token"
             member.deploy(count)
             join(hub, name, member)
-        yield World(hub, members, clock, REAL_DEADLINE if network is None else DEADLINE)
+        yield ControllerWorld(hub, members, clock, REAL_DEADLINE if network is None else DEADLINE)

@@ -12,7 +12,7 @@ import aiohttp
 import trustme
 from aiohttp import web
 
-from tests.support.adapter_world import METRICS, NODE_METRICS, Hub, pod_metrics
+from tests.support.adapter.process import METRICS, NODE_METRICS, Hub, pod_metrics
 from tests.support.fakeapi import CLUSTERS, FakeApi, join
 
 METRICS_API = "/apis/metrics.k8s.io"

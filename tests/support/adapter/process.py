@@ -130,7 +130,7 @@ class Answer:
         ]
 
 
-class World:
+class AdapterWorld:
     """The CAs, the hub and the files that an adapter needs."""
 
     def __init__(self, folder: Path) -> None:
@@ -202,9 +202,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path) -> AsyncIterator[World]:
+async def world(folder: Path) -> AsyncIterator[AdapterWorld]:
     """Starts a hub without members."""
-    made = World(folder)
+    made = AdapterWorld(folder)
     await made.hub.start()
     try:
         yield made
@@ -215,7 +215,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
 class Fleet:
     """A hub and its one member."""
 
-    def __init__(self, world: World, member: FakeApi) -> None:
+    def __init__(self, world: AdapterWorld, member: FakeApi) -> None:
         self.world = world
         self.member = member
 
