@@ -10,7 +10,7 @@ from typing import Final
 from testbed.embedded.api.types import Object
 from testbed.embedded.extensions.aggregation import available
 from testbed.embedded.objects.definitions import META, PREFIX, closure, definitions, name_of, schema_of
-from testbed.embedded.objects.kinds import API_SERVICES, NAMESPACES, VERBS, Kind, Kinds
+from testbed.embedded.objects.kinds import API_SERVICES, VERBS, Kind, Kinds
 from testbed.embedded.storage.store import Store
 
 OPENAPI_V3: Final = "/openapi/v3"
@@ -23,11 +23,7 @@ _PARAMETERS: Final = [
     {"name": name, "in": "query", "schema": {"type": "string"}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
 ]
-VERSION: Final = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.3+embedded",
-}
+VERSION: Final = {"major": "1", "minor": "36", "gitVersion": "v1.36.3+embedded"}
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ def _entries(kind: Kind) -> list[Object]:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": [each for each in VERBS if (each, kind.collection) != ("deletecollection", NAMESPACES)],
+        "verbs": list(VERBS),
     }
     if kind.short_names:
         first["shortNames"] = list(kind.short_names)

@@ -42,8 +42,6 @@ def list_objects(store: Store, request: ResourceRequest) -> Object:
     version, start = store.version, ""
     if query.get("continue"):
         version, start = _read_token(query["continue"])
-    elif query.get("resourceVersionMatch") == "Exact":
-        version = min(int(query.get("resourceVersion") or 0), version)
     try:
         found = store.at(kind.collection, version, request.namespace)
     except StatusError as error:

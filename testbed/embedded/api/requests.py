@@ -1,14 +1,12 @@
 """Reads a request: its attributes, its kind, its query (k8s.io/apiserver 0.36, RequestInfo)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.api.fielderror import forbidden, unsupported
 from testbed.embedded.api import statuses
-from testbed.embedded.api.types import Attributes, Object, User
+from testbed.embedded.api.types import Attributes, User
 from testbed.embedded.objects.kinds import NAMESPACES, Kind
 
 _VERBS: Final = {
@@ -69,7 +67,7 @@ def has_method(attributes: Attributes, kind: Kind, method: str) -> bool:
         return method == "GET"
     if attributes.name and attributes.verb not in ("list", "watch"):
         return method in ("GET", "PUT", "PATCH", "DELETE")
-    return method in ("GET", "POST", "DELETE")
+    return method in ("GET", "POST")
 
 
 def check_query(attributes: Attributes, query: Mapping[str, str]) -> None:
@@ -119,11 +117,3 @@ class ResourceRequest:
     def field_validation(self) -> str:
         """How unknown fields are treated: Strict, Warn or Ignore."""
         return self.query.get("fieldValidation") or "Warn"
-
-    def for_object(self, obj: Object) -> ResourceRequest:
-        """Returns the same request for one object of the collection."""
-        metadata = obj["metadata"]
-        attributes = dataclasses.replace(
-            self.attributes, name=metadata["name"], namespace=metadata.get("namespace", "")
-        )
-        return dataclasses.replace(self, attributes=attributes)

@@ -52,7 +52,7 @@ class Resources:
             case "delete":
                 return 200, await self._delete(request)
             case _:
-                return 200, await self._delete_collection(request)
+                raise statuses.method_not_allowed()
 
     def _get(self, request: ResourceRequest) -> Object:
         obj = self._stored(request)
@@ -199,12 +199,6 @@ class Resources:
             "status": "Success",
             "details": {**details, "uid": deleted["metadata"]["uid"]},
         }
-
-    async def _delete_collection(self, request: ResourceRequest) -> Object:
-        found = list_objects(self.store, request)
-        for obj in found["items"]:
-            await self._delete(request.for_object(obj))
-        return found
 
 
 def _set_namespace(metadata: Object, namespace: str) -> None:

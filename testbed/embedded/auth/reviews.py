@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 
-from fedhpa.api.fielderror import FieldError, invalid
 from fedhpa.serving.authentication import utc_now
 from testbed.embedded.api import statuses
 from testbed.embedded.api.discovery import ReviewResource
@@ -17,8 +16,6 @@ from testbed.embedded.cluster.pods import timestamp
 from testbed.embedded.network.pki import Pki
 
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
-_ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-_NOT_BOTH = "cannot be specified in combination with resourceAttributes"
 _ATTRIBUTES = {field.name for field in fields(Attributes)} - {"user", "path"}
 
 
@@ -58,15 +55,12 @@ class Reviews:
 
     def _access(self, _attributes: Attributes, body: Object) -> Object:
         spec = body.get("spec") or {}
-        problems = _problems(spec)
-        if not spec.get("user") and not spec.get("groups"):
-            problems.append(invalid("spec.user", "", "at least one of user or group must be specified"))
         extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
-        return self._reviewed(body, problems, user)
+        return self._reviewed(body, user)
 
     def _own_access(self, attributes: Attributes, body: Object) -> Object:
-        return self._reviewed(body, _problems(body.get("spec") or {}), attributes.user)
+        return self._reviewed(body, attributes.user)
 
     def _new_token(self, attributes: Attributes, body: Object) -> Object:
         namespace, name = attributes.namespace, attributes.name
@@ -81,12 +75,11 @@ class Reviews:
             "status": {"token": token, "expirationTimestamp": timestamp(expires)},
         }
 
-    def _reviewed(self, body: Object, problems: list[FieldError], user: User) -> Object:
-        if problems:
-            # Kubernetes names no kind in this message.
-            raise statuses.invalid(_AUTHORIZATION, "", "", problems)
-        spec = body["spec"]
-        wanted = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
+    def _reviewed(self, body: Object, user: User) -> Object:
+        spec = body.get("spec") or {}
+        wanted = spec.get("resourceAttributes") or spec.get("nonResourceAttributes")
+        if not wanted:
+            raise statuses.bad_request("the review has no resourceAttributes and no nonResourceAttributes")
         given = {key: value for key, value in wanted.items() if key in _ATTRIBUTES}
         attributes = Attributes(user, path=wanted.get("path") or "", **{"verb": "", **given})
         return {**body, "metadata": {}, "status": {"allowed": self._authorizer.allowed(attributes)}}
@@ -105,11 +98,3 @@ def trust_config_map(pki: Pki) -> Object:
     data["client-ca-file"] = pki.ca.bundle_pem.decode()
     metadata = {"namespace": "kube-system", "name": "extension-apiserver-authentication"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-
-def _problems(spec: Object) -> list[FieldError]:
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and path is not None:
-        given = {key.title(): value for key, value in path.items()}
-        return [invalid("spec.nonResourceAttributes", given, _NOT_BOTH)]
-    return [invalid("spec.resourceAttributes", None, _ONE_OF)] if resource is None and path is None else []

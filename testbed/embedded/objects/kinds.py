@@ -7,7 +7,7 @@ from typing import Final
 from testbed.embedded.api.types import Object
 from testbed.embedded.storage.store import Collection
 
-VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True)

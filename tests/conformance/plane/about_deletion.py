@@ -35,19 +35,6 @@ async def waits_for_finalizers(talk: Talk) -> None:
 
 
 @check()
-async def of_everything_selected(talk: Talk) -> None:
-    """DELETE of a collection removes the selected objects."""
-    path = configmaps(await talk.begin())
-    for name, mine in (("a", "yes"), ("b", "no"), ("c", "yes")):
-        await talk.make(path, configmap(name, {"mine": mine}), keep=True)
-    answer = await talk.ask("DELETE", f"{path}?labelSelector=mine%3Dyes", show=("kind",))
-    left = await talk.get(path, show=lambda body: [item["metadata"]["name"] for item in body["items"]])
-
-    assert answer.status == 200
-    assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]
-
-
-@check()
 async def of_what_somebody_owned(talk: Talk) -> None:
     """Owned objects are deleted after their owner."""
     path = configmaps(await talk.begin())
