@@ -116,7 +116,7 @@ def kube_controller_manager(
         "allocate-node-cidrs": "false",
         "controllers": ",".join(HUB_CONTROLLERS) if hub else "*",
         # The default is 15 s. Tests wait for this controller.
-        "horizontal-pod-autoscaler-sync-period": "5s",
+        "horizontal-pod-autoscaler-sync-period": "1s",
         "kube-api-qps": "100",
         "kube-api-burst": "200",
     }

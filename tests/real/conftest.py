@@ -1,5 +1,4 @@
-"""One plane for all real tests: a hub and two members, started once (tests/conftest.py keeps them
-together)."""
+"""The real plane of the tests: a hub and two members, started once for each worker (tests/conftest.py)."""
 
 import asyncio
 import os
@@ -22,20 +21,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.real)
-            # Every wait has a deadline of its own, and a test has several; this ends what hangs.
+            # Each wait of a test has a deadline; this one ends a test that hangs.
             item.add_marker(pytest.mark.timeout(1200))
-            # A call that was cut in the midst of a TLS handshake leaves a socket, which the collector closes
-            # (tests/conftest.py), now and then before the test has ended.
+            # The garbage collector closes the socket of an interrupted TLS handshake (tests/conftest.py),
+            # sometimes before the test has ended.
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
 @pytest.fixture(scope="session")
 def assets() -> Path:
-    """The folder with the planes' programs; the tests are skipped, or fail if planes are required,
-    without."""
+    """The folder with the planes' programs. Without them the tests are skipped, or fail if required."""
     found = find_assets()
     if found is None:
-        reason = "no real control planes: their programs are not all here (make real-plane builds them)"
+        reason = "no real control planes: programs are missing (make real-plane builds them)"
         if os.environ.get("FEDHPA_REAL_PLANE") == "require":
             pytest.fail(reason)
         pytest.skip(reason)
@@ -44,7 +42,7 @@ def assets() -> Path:
 
 @pytest.fixture(scope="session")
 def plane(assets: Path) -> Iterator[Plane]:
-    """A hub with our CRDs and two registered members whose metrics work."""
+    """A hub with the CRDs, and two registered members with metrics."""
     plane = Plane(assets)
     try:
 
@@ -60,15 +58,18 @@ def plane(assets: Path) -> Iterator[Plane]:
 
 @pytest.fixture(scope="session")
 def processes(plane: Plane) -> Processes:
-    """Webhook, adapter and controller, running and called by the hub; they end with the plane."""
-    processes = Processes(plane)
+    """Webhook, adapter and controller, running and called by the hub. They end with the plane.
+
+    The adapter caches for one second instead of ten, because tests wait for each change.
+    """
+    processes = Processes(plane, adapter_flags=["--metrics-max-age=1s"])
     asyncio.run(processes.start())
     return processes
 
 
 @pytest.fixture(autouse=True)
 def _all_is_well(request: pytest.FixtureRequest) -> None:
-    """No test begins while what another one stopped, killed or registered is still felt by the processes."""
+    """Waits before each test until the processes have recovered from the previous one."""
     if "processes" in request.fixturenames:
         plane, processes = (request.getfixturevalue(name) for name in ("plane", "processes"))
         asyncio.run(all_is_well(plane, processes))
@@ -76,8 +77,7 @@ def _all_is_well(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows the end of what each process logged: the run's folder is gone when somebody
-    looks."""
+    """Adds the last log lines of each process to the report of a failed test."""
     report = yield
     processes = getattr(item, "funcargs", {}).get("processes")
     if report.failed and isinstance(processes, Processes):

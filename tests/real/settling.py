@@ -1,7 +1,7 @@
-"""Asking until the answer is what it will be before long.
+"""Retries until a result is the expected one.
 
-On a busy machine a webhook may miss its three seconds, a member those that the adapter gives it, and an API
-server learns of roles, kinds and registrations by watches. So nothing of that kind is asked once.
+On a busy machine a webhook or a member may miss its deadline, and an API server learns of roles, kinds and
+registrations by watches. So tests retry such requests.
 """
 
 from __future__ import annotations
@@ -14,35 +14,39 @@ from testbed.stage.waiting import NotInTime, eventually
 
 T = TypeVar("T")
 
-# Longer than the hub takes to look again at an API or its documents, about a minute.
+# Longer than the minute after which the hub rereads an API or its documents.
 SECONDS = 120.0
 
 
 async def settled(
-    ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool], *, seconds: float = SECONDS, every: float = 1
+    request: Callable[[], Awaitable[T]],
+    holds: Callable[[T], bool],
+    *,
+    seconds: float = SECONDS,
+    every: float = 1,
 ) -> T:
-    """The first answer of which `holds` is true; if there is none in time the last one, for the test's own
-    assertion to fail on.
+    """Returns the first result of which `holds` is true, or after the deadline the last one, which then fails
+    the test's assertion.
     """
-    answers: list[T] = []
+    results: list[T] = []
 
-    async def look() -> bool:
-        answer = await ask()
-        answers[:] = [answer]
-        return holds(answer)
+    async def attempt() -> bool:
+        result = await request()
+        results[:] = [result]
+        return holds(result)
 
     try:
-        await eventually(look, what="an answer as it should be", seconds=seconds, every=every)
+        await eventually(attempt, what="the expected result", seconds=seconds, every=every)
     except NotInTime:
-        if not answers:
+        if not results:
             raise
-    return answers[-1]
+    return results[-1]
 
 
 async def kubectl(
     plane: ControlPlane, *arguments: str, stdin: str | None = None, code: int = 0, words: str = ""
 ) -> Answer:
-    """What kubectl answers once it ends with this code and says these words, on either stream."""
+    """Runs kubectl until it ends with this code and prints these words; returns its answer."""
     return await settled(
         lambda: plane.kubectl(*arguments, stdin=stdin),
         lambda answer: answer.code == code and words in answer.out + answer.err,
@@ -50,10 +54,10 @@ async def kubectl(
 
 
 async def done(do: Callable[[], Awaitable[object]], what: str) -> None:
-    """Do it again until it is not refused; it must not matter that it is done twice."""
+    """Repeats an idempotent action until it succeeds."""
 
-    async def look() -> bool:
+    async def attempt() -> bool:
         await do()
         return True
 
-    await eventually(look, what=what, seconds=SECONDS, every=1)
+    await eventually(attempt, what=what, seconds=SECONDS, every=1)

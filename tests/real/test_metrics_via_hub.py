@@ -1,29 +1,33 @@
-"""The controller that reads usage through the hub, as from anybody's adapter: here from ours."""
+"""The controller with --metrics-via=hub reads usage through the hub, here from our adapter."""
 
 from testbed.real.plane import Plane
 from testbed.stage.processes import CONTROLLER, Processes
 from testbed.stage.waiting import eventually
-from tests.real.test_scaling import until_total, utilization
 from tests.real.workloads import (
+    BUSY,
+    IDLE,
+    SECONDS,
     federated_hpa,
     federated_hpa_path,
     replicas_settle,
     run_everywhere,
     set_usage_everywhere,
+    until_total,
+    utilization,
 )
 
 LOW, HIGH = 2, 6
 NAME, SPACE = "via-hub", "via-hub"
-SECONDS = 180.0
 
 
 async def test_workload_is_scaled_by_usage_that_the_hub_serves(plane: Plane, processes: Processes) -> None:
-    """With the documented rights and no others, over both members, up and down; the hub wrote down that the
-    controller asked it for the usage.
+    """The workload is scaled up and down in both members, with the documented permissions only.
+
+    The hub's audit log has the controller's requests for the usage.
     """
     path = federated_hpa_path(NAME, SPACE)
+    await set_usage_everywhere(plane, NAME, SPACE, BUSY)
     await run_everywhere(plane, NAME, SPACE, replicas=1)
-    await set_usage_everywhere(plane, NAME, SPACE, "450m")
     await processes.stop(CONTROLLER)
     try:
         await processes.start_one(CONTROLLER, "--metrics-via=hub")
@@ -31,7 +35,7 @@ async def test_workload_is_scaled_by_usage_that_the_hub_serves(plane: Plane, pro
             await hub.apply_all([federated_hpa(NAME, SPACE, low=LOW, high=HIGH)])
             await until_total(plane, NAME, SPACE, HIGH)
             spread = await replicas_settle(plane, NAME, SPACE, {"member1": 3, "member2": 3})
-            await set_usage_everywhere(plane, NAME, SPACE, "20m")
+            await set_usage_everywhere(plane, NAME, SPACE, IDLE)
             seen = await hub.wait(
                 path, lambda found: utilization(found) < 20, what="low usage is seen", seconds=SECONDS
             )

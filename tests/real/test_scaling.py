@@ -1,35 +1,38 @@
-"""One FederatedHPA over two real members."""
-
-from typing import Any
+"""One FederatedHPA scales a workload in two real members."""
 
 from testbed.real.plane import Plane
 from testbed.stage.api import has_condition
 from testbed.stage.processes import Processes
-from testbed.stage.waiting import eventually
 from tests.real.workloads import (
+    BUSY,
+    IDLE,
+    SECONDS,
     federated_hpa,
     federated_hpa_path,
+    message,
     replicas,
     replicas_settle,
     run_everywhere,
     set_usage_everywhere,
+    until_total,
+    utilization,
 )
 
 LOW, HIGH = 2, 6
-SECONDS = 180.0  # a change of usage is scraped every 10 s, and rates need two scrapes
 
 
 async def test_workload_is_scaled_over_both_members_and_not_on_missing_data(
     plane: Plane, processes: Processes
 ) -> None:
-    """Usage above target scales the workload up in both members; while one does not answer, low usage of
-    the other scales nothing down and the condition names the silent one; once it is back, the workload is
-    scaled down.
+    """High usage scales the workload up in both members.
+
+    While one member is unavailable, low usage of the other scales nothing down, and the condition names the
+    unavailable member. Once it is back, the workload is scaled down.
     """
     name, space = "web", "scaling"
     path = federated_hpa_path(name, space)
+    await set_usage_everywhere(plane, name, space, BUSY)
     await run_everywhere(plane, name, space, replicas=1)
-    await set_usage_everywhere(plane, name, space, "450m")
     async with plane.hub.api() as hub:
         await hub.apply_all([federated_hpa(name, space, low=LOW, high=HIGH)])
         spread = {"member1": 3, "member2": 3}
@@ -45,7 +48,7 @@ async def test_workload_is_scaled_over_both_members_and_not_on_missing_data(
                 what="MetricsComplete is False",
                 seconds=SECONDS,
             )
-            await plane.members["member1"].set_usage(space, {name: {"cpu": "20m", "memory": "64Mi"}})
+            await plane.members["member1"].set_usage(space, {name: {"cpu": IDLE, "memory": "64Mi"}})
             seen = await hub.wait(
                 path, lambda found: utilization(found) < 20, what="low usage is seen", seconds=SECONDS
             )
@@ -58,7 +61,7 @@ async def test_workload_is_scaled_over_both_members_and_not_on_missing_data(
         assert seen["status"]["desiredReplicas"] == HIGH
         assert "member2" in message(seen, "MetricsComplete")
 
-        await set_usage_everywhere(plane, name, space, "20m")
+        await set_usage_everywhere(plane, name, space, IDLE)
         await until_total(plane, name, space, LOW)
         # The status is written after the members are scaled.
         back = await hub.wait(
@@ -73,24 +76,3 @@ async def test_workload_is_scaled_over_both_members_and_not_on_missing_data(
 
     assert await replicas(plane, name, space) == {"member1": 1, "member2": 1}
     assert back["status"]["desiredReplicas"] == LOW
-
-
-async def until_total(plane: Plane, name: str, namespace: str, total: int) -> None:
-    async def look() -> bool:
-        return sum((await replicas(plane, name, namespace)).values()) == total
-
-    await eventually(look, what=f"{total} replicas in all members", seconds=SECONDS, every=0.5)
-
-
-def utilization(found: Any) -> int:
-    """The CPU utilisation that the status shows; 1000 where it shows none."""
-    for metric in (found.get("status") or {}).get("currentMetrics") or []:
-        value = metric.get("resource", {}).get("current", {}).get("averageUtilization")
-        if value is not None:
-            return int(value)
-    return 1000
-
-
-def message(found: Any, kind: str) -> str:
-    """The message of a condition."""
-    return str(next(c["message"] for c in found["status"]["conditions"] if c["type"] == kind))

@@ -1,4 +1,4 @@
-"""With propagation karmada the replicas are written into the template on the hub, and nowhere else."""
+"""With --propagation=karmada the controller writes replicas only into the template on the hub."""
 
 from datetime import datetime
 from typing import Any
@@ -6,36 +6,41 @@ from typing import Any
 from testbed.real.plane import Plane
 from testbed.stage.api import has_condition
 from testbed.stage.processes import CONTROLLER, Processes
-from tests.real.test_scaling import message, utilization
 from tests.real.workloads import (
+    BUSY,
+    IDLE,
+    SECONDS,
     deployment,
     federated_hpa,
     federated_hpa_path,
+    message,
     replicas,
     run_everywhere,
     set_usage_everywhere,
+    utilization,
 )
 
 LOW, HIGH = 2, 6
-SECONDS = 180.0  # a change of usage is scraped every 10 s, and rates need two scrapes
 WINDOW = 15
-# What is counted in whole seconds, and the look before the last.
+# Times have whole seconds, and the reconcile before the last one counts.
 SLACK = 4
 
 
 async def test_template_follows_the_load_but_not_missing_data_and_the_members_are_left_alone(
     plane: Plane, processes: Processes
 ) -> None:
-    """Usage in the members scales the template on the hub, whose replicas it is somebody else's to spread;
-    low usage of one member alone scales nothing down, and that of both does after the window.
+    """Usage in the members scales the template on the hub. Karmada would distribute its replicas.
+
+    Low usage of one member scales nothing down while the other is missing. Low usage of both scales down
+    after the stabilization window.
     """
     name, space = "template", "templates"
     template = f"/apis/apps/v1/namespaces/{space}/deployments/{name}"
     path = federated_hpa_path(name, space)
     autoscaler = federated_hpa(name, space, low=LOW, high=HIGH)
     autoscaler["spec"]["behavior"]["scaleDown"] = {"stabilizationWindowSeconds": WINDOW}
+    await set_usage_everywhere(plane, name, space, BUSY)
     await run_everywhere(plane, name, space, replicas=1)
-    await set_usage_everywhere(plane, name, space, "450m")
     await processes.stop(CONTROLLER)
     try:
         await processes.start_one(CONTROLLER, "--propagation=karmada")
@@ -60,7 +65,7 @@ async def test_template_follows_the_load_but_not_missing_data_and_the_members_ar
             member2 = plane.members["member2"]
             await member2.kill_component("kube-apiserver")
             try:
-                await plane.members["member1"].set_usage(space, {name: {"cpu": "20m", "memory": "64Mi"}})
+                await plane.members["member1"].set_usage(space, {name: {"cpu": IDLE, "memory": "64Mi"}})
                 seen = await hub.wait(
                     path,
                     lambda found: (
@@ -77,7 +82,7 @@ async def test_template_follows_the_load_but_not_missing_data_and_the_members_ar
             assert held == HIGH
             assert "member2" in message(seen, "MetricsComplete")
 
-            await set_usage_everywhere(plane, name, space, "20m")
+            await set_usage_everywhere(plane, name, space, IDLE)
             complete: list[datetime] = []
 
             def scaled_down(found: Any) -> bool:
@@ -87,7 +92,7 @@ async def test_template_follows_the_load_but_not_missing_data_and_the_members_ar
                     complete.append(complete_since(found))
                 return bool(found["status"].get("currentReplicas") == LOW)
 
-            # What the condition says is noted before the size changes: a member may be missed again after it.
+            # The condition is recorded before the size changes, because a member may be missing again later.
             back = await hub.wait(path, scaled_down, what="the template is scaled down", seconds=SECONDS)
             shrunk = (await hub.get(template))["spec"]["replicas"]
             await hub.delete(path)
@@ -102,6 +107,6 @@ async def test_template_follows_the_load_but_not_missing_data_and_the_members_ar
 
 
 def complete_since(found: Any) -> datetime:
-    """Since when all expected clusters answer."""
+    """Returns the time since which all expected clusters answer."""
     condition = next(one for one in found["status"]["conditions"] if one["type"] == "MetricsComplete")
     return datetime.fromisoformat(condition["lastTransitionTime"])

@@ -1,4 +1,4 @@
-"""Custom and external metrics of members behind the real aggregation layers."""
+"""Custom and external metrics of members, read through real aggregation layers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 from testbed.real.plane import Plane
 from testbed.stage.processes import Processes
+from testbed.stage.registrations import ADAPTER
 from testbed.stage.waiting import eventually
 from tests.real.settling import kubectl, settled
 from tests.real.stores import DEPTH, HITS, OF_NAMESPACE, OF_NODE, SELECTED, stores
@@ -15,7 +16,7 @@ GROUPS = ("custom", "external")
 
 
 async def hits(plane: Plane) -> tuple[str, str]:
-    """The one value of the Service, and what kubectl warned of; "" where it is not given."""
+    """Returns the value of the Service, or "" after an error, and the warnings of kubectl."""
     answer = await plane.hub.kubectl("get", "--raw", HITS)
     if answer.code != 0:
         return "", answer.err
@@ -23,7 +24,7 @@ async def hits(plane: Plane) -> tuple[str, str]:
 
 
 async def depths(plane: Plane) -> dict[str, str]:
-    """The value of each cluster; none where they are not given."""
+    """Returns the value of each cluster; none after an error."""
     answer = await plane.hub.kubectl("get", "--raw", DEPTH)
     if answer.code != 0:
         return {}
@@ -31,21 +32,26 @@ async def depths(plane: Plane) -> dict[str, str]:
 
 
 async def both_are_read(plane: Plane) -> None:
-    """Wait until the values are those of new stores; another test's are given while lists may be old."""
+    """Waits until the values are those of new stores. Cached lists may still have those of another test."""
 
-    async def look() -> bool:
+    async def read() -> bool:
         return (await hits(plane))[0] == "3" and await depths(plane) == dict.fromkeys(plane.members, "4")
 
-    await eventually(look, what="the values of both members", seconds=SECONDS, every=1)
+    await eventually(read, what="the values of both members", seconds=SECONDS, every=1)
 
 
 async def test_kubectl_reads_values_of_both_members(plane: Plane, processes: Processes) -> None:
-    """`kubectl get --raw` of a custom metric is the sum, of an external one a value a cluster; each version
-    of the custom API gives it, each of its paths works, and `kubectl api-resources` names both metrics.
+    """`kubectl get --raw` gives the sum of a custom metric, and one value per cluster of an external metric.
+
+    Each version and each path of the custom API works, and `kubectl api-resources` lists both metrics.
     """
     async with stores(plane, processes):
+        # An adapter lists the metrics of its members when it starts, and later once a minute.
+        await processes.stop(ADAPTER)
+        await processes.start_one(ADAPTER)
+        await processes.metrics_are_available()
         await both_are_read(plane)
-        # Each path is asked for by itself, and a member of a busy machine may miss the seconds it is given.
+        # Each path is a request of its own, and on a busy machine a member may miss its deadline.
         older, *others = [
             await kubectl(plane.hub, "get", "--raw", path, words='"value":"3"')
             for path in (HITS.replace("v1beta2", "v1beta1"), SELECTED, OF_NAMESPACE, OF_NODE)
@@ -66,7 +72,7 @@ async def test_kubectl_reads_values_of_both_members(plane: Plane, processes: Pro
             answer = await plane.hub.kubectl("api-resources", "--no-headers", "--cached=false")
             return answer.code == 0 and "external.metrics.k8s.io/v1beta1" in answer.out
 
-        # The hub asks for discovery documents about once a minute.
+        # The hub reads discovery documents about once a minute.
         await eventually(api_resources, what="kubectl lists the external metric", seconds=180, every=2)
 
     (item,) = json.loads(older.out)["items"]
@@ -75,7 +81,7 @@ async def test_kubectl_reads_values_of_both_members(plane: Plane, processes: Pro
 
 
 async def test_kubectl_warns_of_a_metric_that_a_member_lost(plane: Plane, processes: Processes) -> None:
-    """The member that served it a moment ago is named, its part is left out, and it is whole again later."""
+    """A warning names the member that lost the metric, until the member serves it again."""
     async with stores(plane, processes) as found:
         await both_are_read(plane)
 

@@ -1,4 +1,4 @@
-"""That nothing of what an earlier test stopped, killed or registered is still felt."""
+"""Recovery between tests: all processes and members work again."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SECONDS = 150.0
 
 
 async def all_is_well(plane: Plane, processes: Processes) -> None:
-    """Returns once the hub calls webhook and adapter, adapter and controller have all members and no others,
-    and no breaker is open.
-    """
+    """Waits until the hub calls webhook and adapter, and adapter and controller have exactly all members."""
     await gather(
         processes.webhook_is_called(), processes.metrics_are_available(), processes.ready(CONTROLLER)
     )
     async with plane.hub.api() as api:
 
-        async def look() -> bool:
+        async def recovered() -> bool:
             return await _adapter_is_well(plane, api) and await _controller_is_well(plane, api)
 
-        await eventually(look, what="adapter and controller have all members", seconds=SECONDS, every=0.5)
+        await eventually(
+            recovered, what="adapter and controller have all members", seconds=SECONDS, every=0.5
+        )
 
 
 async def _adapter_is_well(plane: Plane, api: PlaneApi) -> bool:
@@ -38,7 +38,7 @@ async def _adapter_is_well(plane: Plane, api: PlaneApi) -> bool:
 
 
 async def _controller_is_well(plane: Plane, api: PlaneApi) -> bool:
-    """As it says in the status of each Cluster."""
+    """Checks the status of each Cluster, which the controller writes."""
     clusters = (await api.get(CLUSTERS))["items"]
     names = {cluster["metadata"]["name"] for cluster in clusters}
     return names == set(plane.members) and all(has_condition(each, kind="Ready") for each in clusters)

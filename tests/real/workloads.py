@@ -1,19 +1,25 @@
-"""Objects that several real tests apply, and how they look at members."""
+"""Workloads of the real tests, their usage, and their replicas in the members."""
 
 from typing import Any
 
 from testbed.real.plane import Plane
-from testbed.stage.waiting import gather
+from testbed.stage.waiting import eventually, gather
 from tests.real.settling import done, settled
+
+# Usage of a pod. A busy one uses three times its request, so that one reconcile scales two pods to six,
+# before metrics-server has measured the new pods.
+BUSY, IDLE = "1500m", "20m"
+# Longer than metrics-server takes on a busy machine. It scrapes every 10 s, and a rate needs two scrapes.
+SECONDS = 180.0
 
 
 def namespace(name: str) -> dict[str, Any]:
-    """A Namespace."""
+    """Returns a Namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def deployment(name: str, namespace: str, *, replicas: int, cpu: str = "500m") -> dict[str, Any]:
-    """A Deployment of pods with one container, named like it, that requests `cpu`."""
+    """Returns a Deployment whose pods have one container of the same name, which requests `cpu`."""
     container = {"name": name, "image": "registry.invalid/none", "resources": {"requests": {"cpu": cpu}}}
     return {
         "apiVersion": "apps/v1",
@@ -28,8 +34,10 @@ def deployment(name: str, namespace: str, *, replicas: int, cpu: str = "500m") -
 
 
 def federated_hpa(name: str, namespace: str, *, low: int, high: int, utilization: int = 50) -> dict[str, Any]:
-    """A FederatedHPA of the Deployment of the same name, by CPU, without stabilisation, looked at every 2
-    s."""
+    """Returns a FederatedHPA of the Deployment of the same name, by CPU.
+
+    It has no stabilization and is reconciled every 2 s.
+    """
     at_once = {"stabilizationWindowSeconds": 0}
     target = {"type": "Utilization", "averageUtilization": utilization}
     return {
@@ -48,12 +56,12 @@ def federated_hpa(name: str, namespace: str, *, low: int, high: int, utilization
 
 
 def federated_hpa_path(name: str, namespace: str) -> str:
-    """Where the FederatedHPA lives on the hub."""
+    """Returns the path of a FederatedHPA."""
     return f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{namespace}/federatedhpas/{name}"
 
 
 async def replicas(plane: Plane, name: str, namespace: str) -> dict[str, int]:
-    """spec.replicas of the Deployment in each member, read from the members themselves."""
+    """Returns spec.replicas of the Deployment in each member, read from the members."""
 
     async def of(member: str) -> int:
         async with plane.members[member].api() as api:
@@ -64,12 +72,12 @@ async def replicas(plane: Plane, name: str, namespace: str) -> dict[str, int]:
 
 
 async def replicas_settle(plane: Plane, name: str, namespace: str, wanted: dict[str, int]) -> dict[str, int]:
-    """spec.replicas in each member once they are these, else what they are in the end."""
+    """Returns spec.replicas in each member once they are `wanted`, or after the deadline."""
     return await settled(lambda: replicas(plane, name, namespace), lambda found: found == wanted)
 
 
 async def run_everywhere(plane: Plane, name: str, space: str, *, replicas: int) -> None:
-    """The Deployment and its namespace in every member; the namespace on the hub too."""
+    """Applies the Deployment in every member, and its namespace there and on the hub."""
     for one in (plane.hub, *plane.members.values()):
         async with one.api() as api:
             own = [] if one is plane.hub else [deployment(name, space, replicas=replicas)]
@@ -77,11 +85,34 @@ async def run_everywhere(plane: Plane, name: str, space: str, *, replicas: int) 
 
 
 async def set_usage_everywhere(plane: Plane, name: str, namespace: str, cpu: str) -> None:
-    """From now on each container of that name uses so much CPU, in every member."""
+    """Sets the CPU usage of each container of that name, in every member."""
     usage = {name: {"cpu": cpu, "memory": "64Mi"}}
 
     async def everywhere() -> None:
         await gather(*(member.set_usage(namespace, usage) for member in plane.members.values()))
 
-    # A member's API server that has just started again does not know kwok's kind at once.
+    # A restarted API server takes a moment to serve kwok's kind.
     await done(everywhere, f"usage of {name}")
+
+
+async def until_total(plane: Plane, name: str, namespace: str, total: int) -> None:
+    """Waits for this many replicas in all members together."""
+
+    async def reached() -> bool:
+        return sum((await replicas(plane, name, namespace)).values()) == total
+
+    await eventually(reached, what=f"{total} replicas of {name} in {namespace}", seconds=SECONDS, every=0.5)
+
+
+def utilization(found: Any) -> int:
+    """Returns the CPU utilization in a FederatedHPA's status, or 1000 if it has none."""
+    for metric in (found.get("status") or {}).get("currentMetrics") or []:
+        value = metric.get("resource", {}).get("current", {}).get("averageUtilization")
+        if value is not None:
+            return int(value)
+    return 1000
+
+
+def message(found: Any, kind: str) -> str:
+    """Returns the message of a condition."""
+    return str(next(c["message"] for c in found["status"]["conditions"] if c["type"] == kind))
