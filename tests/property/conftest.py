@@ -1,4 +1,4 @@
-"""Every property is tried wider at night (`make nightly`), which takes longer than a test may by day."""
+"""Marks property tests: `make nightly` runs them with more examples and a longer timeout."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The `fedhpa` command, in the test's own process or, where it talks to servers of the test, in another.
+"""Runs the `fedhpa` command in the test's process, or in another process if it calls servers of the test.
 
-Starting Python for each call costs most of a second.
+A new process costs most of a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.fakeapi import FakeApi
 
 
 class Ran(NamedTuple):
-    """How a process ended."""
+    """The exit code and output of a process."""
 
     code: int | None
     out: str
@@ -28,7 +28,7 @@ class Ran(NamedTuple):
 
 
 def fedhpa(*arguments: str, stdin: str = "") -> CompletedProcess[str]:
-    """What the command prints, and its exit code; its streams are pipes, as far as it can see."""
+    """Runs the command in this process, with pipes as its streams; returns output and exit code."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
     given = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
     with redirect_stdout(out), redirect_stderr(err), patch("sys.stdin", given):
@@ -42,13 +42,13 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def kubeconfig(hub: FakeApi, folder: Path) -> Path:
-    """A file by which the command finds the hub."""
+    """Writes a kubeconfig for the hub; returns its path."""
     authority, user = hub.ca_pem.encode(), {"token": "t"}
     return write_kubeconfig(folder / "kubeconfig", hub.url, authority, user, namespace="shop")
 
 
 async def fedhpa_process(*arguments: str) -> Ran:
-    """Run the command beside the test's servers; it is ended if it does not end."""
+    """Runs the command in another process, and kills it after two minutes."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "fedhpa.cli.main", *arguments),

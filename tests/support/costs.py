@@ -1,4 +1,4 @@
-"""What work costs, on machines that do other things: what they take away shows in one try, not in each."""
+"""CPU time of work on busy machines: the least of several tries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ TRIES = 5
 
 
 def least_cpu_seconds(work: Callable[[], object], enough: float) -> float:
-    """The CPU time of the cheapest of a few tries of `work` in this thread; the first that costs less than
-    `enough` will do. A host that takes the CPU away is charged for by some virtual machines.
+    """Returns the least CPU time of TRIES runs of `work` in this thread, in seconds.
+
+    Stops at the first run below `enough`. Some virtual machines count stolen CPU time as used.
     """
     least = float("inf")
     for _ in range(TRIES):

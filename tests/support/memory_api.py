@@ -1,4 +1,4 @@
-"""An ApiClient without a network: objects by path, resource versions, faults. For virtual-time tests."""
+"""An ApiClient without a network, which keeps objects by path. For unit tests in virtual time."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CPU = {
 
 
 def pod(name: str, *, request: str = "100m", phase: str = "Running", labels: Any = None) -> dict[str, Any]:
-    """A pod that has been ready for an hour."""
+    """Returns a pod that has been ready for an hour."""
     return {
         "metadata": {"name": name, "namespace": "shop", "labels": labels or {"app": "web"}},
         "spec": {"containers": [{"name": "web", "resources": {"requests": {"cpu": request}}}]},
@@ -41,7 +41,7 @@ def usage(name: str, cpu: str) -> dict[str, Any]:
 
 
 def cluster(name: str, usages: list[int], **changes: Any) -> dict[str, Any]:
-    """A cluster with a pod for each usage in milli-cores; pod names repeat from cluster to cluster."""
+    """Returns a cluster with one pod for each usage in milli-cores. All clusters have the same pod names."""
     count = len(usages)
     return {
         "name": name,
@@ -54,7 +54,7 @@ def cluster(name: str, usages: list[int], **changes: Any) -> dict[str, Any]:
 
 
 def external(metric: str, value: str, **labels: str) -> dict[str, Any]:
-    """An ExternalMetricValue."""
+    """Returns an ExternalMetricValue."""
     return {"metricName": metric, "metricLabels": labels, "timestamp": "2026-03-11T13:23:00Z", "value": value}
 
 
@@ -82,18 +82,18 @@ def scenario(clusters: list[dict[str, Any]], *, spec: Any = None, **changes: Any
 
 
 def decided(given: dict[str, Any]) -> Decision:
-    """The decision of a scenario."""
+    """Returns the decision of a scenario."""
     decoded = decode_scenario(json.dumps(given).encode())
     return decide(decoded.snapshot, decoded.history, decoded.now, decoded.settings)
 
 
 def answered(given: dict[str, Any]) -> dict[str, Any]:
-    """The decision of a scenario as JSON."""
+    """Returns the decision of a scenario as JSON."""
     encoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_json(decided(given), "test")))
     return encoded
 
 
 def condition(answer: dict[str, Any], type: str) -> tuple[str, str, str]:
-    """Status, reason and message of a condition."""
+    """Returns status, reason and message of a condition."""
     found = next(c for c in answer["conditions"] if c["type"] == type)
     return found["status"], found["reason"], found["message"]

@@ -17,7 +17,7 @@ SECONDS = 600.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """pytest's hook, called with the items of all folders."""
+    """Sets the timeout. pytest calls this hook with the items of all folders."""
     for item in items:
         if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SECONDS))
@@ -25,6 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[list[Any]]:
-    """The log's entries, in order."""
+    """Returns the log entries in order."""
     with capture_logs() as entries:
         yield entries

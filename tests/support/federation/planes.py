@@ -32,7 +32,6 @@ SECRETS: Collection = ("", "secrets")
 EVENTS: Collection = ("", "events")
 LEASES: Collection = ("coordination.k8s.io", "leases")
 LEASE = lease_name(0, 1)
-# 2027-01-15T08:00:00Z, when virtual time begins.
 REQUEST_MILLIS = 100
 TARGET_PERCENT = 50
 ADMIN = User("admin", ("system:masters",))
@@ -62,7 +61,7 @@ async def nothing(_: Seen) -> None:
 
 @dataclass
 class Plane:
-    """One API server in the network; `seen` are the requests it was sent.
+    """One API server in the network. `seen` are its requests.
 
     `before` is awaited before each of them is served, `after` before its answer goes out.
     """
@@ -78,11 +77,11 @@ class Plane:
     after: Hook = field(default=nothing)
 
     def writes(self, part: str = "") -> list[Seen]:
-        """The requests that could change something, with a part of their path."""
+        """Returns the requests other than GET whose path has `part`."""
         return [seen for seen in self.seen if seen.writes and part in seen.path]
 
     def config(self, credentials: Credentials, cable: Cable) -> ApiConfig:
-        """For a client of it."""
+        """Returns the configuration of a client."""
         return ApiConfig(
             server=self.listener.server,
             ssl=self.pki.client(),
