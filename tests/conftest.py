@@ -46,7 +46,12 @@ class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdi
 
 
 # These start first; otherwise one worker would still run them when the others have finished.
-LONG = ("integration/test_demo_embedded.py", "integration/test_adapter_killed_under_load.py", "virtual")
+LONG = (
+    "integration/test_demo_embedded.py",
+    "integration/test_tutorial.py",
+    "integration/test_adapter_killed_under_load.py",
+    "virtual",
+)
 HERE = Path(__file__).parent
 # These wait for other programs and are retried once, because machines stall (docs/decisions/0010).
 RETRIED = ("integration/", "real/")
