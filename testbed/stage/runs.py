@@ -184,7 +184,7 @@ class Run:
 
 def runs_folder() -> Path:
     """Returns the folder of this user's runs; raises PermissionError if another user owns it."""
-    folder = Path(tempfile.gettempdir()) / f"fedhpa-realplane-{os.getuid()}"
+    folder = Path(tempfile.gettempdir()) / f"fedhpa-runs-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid() or folder.is_symlink():
         raise PermissionError(f"{folder} belongs to another user; remove it or set TMPDIR")

@@ -22,7 +22,7 @@ from tests.conformance.plane.under_test import find_kubectl
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 START = ".venv/bin/python -m testbed.embedded up"
-RUN_FOLDER = re.compile(r"/tmp/fedhpa-realplane-\d+/run-[\w-]+")
+RUN_FOLDER = re.compile(r"/tmp/fedhpa-runs-\d+/run-[\w-]+")
 SECONDS = 90.0  # for one command, on a busy machine
 # These change nothing: they are repeated until they print what the page shows.
 READING = re.compile(r"kubectl (--kubeconfig=\S+ )?(get|top) |fedhpa explain ")
