@@ -1,4 +1,4 @@
-"""The demo on the embedded plane, as a person without Go gets it."""
+"""The demo on the embedded plane, which needs no Go."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from demo.__main__ import NEXT_COMMANDS
 from demo.picture import OBSERVATIONS
 
 ROOT = Path(__file__).parents[2]
-# Half a minute on a machine of its own; the demo gives up each of its steps after a minute and a half.
+# The demo takes half a minute on a quiet machine, and gives up a step after 90 s.
 SECONDS = 300.0
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="runs are recorded in /proc"),
@@ -22,7 +22,7 @@ pytestmark = [
 
 
 async def started(module: str, *arguments: str, folder: Path) -> asyncio.subprocess.Process:
-    """`python -m MODULE`, with its files below `folder`."""
+    """Starts `python -m MODULE` with its temporary files below `folder`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("DEMO_")}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, *arguments),
@@ -34,7 +34,7 @@ async def started(module: str, *arguments: str, folder: Path) -> asyncio.subproc
 
 
 async def read_until(process: asyncio.subprocess.Process, text: str) -> list[str]:
-    """The lines up to one that contains the text."""
+    """Reads lines up to one that contains the text."""
     assert process.stdout is not None
     lines: list[str] = []
     async with asyncio.timeout(SECONDS):
@@ -58,7 +58,7 @@ def left_in(folder: Path) -> list[Path]:
 
 
 async def test_one_pass_makes_every_observation(tmp_path: Path) -> None:
-    """In a pipe: one pass, each observation on a line of its own, and what to type next; nothing is left."""
+    """In a pipe the demo prints each observation on a line and the next commands, and leaves no file."""
     process = await started("demo", folder=tmp_path)
     try:
         lines = await read_rest(process)
@@ -76,8 +76,8 @@ async def test_one_pass_makes_every_observation(tmp_path: Path) -> None:
     assert left_in(tmp_path) == []
 
 
-async def test_signal_ends_the_demo_in_order(tmp_path: Path) -> None:
-    """What was not observed is named, the exit code says so, and nothing is left."""
+async def test_a_signal_ends_the_demo_cleanly(tmp_path: Path) -> None:
+    """The demo names the missing observations, exits with 1, and leaves no file."""
     process = await started("demo", folder=tmp_path)
     try:
         await read_until(process, "ready\n")
@@ -92,8 +92,8 @@ async def test_signal_ends_the_demo_in_order(tmp_path: Path) -> None:
     assert left_in(tmp_path) == []
 
 
-async def test_plane_is_held_up_until_a_signal(tmp_path: Path) -> None:
-    """`python -m testbed.embedded up` prints a kubeconfig for each plane and ends in order."""
+async def test_a_plane_runs_until_a_signal(tmp_path: Path) -> None:
+    """`python -m testbed.embedded up` prints a kubeconfig for each plane and exits with 0 on SIGTERM."""
     process = await started("testbed.embedded", "up", "--members=1", folder=tmp_path)
     try:
         lines = await read_until(process, "Ctrl-C")
@@ -112,10 +112,10 @@ async def test_plane_is_held_up_until_a_signal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [command for _, command in NEXT_COMMANDS])
 def test_printed_commands_work_as_printed(command: str) -> None:
-    """Each names a program of the virtual environment that takes these arguments; none needs Go."""
+    """Each command succeeds without Go."""
     words = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
     if "testbed.embedded up" in command:
-        words += " --help"  # it runs until somebody ends it; the test above starts it
+        words += " --help"  # it runs until a signal, and the test above starts it
     answer = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
 
     assert answer.returncode == 0, answer.stderr

@@ -13,21 +13,21 @@ from tests.real.settling import settled
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_the_first_answer_that_holds_is_given() -> None:
+async def test_the_first_expected_result_is_returned() -> None:
     """An error in between is retried."""
     answers = iter((403, ApiError("busy", status=500, reason=""), 200, 404))
 
-    async def ask() -> int:
+    async def request() -> int:
         answer = next(answers)
         if isinstance(answer, ApiError):
             raise answer
         return answer
 
-    assert await settled(ask, lambda status: status == 200, seconds=60) == 200
+    assert await settled(request, lambda status: status == 200, seconds=60) == 200
     assert asyncio.get_running_loop().time() < 3
 
 
-async def test_what_never_holds_is_given_as_it_is_for_the_test_to_fail_on() -> None:
+async def test_after_the_deadline_the_last_result_is_returned() -> None:
     """After the timeout the last answer is returned, or an error if there was none."""
 
     async def wrong() -> int:
