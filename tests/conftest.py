@@ -28,7 +28,7 @@ from tests.support.nightly import examples
 SHARED_FIXTURES = (
     tuple(
         f"tests/real/test_{name}.py"
-        for name in ("scaling", "shards", "metrics_via_hub", "hub_autoscaler", "members")
+        for name in ("scaling", "shards", "metrics_via_hub", "hub_autoscaler", "members", "why")
     ),
     ("tests/real/",),
     ("tests/integration/test_wheel_runs_elsewhere.py",),
@@ -49,8 +49,9 @@ class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdi
 LONG = (
     "integration/test_demo_embedded.py",
     "integration/test_tutorial.py",
+    "integration/test_cli_asks_the_hub.py",
     "integration/test_adapter_killed_under_load.py",
-    "virtual",
+    "integration/test_adapter_soak.py",
 )
 HERE = Path(__file__).parent
 # These wait for other programs and are retried once, because machines stall (docs/decisions/0010).
