@@ -30,6 +30,7 @@ from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter import settings
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
+from metrics_adapter.members.probes import MemberProbes
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.server.caller_limits import CallerLimits
@@ -156,6 +157,7 @@ class Adapter:
             "hub-readiness": self._watch_hub,
             "member-readiness": self._watch_members,
             "discovery": self._discovery_cache.run,
+            "metrics-probes": MemberProbes(lambda: self._registry.members, self.telemetry.probed).run,
         }
         if self._store is not None:
             tasks["metrics-rules"] = self._store.rules.follow

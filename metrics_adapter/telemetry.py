@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -16,42 +17,69 @@ from prometheus_client.registry import Collector
 
 from fedhpa.members.member import Member
 from fedhpa.serving.authorization import Attributes
-from metrics_adapter.apis import GROUP, SERVED_VERSIONS
+from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
+from metrics_adapter.members.probes import Probe
 from metrics_adapter.members.source import MemberObserver
 
+# The label of APIs, resources and verbs that the adapter does not serve.
+OTHER = "other"
+RESOURCES = tuple(kind.plural for kind in KINDS)
+VERBS = frozenset({"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"})
 # Seconds. Ages reach --metrics-max-age, which is 10 s by default and may be raised.
 AGE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0)
 
 
-class MemberSeries(Collector):
-    """Collects whether each member is available and answered last time, and how often it was missing."""
+# Seconds for which a failed answer counts against a member if nobody has requested its metrics since.
+FAILURE_SECONDS = 60.0
 
-    def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
+
+class MemberSeries(Collector):
+    """Collects whether each member answers, how long its probes take, and how often it was missing."""
+
+    def __init__(
+        self, members: Callable[[], Mapping[str, Member]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._members = members
+        self._clock = clock
         self._answered: dict[str, dict[str, bool]] = {api: {} for api in SERVED_VERSIONS}
         self._missing: dict[str, dict[str, int]] = {api: {} for api in SERVED_VERSIONS}
+        # When a member last failed to answer for metrics.k8s.io, unless it has answered since.
+        self._failed_at: dict[str, float] = {}
+        self._probes: dict[str, Probe] = {}
 
-    def outcome(self, api: str, cluster: str, answered: bool) -> None:
-        """Records the outcome of a request to a member."""
-        self._answered[api][cluster] = answered
+    def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
+        """Records the outcome of a request to a member. A provoked failure counts as missing only."""
         if not answered:
             self._missing[api][cluster] = self._missing[api].get(cluster, 0) + 1
+        if provoked:
+            return
+        self._answered[api][cluster] = answered
+        if api == GROUP and answered:
+            self._failed_at.pop(cluster, None)
+        elif api == GROUP:
+            self._failed_at[cluster] = self._clock()
 
     def absent(self, api: str, cluster: str) -> None:
         """Records that the member does not serve the API, so it is neither up nor down."""
         self._answered[api].pop(cluster, None)
 
+    def probed(self, cluster: str, probe: Probe) -> None:
+        """Records the outcome of a probe."""
+        self._probes[cluster] = probe
+
     def collect(self) -> Iterator[Metric]:
         """Yields one sample for each registered cluster, and one for each API requested from it."""
         up = GaugeMetricFamily(
             "fedhpa_adapter_member_up",
-            "1 if a member cluster is available and answered the last request for metrics.k8s.io, else 0.",
+            "1 if a member cluster is available, answered the last probe of metrics.k8s.io, and did not fail"
+            " to answer for metrics.k8s.io within the last minute; else 0.",
             labels=["cluster"],
         )
         by_api = GaugeMetricFamily(
             "fedhpa_adapter_member_api_up",
-            "1 if a member cluster is available and answered the last request for this API, else 0;"
-            " absent before the first request and while the member does not serve the API.",
+            "1 if a member cluster is available and answered the last request for this API, else 0; absent"
+            " before the first request and while the member does not serve the API. A request that the member"
+            " refuses because of what it asks for does not count.",
             labels=["cluster", "api"],
         )
         missing = CounterMetricFamily(
@@ -59,14 +87,19 @@ class MemberSeries(Collector):
             "Answers in which an expected member cluster was missing.",
             labels=["cluster", "api"],
         )
+        probes = GaugeMetricFamily(
+            "fedhpa_adapter_member_probe_duration_seconds",
+            "Duration of the last probe of metrics.k8s.io, also if it failed; absent before the first one.",
+            labels=["cluster"],
+        )
         members = self._members()
-        for api in SERVED_VERSIONS:
-            for gone in (self._answered[api].keys() | self._missing[api].keys()) - members.keys():
-                self._answered[api].pop(gone, None)
-                self._missing[api].pop(gone, None)
+        self._forget(members)
         for name, member in sorted(members.items()):
             reachable = member.unavailable() is None
-            up.add_metric([name], float(reachable and self._answered[GROUP].get(name, True)))
+            probe = self._probes.get(name)
+            up.add_metric([name], float(reachable and (probe is None or probe.ok) and not self._failed(name)))
+            if probe is not None:
+                probes.add_metric([name], probe.seconds)
             for api, outcomes in self._answered.items():
                 if name in outcomes:
                     by_api.add_metric([name, api], float(reachable and outcomes[name]))
@@ -75,6 +108,16 @@ class MemberSeries(Collector):
         yield up
         yield by_api
         yield missing
+        yield probes
+
+    def _failed(self, cluster: str) -> bool:
+        return self._clock() - self._failed_at.get(cluster, float("-inf")) <= FAILURE_SECONDS
+
+    def _forget(self, members: Mapping[str, Member]) -> None:
+        tables: list[dict[str, Any]] = [self._failed_at, self._probes]
+        for table in (*tables, *self._answered.values(), *self._missing.values()):
+            for gone in table.keys() - members.keys():
+                del table[gone]
 
 
 class Telemetry(MemberObserver):
@@ -88,20 +131,20 @@ class Telemetry(MemberObserver):
             collector(registry=self.registry)
         self._requests = Counter(
             "fedhpa_adapter_requests",
-            "Requests for metrics by API, resource (for custom and external metrics the API group), verb and"
-            " HTTP status code.",
+            "Requests by API (other: health, discovery of all groups, and unknown paths), resource (for"
+            " custom and external metrics the API group), verb and HTTP status code; also those refused.",
             ["api", "resource", "verb", "code"],
             registry=self.registry,
         )
         self._seconds = Histogram(
             "fedhpa_adapter_request_duration_seconds",
-            "Duration of requests for metrics.",
+            "Duration of requests, also of those that are refused.",
             ["api", "resource", "verb"],
             registry=self.registry,
         )
         self._in_flight = Gauge(
             "fedhpa_adapter_requests_in_flight",
-            "Requests for metrics in flight.",
+            "Requests in flight.",
             ["api"],
             registry=self.registry,
         )
@@ -124,15 +167,20 @@ class Telemetry(MemberObserver):
             ["task"],
             registry=self.registry,
         )
+        self._in_flight.labels(OTHER)
         for api in SERVED_VERSIONS:
             # The series exist from the first scrape on, so that increase() sees the first partial answer.
             self._in_flight.labels(api)
             self._partial.labels(api)
         self._ages = {api: self._age.labels(api) for api in SERVED_VERSIONS}
 
-    def outcome(self, api: str, cluster: str, answered: bool) -> None:
+    def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
         """Records the outcome of a member's part of one answer."""
-        self._member_series.outcome(api, cluster, answered)
+        self._member_series.outcome(api, cluster, answered, provoked=provoked)
+
+    def probed(self, cluster: str, probe: Probe) -> None:
+        """Records the outcome of a probe of a member's metrics API."""
+        self._member_series.probed(cluster, probe)
 
     def absent(self, api: str, cluster: str) -> None:
         """Records that a member does not serve the API."""
@@ -148,19 +196,23 @@ class Telemetry(MemberObserver):
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Counts and times requests for metrics. Custom and external metrics are labelled by group alone."""
+        """Counts and times all requests, also those that are refused; the outermost middleware.
+
+        Callers choose paths and names of metrics, so labels have only values that are known beforehand.
+        """
         attributes = Attributes.of(request)
-        if attributes.group not in SERVED_VERSIONS or request.match_info.http_exception is not None:
-            return await handler(request)
-        # Callers choose the names of metrics, so a label with them could have any number of values.
-        resource = attributes.resource if attributes.group == GROUP else attributes.group
+        api = attributes.group if attributes.group in SERVED_VERSIONS else OTHER
+        if api == GROUP:
+            resource = attributes.resource if attributes.resource in ("", *RESOURCES) else OTHER
+        else:
+            # Custom and external metrics are labelled by group alone.
+            resource = api if attributes.resource and api != OTHER else ""
+        verb = attributes.verb if attributes.verb in VERBS else OTHER
         started = time.perf_counter()
-        with self._in_flight.labels(attributes.group).track_inprogress():
+        with self._in_flight.labels(api).track_inprogress():
             response = await handler(request)
-        self._seconds.labels(attributes.group, resource, attributes.verb).observe(
-            time.perf_counter() - started
-        )
-        self._requests.labels(attributes.group, resource, attributes.verb, str(response.status)).inc()
-        if response.status < 300 and "Warning" in response.headers:
-            self._partial.labels(attributes.group).inc()
+        self._seconds.labels(api, resource, verb).observe(time.perf_counter() - started)
+        self._requests.labels(api, resource, verb, str(response.status)).inc()
+        if api != OTHER and response.status < 300 and "Warning" in response.headers:
+            self._partial.labels(api).inc()
         return response

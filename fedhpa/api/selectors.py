@@ -358,6 +358,11 @@ class FieldSelector:
     def __init__(self, terms: Sequence[tuple[str, bool, str]] = ()) -> None:
         self._terms = tuple(terms)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if every object matches."""
+        return not self._terms
+
     def matches(self, *, name: str, namespace: str) -> bool:
         """True if the selector matches an object of this name and namespace."""
         fields = {"metadata.name": name, "metadata.namespace": namespace}

@@ -47,6 +47,8 @@ LINE_SECONDS = 10.0
 # after which an API server closes an idle connection.
 KEEPALIVE_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
+# Headers of a response. A hub may send a Warning for each cluster that did not answer.
+MAX_HEADERS = 1024
 # The limit for a whole response, even if its bytes keep coming.
 LIST_TOTAL_SECONDS = 300.0
 
@@ -65,6 +67,7 @@ class ConnectionPool:
             connector=(config.connector or tcp_connector)(config),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            max_headers=MAX_HEADERS,
             headers={
                 "User-Agent": "fedhpa",
                 "Accept": "application/json",

@@ -12,6 +12,8 @@ from fedhpa.members.metrics import namespace_path, object_path
 from metrics_adapter.members.custom_metrics import CustomValue
 
 ALL = "*"
+# Kubernetes' own mapping of resources, which members' adapters use, also accepts the singular.
+NAMESPACES = ("namespaces", "namespace")
 # Characters of a member's own text in an error message.
 SHOWN = 256
 
@@ -36,7 +38,7 @@ class CustomMetricQuery:
     @property
     def is_of_other_namespace(self) -> bool:
         """True if the path lies below one namespace and names another as its object."""
-        return self.resource == "namespaces" and self.namespace not in ("", self.name)
+        return self.resource in NAMESPACES and self.namespace not in ("", self.name)
 
     @property
     def is_one_pod(self) -> bool:

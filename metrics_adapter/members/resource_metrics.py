@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import compress
 from operator import attrgetter
 
@@ -17,9 +16,10 @@ import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.api.selectors import Selector
+from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from metrics_adapter.members.usage_validation import check_list, check_one
+from metrics_adapter.pace import in_slices
 
 # How Go servers begin an item of a list: with its metadata. The cluster annotation is inserted after this.
 ITEM_PREFIX = b'{"metadata":{'
@@ -100,29 +100,43 @@ class MemberItems:
     def __init__(self, cluster: str, items: Sequence[Item]) -> None:
         self.cluster = cluster
         self.items = sorted(items, key=_KEY)
+        self._labels: Sequence[Mapping[str, str]] | None = None
         # Computed here for one member at a time, so that no request computes it for all members at once.
         self.size = sum([len(item.json) for item in self.items])
 
-    @cached_property
-    def labels(self) -> Sequence[Mapping[str, str]]:
-        """The labels of each item, in the order of the items. Decoded once, for the first selector.
+    async def labels(self) -> Sequence[Mapping[str, str]]:
+        """Returns the labels of each item, in the order of the items. Decoded once, for the first selector.
 
         Raises MetricsUnavailable for labels that are not strings.
         """
-        try:
-            return [decode_json(item.json, _ItemLabels).metadata.labels or {} for item in self.items]
-        except InvalidJson as error:
-            raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
+        if self._labels is None:
+            found: list[Mapping[str, str]] = []
+            try:
+                async for part in in_slices(self.items):
+                    found += [decode_json(item.json, _ItemLabels).metadata.labels or {} for item in part]
+            except InvalidJson as error:
+                raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
+            self._labels = found
+        return self._labels
 
-    @property
-    def has_labels(self) -> bool:
+    async def has_labels(self) -> bool:
         """True if any item has labels. If none has, only the member itself can apply a selector."""
-        return any(self.labels)
+        return any(await self.labels())
 
-    def select(self, selector: Selector) -> MemberItems:
+    async def select(self, selector: Selector) -> MemberItems:
         """Returns the items whose labels match the selector."""
-        matches = [selector.matches(labels) for labels in self.labels]
+        labels = await self.labels()
+        matches: list[bool] = []
+        async for part in in_slices(labels):
+            matches += [selector.matches(own) for own in part]
         return MemberItems(self.cluster, list(compress(self.items, matches)))
+
+    async def filter(self, fields: FieldSelector) -> MemberItems:
+        """Returns the items that a field selector selects."""
+        found: list[Item] = []
+        async for part in in_slices(self.items):
+            found += [item for item in part if fields.matches(name=item.name, namespace=item.namespace)]
+        return MemberItems(self.cluster, found)
 
 
 def merge(answers: Sequence[MemberItems]) -> Sequence[Item]:

@@ -9,10 +9,12 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 import structlog
+from aiohttp import web
 
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.api.texts import one_line
+from fedhpa.kube.supervision import explain, report_failure
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from fedhpa.members.metrics import (
@@ -33,8 +35,12 @@ from metrics_adapter.members.resource_metrics import MemberItems, decode_list, d
 log = structlog.get_logger(__name__)
 
 NOT_FOUND = 404
-# Members named in one error message. Warnings and series name all of them.
+# The 4xx statuses that are not due to what a caller asked for: credentials, rights, a missing API, overload.
+MEMBERS_FAULTS = (401, 403, 404, 408, 429)
+# Members named in one error message. Series name all of them.
 MAX_NAMED = 16
+# Warning headers of one answer. Python's http.client refuses answers with more than a hundred headers.
+MAX_WARNINGS = 10
 # Index of GROUP in the slash-separated parts of a path: "", apis, GROUP, VERSION.
 GROUP_INDEX = 2
 # Callers repeat their requests about every 15 s. A member that lost one metric of many fails one request in
@@ -49,8 +55,12 @@ ClusterFilter = Callable[[str], bool]
 class MemberObserver:
     """Receives the outcome of requests to members. This base class ignores them."""
 
-    def outcome(self, api: str, cluster: str, answered: bool) -> None:
-        """Called with the outcome of a member's part of one answer. `api` is the API group."""
+    def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
+        """Called with the outcome of a member's part of one answer. `api` is the API group.
+
+        `provoked` is true if the failure may be due to what the caller asked for: the member answered, and
+        refused this request. Such a failure says nothing about the health of the member.
+        """
 
     def absent(self, api: str, cluster: str) -> None:
         """Called when a member does not serve the API and so is not expected to answer."""
@@ -78,9 +88,16 @@ class Gathered(Generic[T]):
         return bool(self.missing) and not self.answers
 
     def warnings(self) -> list[str]:
-        """Returns one sentence for each missing member, then the notes."""
+        """Returns one sentence for each missing member, then the notes: at most ten, then how many more."""
         missing = [f"{cluster} did not answer: {reason}" for cluster, reason in sorted(self.missing.items())]
-        return [*missing, *self.notes]
+        named = missing[:MAX_WARNINGS]
+        noted = self.notes[: MAX_WARNINGS - len(named)]
+        more = []
+        if len(missing) > len(named):
+            more.append(f"and {len(missing) - len(named)} more members did not answer")
+        if len(self.notes) > len(noted):
+            more.append(f"and {len(self.notes) - len(noted)} more warnings")
+        return [*named, *noted, *more]
 
     def missing_text(self) -> str:
         """Returns the missing members and their reasons as one message."""
@@ -130,8 +147,8 @@ class MembersSource:
             _check_namespace(answer, namespace)
             if not selector.requirements or not answer.items:
                 return answer
-            if answer.has_labels:
-                return answer.select(selector)
+            if await answer.has_labels():
+                return await answer.select(selector)
             # This member's metrics lack the labels of pods, so only the member can apply the selector.
             answer = await self._fetch_list(member, path, {"labelSelector": str(selector)})
             _check_namespace(answer, namespace)
@@ -244,14 +261,25 @@ class MembersSource:
                 return
             except FedHPAError as error:
                 missing[member.name] = _reason(error, api)
+                self._report(api, member.name, missing[member.name], provoked=_is_provoked(error))
+                return
+            except web.HTTPException:
+                raise  # The caller is over its limit, which says nothing about the member.
+            except Exception as error:
+                # Whatever one member makes of a request, the others' answers are served.
+                report_failure("member-answer", error, cluster=member.name, api=api)
+                missing[member.name] = one_line(f"{api}: its answer cannot be used: {explain(error)}")
             self._report(api, member.name, missing.get(member.name))
 
         await asyncio.gather(*(attempt(member) for member in members))
         return Gathered([answers[name] for name in sorted(answers)], missing)
 
-    def _report(self, api: str, cluster: str, reason: str | None) -> None:
+    def _report(self, api: str, cluster: str, reason: str | None, *, provoked: bool = False) -> None:
         """Reports an outcome to the observer and logs lasting changes. `reason` is None for an answer."""
-        self.observer.outcome(_group(api), cluster, reason is None)
+        self.observer.outcome(_group(api), cluster, reason is None, provoked=provoked)
+        if provoked:
+            log.debug("metrics missing", cluster=cluster, api=api, reason=reason)
+            return
         key, now = (api, cluster), asyncio.get_running_loop().time()
         failed_at = self._failed_at.get(key)
         if reason is not None:
@@ -286,6 +314,17 @@ def _check_namespace(answer: MemberItems, namespace: str) -> None:
 def _decoder(decode: Callable[[bytes, str], MemberItems], cluster: str) -> Callable[[bytes], MemberItems]:
     # The decoder is part of a shared answer's identity, so each member and form needs one fixed object.
     return lambda body: decode(body, cluster)
+
+
+def _is_provoked(error: FedHPAError) -> bool:
+    """True if the member answered with a status that may be due to the request, such as 400 or 414."""
+    cause = error.__cause__
+    return (
+        not isinstance(error, MemberUnavailable)
+        and isinstance(cause, ApiError)
+        and 400 <= cause.status < 500
+        and cause.status not in MEMBERS_FAULTS
+    )
 
 
 def _is_not_found(error: FedHPAError) -> bool:

@@ -14,6 +14,7 @@ from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.server.custom_metrics import CustomMetricsApi
 from metrics_adapter.server.discovery import discovery_routes
 from metrics_adapter.server.external_metrics import ExternalMetricsApi
+from metrics_adapter.server.paths import bounded_names
 from metrics_adapter.server.resource_metrics import ResourceMetricsApi
 from metrics_adapter.telemetry import Telemetry
 
@@ -36,12 +37,13 @@ def build_application(
     # Every route is a GET, so request bodies are never read.
     application = web.Application(
         middlewares=[
+            telemetry.middleware,
             *((audit_log,) if audit else ()),
             access_log,
             status_errors,
+            bounded_names,
             guard.middleware,
             *((limits.charge,) if limits is not None else ()),
-            telemetry.middleware,
         ],
         client_max_size=64 * 1024,
     )

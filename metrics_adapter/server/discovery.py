@@ -175,7 +175,7 @@ def _groups_handler(cache: MetricDiscoveryCache) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         version = discovery_version(request.headers.get("Accept", ""))
         if version is None:
-            return _document(request, msgspec.json.encode(api_group_list()))
+            return await _document(request, msgspec.json.encode(api_group_list()))
         body = msgspec.json.encode(aggregated_discovery(version, cache))
         return web.Response(body=body, headers={"Content-Type": discovery_content_type(version)})
 
@@ -185,7 +185,7 @@ def _groups_handler(cache: MetricDiscoveryCache) -> Handler:
 def _resources_handler(group: str, version: str, cache: MetricDiscoveryCache) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         body = msgspec.json.encode(api_resource_list(group, version, cache))
-        return _document(request, body)
+        return await _document(request, body)
 
     return handle
 
@@ -194,13 +194,13 @@ def _constant_handler(document: dict[str, Any]) -> Handler:
     body = msgspec.json.encode(document)
 
     async def handle(request: web.Request) -> web.Response:
-        return _document(request, body)
+        return await _document(request, body)
 
     return handle
 
 
-def _document(request: web.Request, body: bytes) -> web.Response:
+async def _document(request: web.Request, body: bytes) -> web.Response:
     """Returns YAML if it is requested, else JSON. The hub also lists protobuf, and accepts JSON instead."""
     if choose_form(request.headers.get("Accept", "")) is Form.YAML:
-        return yaml_response(body)
+        return await yaml_response(body)
     return web.Response(body=body, content_type=JSON)

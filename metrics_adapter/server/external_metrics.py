@@ -13,8 +13,9 @@ from fedhpa.members.metrics import EXTERNAL, EXTERNAL_VERSION
 from fedhpa.serving.status import status_response
 from metrics_adapter.members.external_metrics import CLUSTER_LABEL, encode_external_values
 from metrics_adapter.members.source import ClusterFilter, MembersSource
+from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server import responses
-from metrics_adapter.server.custom_metrics import aggregation_of
+from metrics_adapter.server.custom_metrics import SHORT_LIST, aggregation_of
 from metrics_adapter.server.negotiation import TRUE_WORDS, choose_form
 from metrics_adapter.server.paths import external_query
 
@@ -57,8 +58,13 @@ class ExternalMetricsApi:
         if all(answer.values is None for answer in gathered.answers):
             message = f"the server could not find the external metric {metric}"
             return status_response(404, message, headers=responses.warning_headers(gathered))
-        body = encode_external_values(gathered.answers, metric, aggregation or gathered.aggregation)
-        return responses.metrics_response(body, form, gathered)
+        how = aggregation or gathered.aggregation
+        body = await in_thread_above(
+            SHORT_LIST,
+            sum(len(answer.values or ()) for answer in gathered.answers),
+            lambda: encode_external_values(gathered.answers, metric, how),
+        )
+        return await responses.metrics_response(body, form, gathered)
 
 
 def split_selector(selector: Selector) -> tuple[ClusterFilter, Selector]:

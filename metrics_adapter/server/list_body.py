@@ -14,7 +14,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
 from metrics_adapter.apis import API_VERSION, MetricsKind
-from metrics_adapter.members.resource_metrics import Item, MemberItems, merge_in_slices
+from metrics_adapter.members.resource_metrics import MemberItems, merge_in_slices
 from metrics_adapter.server.negotiation import JSON
 
 # Limits of the cache. The list of one namespace has kilobytes, and that of all namespaces has megabytes.
@@ -33,6 +33,7 @@ class ListBody(Payload):
         self._head = _head(kind)
         self._answers = answers
         self._generated: Sequence[bytes] | None = None
+        self._kept = False
         count = sum(len(answer.items) for answer in answers)
         commas = max(count - 1, 0)
         self.length = len(self._head) + sum(answer.size for answer in answers) + commas + len(TAIL)
@@ -42,9 +43,8 @@ class ListBody(Payload):
         return len(self._answers) == len(answers) and all(map(_same, self._answers, answers))
 
     def keep(self) -> None:
-        """Generates the bytes now and keeps them for later requests."""
-        if self._generated is None:
-            self._generated = tuple(self._generate())
+        """Keeps the bytes for later requests once they were generated for one."""
+        self._kept = True
 
     def pieces(self) -> Iterable[bytes]:
         """Returns the bytes in pieces of some hundred kilobytes."""
@@ -56,10 +56,17 @@ class ListBody(Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Implements aiohttp's Payload. After each piece it waits for the client and lets others run."""
+        made: list[bytes] = []
         for piece in self.pieces():
+            if self._kept and self._generated is None:
+                made.append(piece)
             await writer.write(piece)
             await asyncio.sleep(0)  # For a fast client, write() returns without giving way to other tasks.
-        if self._generated is None:
+        if self._generated is not None:
+            return
+        if self._kept:
+            self._generated = tuple(made)
+        else:
             # The connection keeps a reference to its last payload, which must not keep the answers in memory.
             self._answers = ()
 
@@ -105,11 +112,6 @@ class ListBodyCache:
         while len(self._cached) > MAX_CACHED_BODIES or self._bytes > MAX_CACHED_BYTES:
             self._bytes -= self._cached.popitem(last=False)[1].length
         return body
-
-
-def encode_list(kind: MetricsKind, items: Iterable[Item]) -> bytes:
-    """Returns the JSON of a PodMetricsList or NodeMetricsList."""
-    return b"".join((_head(kind), b",".join([item.json for item in items]), TAIL))
 
 
 def _head(kind: MetricsKind) -> bytes:

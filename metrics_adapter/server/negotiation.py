@@ -19,6 +19,8 @@ DISCOVERY_GROUP = "apidiscovery.k8s.io"
 DISCOVERY_VERSIONS = ("v2", "v2beta1")
 # The spellings of true that Go servers accept in a query parameter.
 TRUE_WORDS = ("1", "t", "true")
+# Entries of an Accept header that are read. kubectl and the hub send four.
+MAX_MEDIA_RANGES = 32
 DISCOVERY_LIST = "APIGroupDiscoveryList"
 
 
@@ -41,7 +43,7 @@ class MediaRange:
 def media_ranges(accept: str) -> list[MediaRange]:
     """Returns the entries of an Accept header by descending weight. An empty header accepts everything."""
     weighted: list[tuple[float, MediaRange]] = []
-    for entry in accept.split(","):
+    for entry in accept.split(",", MAX_MEDIA_RANGES)[:MAX_MEDIA_RANGES]:
         kind, *rest = (part.strip() for part in entry.split(";"))
         if not kind:
             continue

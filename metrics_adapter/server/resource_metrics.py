@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from aiohttp import web
@@ -10,10 +9,11 @@ from aiohttp.typedefs import Handler
 
 from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
-from metrics_adapter.members.resource_metrics import Item, merge
+from metrics_adapter.members.resource_metrics import MemberItems, merge
 from metrics_adapter.members.source import MembersSource
+from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server import responses
-from metrics_adapter.server.list_body import ListBody, ListBodyCache, encode_list
+from metrics_adapter.server.list_body import ListBody, ListBodyCache
 from metrics_adapter.server.negotiation import TRUE_WORDS, Form, choose_form
 
 # Rows. A row costs 25 us. A longer table is rendered in a thread, so that it does not block other requests.
@@ -69,29 +69,22 @@ class ResourceMetricsApi:
         gathered = await self._source.list(kind, namespace, selector, cluster)
         if gathered.none_answered:
             return responses.unavailable(gathered)
-        whole = not selector.requirements and not field_text
         body: bytes | ListBody
-        if whole and form is not Form.TABLE:
-            body = self._bodies.get(kind, f"{namespace} {cluster or ''}", gathered.answers)
+        if form is Form.TABLE:
+            body = await self._table(kind, await _selected(gathered.answers, fields), request)
+        elif selector.requirements or field_text:
+            body = ListBody(kind, await _selected(gathered.answers, fields))
         else:
-            items = merge(gathered.answers)
-            body = await self._render(kind, items, fields, form, request)
-        return responses.metrics_response(body, form, gathered)
+            body = self._bodies.get(kind, f"{namespace} {cluster or ''}", gathered.answers)
+        return await responses.metrics_response(body, form, gathered)
 
-    async def _render(
-        self,
-        kind: MetricsKind,
-        items: Sequence[Item],
-        fields: FieldSelector,
-        form: Form,
-        request: web.Request,
-    ) -> bytes:
-        selected = responses.filter_items(items, fields)
-        if form is not Form.TABLE:
-            return encode_list(kind, selected)
-        if len(selected) <= SHORT_TABLE:
-            return responses.table_body(kind, selected, request.query, single=False)
-        return await asyncio.to_thread(responses.table_body, kind, selected, request.query, single=False)
+    async def _table(self, kind: MetricsKind, answers: Sequence[MemberItems], request: web.Request) -> bytes:
+        rows = sum(len(answer.items) for answer in answers)
+        return await in_thread_above(
+            SHORT_TABLE,
+            rows,
+            lambda: responses.table_body(kind, merge(answers), request.query, single=False),
+        )
 
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
         form = choose_form(request.headers.get("Accept", ""))
@@ -114,4 +107,8 @@ class ResourceMetricsApi:
             body = responses.table_body(kind, items, request.query, single=True)
         else:
             body = responses.encode_item(kind, items[0])
-        return responses.metrics_response(body, form, gathered)
+        return await responses.metrics_response(body, form, gathered)
+
+
+async def _selected(answers: Sequence[MemberItems], fields: FieldSelector) -> Sequence[MemberItems]:
+    return answers if fields.is_empty else [await answer.filter(fields) for answer in answers]

@@ -10,17 +10,19 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.api.selectors import FieldSelector
 from fedhpa.serving.status import status_response
 from metrics_adapter.apis import API_VERSION, GROUP, MetricsKind
 from metrics_adapter.members.resource_metrics import Item
 from metrics_adapter.members.source import Gathered, MembersSource
+from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server.list_body import ListBody
 from metrics_adapter.server.negotiation import JSON, YAML, Form, warning_values
 from metrics_adapter.server.tables import table
 
 # Bytes of JSON, about two hundred items.
 MAX_YAML_BYTES = 64 * 1024
+# Bytes of JSON that are converted at once, in a few milliseconds.
+SHORT_YAML_BYTES = 1024
 
 
 def encode_item(kind: MetricsKind, item: Item) -> bytes:
@@ -29,39 +31,43 @@ def encode_item(kind: MetricsKind, item: Item) -> bytes:
     return head.encode() + item.json[1:]
 
 
-def filter_items(items: Sequence[Item], fields: FieldSelector) -> Sequence[Item]:
-    """Returns the items that a field selector selects."""
-    return [item for item in items if fields.matches(name=item.name, namespace=item.namespace)]
-
-
 def warning_headers(gathered: Gathered[Any]) -> CIMultiDict[str]:
     """Returns a Warning header for each member that did not answer, and for each note."""
     return CIMultiDict[str](("Warning", value) for value in warning_values(gathered.warnings()))
 
 
-def metrics_response(body: bytes | ListBody, form: Form, gathered: Gathered[Any]) -> web.Response:
-    """Returns 200 with a JSON or Table body and a Warning header for each member that did not answer."""
+async def metrics_response(body: bytes | ListBody, form: Form, gathered: Gathered[Any]) -> web.Response:
+    """Returns 200 with a JSON, YAML or Table body, and Warning headers for missing members."""
     headers = warning_headers(gathered)
     if form is Form.YAML:
-        return yaml_response(body if isinstance(body, bytes) else body.whole(), headers)
+        return await yaml_response(body, headers)
     if isinstance(body, ListBody):
         headers["Content-Length"] = str(body.length)
     return web.Response(body=body, content_type=JSON, headers=headers)
 
 
-def yaml_response(body: bytes, headers: CIMultiDict[str] | None = None) -> web.Response:
+async def yaml_response(body: bytes | ListBody, headers: CIMultiDict[str] | None = None) -> web.Response:
     """Returns 200 with a JSON document as YAML. A large document stays JSON in one line, which is valid YAML.
 
-    Converting to YAML costs a millisecond an item, which would block other requests.
+    Converting to YAML costs a millisecond an item, so a thread does it.
     """
-    if len(body) > MAX_YAML_BYTES:
-        return web.Response(body=body, content_type=YAML, charset="utf-8", headers=headers)
+    headers = CIMultiDict[str]() if headers is None else headers
+    text: bytes | None = None
+    if (body.length if isinstance(body, ListBody) else len(body)) <= MAX_YAML_BYTES:
+        whole = body.whole() if isinstance(body, ListBody) else body
+        text = await in_thread_above(SHORT_YAML_BYTES, len(whole), lambda: _yaml(whole))
+    elif isinstance(body, ListBody):
+        headers["Content-Length"] = str(body.length)
+    headers["Content-Type"] = f"{YAML}; charset=utf-8"
+    return web.Response(body=body if text is None else text, headers=headers)
+
+
+def _yaml(body: bytes) -> bytes | None:
+    """Returns the document as YAML; None for a member's item that is passed on and cannot be converted."""
     try:
-        text = yaml.safe_dump(decode_json(body, Any), default_flow_style=False, sort_keys=True)
+        return yaml.safe_dump(decode_json(body, Any), default_flow_style=False, sort_keys=True).encode()
     except (InvalidJson, RecursionError):
-        # A member's items are passed on as they are, and some cannot be converted.
-        return web.Response(body=body, content_type=YAML, charset="utf-8", headers=headers)
-    return web.Response(text=text, content_type=YAML, headers=headers)
+        return None
 
 
 def table_body(kind: MetricsKind, items: Sequence[Item], query: Mapping[str, str], *, single: bool) -> bytes:

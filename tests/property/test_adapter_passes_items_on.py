@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from metrics_adapter.apis import PODS
 from metrics_adapter.members.resource_metrics import decode_list, merge
-from metrics_adapter.server.list_body import encode_list
+from tests.support.metrics_lists import encode_list
 
 TEXT = st.text(max_size=8)
 VALUES = st.recursive(

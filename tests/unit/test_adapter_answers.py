@@ -15,12 +15,13 @@ from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.apis import API_VERSION, KINDS, PODS
 from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one, merge
-from metrics_adapter.server.list_body import ListBodyCache, encode_list
+from metrics_adapter.server.list_body import ListBodyCache
 from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
 from metrics_adapter.server.openapi import documents as openapi
 from metrics_adapter.server.responses import encode_item
 from metrics_adapter.server.tables import table
 from metrics_adapter.settings import FLAGS
+from tests.support.metrics_lists import encode_list
 
 
 def listing(*items: dict[str, Any]) -> bytes:
@@ -95,15 +96,15 @@ def test_items_of_members_are_merged_in_order() -> None:
     assert merged == [("b", "a", "m2"), ("z", "a", "m1"), ("z", "a", "m2"), ("z", "b", "m2")]
 
 
-def test_labels_select() -> None:
+async def test_labels_select() -> None:
     """The selector is applied to the labels of the items."""
     answer = decode_list(
         listing(pod("a", labels={"app": "x"}), pod("b", labels={"app": "y"}), pod("c")), "m1"
     )
 
-    select = answer.select(parse_selector("app!=y"))
+    select = await answer.select(parse_selector("app!=y"))
 
-    assert answer.has_labels
+    assert await answer.has_labels()
     assert [item.name for item in select.items] == ["a", "c"]
 
 
@@ -300,9 +301,9 @@ def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) 
     assert len(set(ids)) == len(ids)
 
 
-def test_an_answer_without_items_has_no_labels() -> None:
+async def test_an_answer_without_items_has_no_labels() -> None:
     """An empty answer needs no second request with the selector."""
-    assert not MemberItems("m1", ()).has_labels
+    assert not await MemberItems("m1", ()).has_labels()
 
 
 def test_the_flags_of_karmadas_manifest_are_accepted() -> None:

@@ -78,4 +78,4 @@ def test_what_alarms_are_made_of_is_there_from_the_start() -> None:
     assert shown(telemetry, "fedhpa_adapter_partial_answers_total") == [
         f'{{api="{api}"}} 0.0' for api in (CUSTOM, EXTERNAL, USAGE)
     ]
-    assert len(shown(telemetry, "fedhpa_adapter_requests_in_flight")) == 3
+    assert len(shown(telemetry, "fedhpa_adapter_requests_in_flight")) == 4

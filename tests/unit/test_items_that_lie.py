@@ -36,13 +36,13 @@ def test_a_table_shows_what_it_cannot_read_as_unknown(spoiled: dict[str, Any], i
     ]
 
 
-def test_labels_that_are_none_cost_the_member_the_answer() -> None:
+async def test_labels_that_are_none_cost_the_member_the_answer() -> None:
     """The member is reported as missing, with the reason."""
     odd = item(metadata={"name": "odd", "namespace": "shop", "labels": {"a": 7}})
     found = decode_list(json.dumps({"items": [odd]}, separators=(",", ":")).encode(), "m1")
 
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
-        assert found.has_labels
+        await found.has_labels()
 
 
 def test_bytes_that_are_no_text_cost_the_member_the_answer() -> None:

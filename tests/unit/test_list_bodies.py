@@ -12,7 +12,8 @@ from aiohttp.abc import AbstractStreamWriter
 from metrics_adapter.apis import KINDS
 from metrics_adapter.members.resource_metrics import SLICE, MemberItems, decode_list, merge
 from metrics_adapter.server import list_body as module
-from metrics_adapter.server.list_body import ListBody, ListBodyCache, encode_list
+from metrics_adapter.server.list_body import ListBody, ListBodyCache
+from tests.support.metrics_lists import encode_list
 
 PODS = KINDS[0]
 

@@ -1,0 +1,299 @@
+"""What a caller or one pod's label sends costs neither other callers nor other members their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import generate_latest
+from structlog.testing import capture_logs
+from yarl import URL
+
+from fedhpa.api.selectors import parse_selector
+from fedhpa.kube import paths
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.members.member import Member
+from metrics_adapter.members.resource_metrics import MemberItems, decode_list
+from metrics_adapter.members.source import Gathered, MembersSource
+from metrics_adapter.process import Adapter
+from metrics_adapter.server.negotiation import media_ranges, warning_values
+from tests.support.adapter_world import (
+    JANE,
+    PODS_PATH,
+    Answer,
+    Caller,
+    Fleet,
+    fleet_of_one,
+    pod_metrics,
+)
+
+API = "/apis/metrics.k8s.io/v1beta1"
+CUSTOM_GROUP = "custom.metrics.k8s.io"
+CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with fleet_of_one(tmp_path, pod_metrics("web", app="web", size="9" * 4301)) as made:
+        yield made
+
+
+async def get(caller: Caller, target: str, headers: dict[str, str] | None = None) -> Answer:
+    """Sends GET with an unencoded target."""
+    url = URL(caller._base + target, encoded=True)
+    async with caller._session.get(url, headers=JANE if headers is None else headers) as response:
+        return Answer(response.status, response.headers, await response.read())
+
+
+def series(adapter: Adapter, name: str) -> dict[str, float]:
+    """Returns the samples of a series by their labels."""
+    found = {}
+    for line in generate_latest(adapter.telemetry.registry).decode().splitlines():
+        if line.startswith(f"{name}{{"):
+            labels, _, value = line.removeprefix(name).rpartition(" ")
+            found[labels] = float(value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        pytest.param(f"{API}/namespaces/{'n' * 64}/pods", 404, id="namespace"),
+        pytest.param(f"{API}/namespaces/shop/pods/{'p' * 254}", 404, id="pod"),
+        pytest.param(f"{API}/nodes/{'n' * 6000}", 404, id="node"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/pods/{'p' * 254}/m", 404, id="object"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/pods/*/{'m' * 513}", 404, id="metric"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/{'r' * 318}/x/m", 404, id="resource"),
+        pytest.param(f"{EXTERNAL}/namespaces/shop/{'m' * 513}", 404, id="external metric"),
+        pytest.param(f"{API}/namespaces/shop/pods/a%2Fb", 400, id="slash in a pod"),
+        pytest.param(f"{API}/namespaces/shop%2Fpods%2Fa/pods", 400, id="slash in a namespace"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/pods/a%2fb/m", 400, id="slash in an object"),
+        pytest.param(f"{EXTERNAL}/namespaces/shop/a%2Fb", 400, id="slash in a metric"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/Namespaces/other/m", 400, id="another spelling"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/namespaces./other/m", 400, id="an empty group"),
+        pytest.param(f"{CUSTOM}/Namespaces/other/m", 400, id="cluster-scoped"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/namespace/other/m", 404, id="the singular"),
+    ],
+)
+async def test_names_that_no_object_has_reach_no_member(fleet: Fleet, target: str, status: int) -> None:
+    """They are refused before anything of them is kept or reviewed."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        await get(caller, PODS_PATH)
+        kept = paths.resource_path.cache_info().currsize
+        before = {seen.path for seen in fleet.member.seen}
+        answer = await get(caller, target)
+        asked = {seen.path for seen in fleet.member.seen} - before - {API, "/readyz", f"/apis/{CUSTOM_GROUP}"}
+
+    assert answer.status == status
+    assert answer.json["kind"] == "Status"
+    assert paths.resource_path.cache_info().currsize == kept
+    assert asked == set()
+
+
+async def test_the_longest_names_are_served(fleet: Fleet) -> None:
+    """Names of 63 and 253 bytes exist in Kubernetes."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        listed = await get(caller, f"{API}/namespaces/{'n' * 63}/pods")
+        one = await get(caller, f"{API}/namespaces/shop/pods/{'p' * 253}")
+
+    assert (listed.status, one.status) == (200, 404)
+    assert "p" * 253 in one.json["message"]
+
+
+@pytest.mark.parametrize("selector", ["size%3E5", "size%3C5"])
+async def test_a_label_value_of_many_digits_selects_nothing(fleet: Fleet, selector: str) -> None:
+    """Python refuses to read 4,301 digits. That was an unexpected error for the whole fleet."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        answer = await get(caller, f"{PODS_PATH}?labelSelector={selector}")
+
+    assert (answer.status, answer.json["items"], answer.warnings) == (200, [], [])
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        pytest.param("size%3E" + "9" * 4301, id="digits"),
+        pytest.param(",".join(["!a"] * 101), id="terms"),
+        pytest.param("a%20in%20(" + ",".join(["b"] * 1001) + ")", id="values"),
+    ],
+)
+async def test_a_selector_that_is_too_large_is_refused_in_words(fleet: Fleet, selector: str) -> None:
+    """It is the caller's mistake, so the status is 400."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        found = [
+            await get(caller, f"{path}?labelSelector={selector}")
+            for path in (PODS_PATH, f"{CUSTOM}/namespaces/shop/pods/*/m", f"{EXTERNAL}/namespaces/shop/m")
+        ]
+
+    assert [answer.status for answer in found] == [400, 400, 400]
+    assert all(
+        "selector" in answer.json["message"] or "integer" in answer.json["message"] for answer in found
+    )
+
+
+async def test_refusals_are_counted(fleet: Fleet) -> None:
+    """401, 403, 429, 400, 404 and 500 are counted with what was requested."""
+    hub = fleet.world.hub
+    hub.denied.add("denied")
+    async with (
+        fleet.world.adapter("--max-user-requests-inflight=1") as adapter,
+        fleet.world.caller(adapter) as caller,
+    ):
+        await get(caller, PODS_PATH)
+        await get(caller, PODS_PATH, {})
+        await get(caller, PODS_PATH, {"X-Remote-User": "denied"})
+        await get(caller, f"{PODS_PATH}?labelSelector=(")
+        await get(caller, f"{API}/namespaces/shop/pods/a%2Fb")
+        await get(caller, f"{API}/nothing")
+        release = await blocked_review(fleet)
+        blocked = asyncio.ensure_future(get(caller, f"{PODS_PATH}?cluster=a", {"X-Remote-User": "slow"}))
+        await release.started.wait()
+        await get(caller, PODS_PATH, {"X-Remote-User": "slow"})
+        release.status = 500
+        release.go.set()
+        await blocked
+        counted = series(adapter, "fedhpa_adapter_requests_total")
+
+    codes: dict[str, float] = {}
+    for labels, value in counted.items():
+        code = labels.partition('code="')[2][:3]
+        codes[code] = codes.get(code, 0) + value
+        assert 'resource="pods"' in labels or 'resource="other"' in labels
+    assert codes == {"200": 1, "401": 1, "403": 1, "400": 2, "404": 1, "429": 1, "500": 1}
+
+
+class Release:
+    """Holds an access review until the test releases it."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.go = asyncio.Event()
+        self.status = 200
+
+
+async def blocked_review(fleet: Fleet) -> Release:
+    """Makes the hub hold all access reviews."""
+    release = Release()
+    serve: Handler = fleet.world.hub._serve
+
+    async def hold(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/subjectaccessreviews"):
+            release.started.set()
+            await release.go.wait()
+            return web.json_response({}, status=release.status)
+        return await serve(request)
+
+    fleet.world.hub._serve = hold  # type: ignore[method-assign]  # a slow hub
+    return release
+
+
+async def test_a_caller_cannot_make_a_member_look_down(fleet: Fleet) -> None:
+    """A member that refuses a request for what it asks for is up; the answer names it all the same."""
+    fleet.member.faults.status[f"{API}/namespaces/odd"] = 414
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        with capture_logs() as logs:
+            answer = await get(caller, f"{API}/namespaces/odd/pods")
+        up = series(adapter, "fedhpa_adapter_member_up")
+        missing = series(adapter, "fedhpa_adapter_member_missing_total")
+
+    assert answer.status == 503
+    assert up == {'{cluster="member1"}': 1.0}
+    assert missing == {'{api="metrics.k8s.io",cluster="member1"}': 1.0}
+    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == []
+
+
+class Broken(Exception):
+    """An error that nobody foresaw."""
+
+
+async def test_an_unexpected_error_of_one_member_costs_only_its_answer(fleet: Fleet) -> None:
+    """The others are served, the member is named, and the log has one line that names it."""
+    async with fleet.world.adapter() as adapter:
+        members = adapter._registry.members
+        source = MembersSource(lambda: {**members, "other": members["member1"]}, adapter._lists, max_age=0)
+        calls = 0
+
+        async def request(_: Member) -> str:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise Broken("what is this")
+            return "well"
+
+        with capture_logs() as logs:
+            gathered = await source.gather("metrics.k8s.io/v1beta1", request, lambda _: True)
+
+    assert gathered.answers == ["well"]
+    (reason,) = gathered.missing.values()
+    assert "Broken: what is this" in reason
+    assert [entry["cluster"] for entry in logs if entry["event"] == "task failed"] == ["member1"]
+
+
+def test_at_most_ten_members_are_named() -> None:
+    """Python's http.client refuses more than a hundred headers."""
+    gathered = Gathered((), {f"m{number:03}": "no answer" for number in range(130)}, ["a note"])
+    values = warning_values(gathered.warnings())
+    head = "".join(f"Warning: {value}\r\n" for value in values).encode()
+
+    assert len(http.client.parse_headers(io.BytesIO(head + b"\r\n")).get_all("Warning") or []) == 12
+    assert values[9] == '299 - "m009 did not answer: no answer"'
+    assert values[10] == '299 - "and 120 more members did not answer"'
+    assert values[11] == '299 - "and 1 more warnings"'
+
+
+async def test_our_own_client_reads_a_hub_that_names_all_members() -> None:
+    """With --metrics-via=hub the adapter on the hub may be an older one."""
+
+    async def serve(_: web.Request) -> web.Response:
+        headers = [("Warning", f'299 - "m{number} did not answer"') for number in range(500)]
+        return web.json_response({"items": []}, headers=headers)
+
+    application = web.Application()
+    application.router.add_get("/", serve)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        async with ApiClient(ApiConfig(server=f"http://{host}:{port}")) as client:
+            response = await client.request("GET", "/")
+    finally:
+        await runner.cleanup()
+
+    assert json.loads(response.body) == {"items": []}
+
+
+async def test_a_selector_over_many_pods_lets_other_requests_run() -> None:
+    """20,000 pods times 100 terms take a second; others run at least every hundredth of it."""
+    pods = [pod_metrics(f"web-{number}", app="web") for number in range(20_000)]
+    items = decode_list(json.dumps({"items": pods}, separators=(",", ":")).encode(), "m1")
+    selector = parse_selector(",".join(f"!a{number}" for number in range(100)))
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    selected: MemberItems = await items.select(selector)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert len(selected.items) == 20_000
+    assert turns > 10
+
+
+def test_few_entries_of_an_accept_header_are_read() -> None:
+    """An Accept header of 30 kB would cost as much as hundreds of requests."""
+    assert len(media_ranges("a/b," * 10_000)) == 32
