@@ -230,7 +230,7 @@ async def test_an_unexpected_error_of_one_member_costs_only_its_answer(fleet: Fl
             return "well"
 
         with capture_logs() as logs:
-            gathered = await source.gather("metrics.k8s.io/v1beta1", request, lambda _: True)
+            gathered: Gathered[str] = await source.gather("metrics.k8s.io/v1beta1", request, lambda _: True)
 
     assert gathered.answers == ["well"]
     (reason,) = gathered.missing.values()
@@ -240,7 +240,9 @@ async def test_an_unexpected_error_of_one_member_costs_only_its_answer(fleet: Fl
 
 def test_at_most_ten_members_are_named() -> None:
     """Python's http.client refuses more than a hundred headers."""
-    gathered = Gathered((), {f"m{number:03}": "no answer" for number in range(130)}, ["a note"])
+    gathered: Gathered[str] = Gathered(
+        (), {f"m{number:03}": "no answer" for number in range(130)}, ["a note"]
+    )
     values = warning_values(gathered.warnings())
     head = "".join(f"Warning: {value}\r\n" for value in values).encode()
 
