@@ -25,7 +25,7 @@ from metrics_adapter.members.resource_metrics import MemberItems, decode_list
 from metrics_adapter.members.source import Gathered, MembersSource
 from metrics_adapter.process import Adapter
 from metrics_adapter.server.negotiation import media_ranges, warning_values
-from tests.support.adapter_world import (
+from tests.support.adapter.process import (
     JANE,
     PODS_PATH,
     Answer,
