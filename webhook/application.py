@@ -10,7 +10,7 @@ from aiohttp import web
 
 from fedhpa.serving.health import Health
 from fedhpa.serving.status import MESSAGES, status_response
-from webhook.admission_review import MAX_BODY, Refused
+from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import KINDS, PATHS, Review, judge, refused
 from webhook.intake import Intake
 from webhook.refusal_log import RefusalLog
@@ -67,26 +67,35 @@ class Admission:
 
     def answer(self, path: str, review: Review) -> bytes:
         """Counts a review, logs it if it is a refusal, and returns the bytes of the answer."""
+        try:
+            body = review.encoded()
+        except Exception as error:
+            review = review.failed(error)
+            body = review.encoded()
+        try:
+            self._record(path, review)
+        except Exception:
+            self._log.exception("admission request not counted", path=path)
+        return body
+
+    def _record(self, path: str, review: Review) -> None:
+        if review.error is not None:
+            self._telemetry.count_internal_error()
+            self._log.error("admission request failed", path=path, exc_info=review.error)
         self._telemetry.paths[path].count(review)
         if not review.verdict.allowed:
             self._refusals.add(KINDS[path], review)
-        return review.encoded()
 
     async def _answer(self, path: str, request: web.Request) -> bytes:
+        review = Review(Verdict(False))
         try:
-            return self.answer(path, await self._review(path, request))
-        except Exception as error:
-            # The API server shows this message to the user, who otherwise would see a closed connection.
-            self._telemetry.count_internal_error()
-            self._log.exception("admission request failed", path=path)
-            refusal = Refused(f"internal error of the webhook: {type(error).__name__}", code=500)
-            return self.answer(path, refused(refusal))
-
-    async def _review(self, path: str, request: web.Request) -> Review:
-        try:
-            return await self._warnings.added_to(await self._intake.review(path, request))
+            review = await self._intake.review(path, request)
+            review = await self._warnings.added_to(review)
         except Refused as refusal:
-            return refused(refusal)
+            review = refused(refusal)
+        except Exception as error:
+            review = review.failed(error)
+        return self.answer(path, review)
 
 
 async def _not_found(_: web.Request) -> web.Response:

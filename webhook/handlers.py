@@ -38,6 +38,7 @@ from webhook.admission_review import (
     request_of,
     text_of,
 )
+from webhook.nesting import check_nesting
 
 MUTATE_FEDERATEDHPA: Final = "/mutate-federatedhpa"
 VALIDATE_FEDERATEDHPA: Final = "/validate-federatedhpa"
@@ -50,7 +51,8 @@ class Review(msgspec.Struct, frozen=True):
     """A request with its verdict.
 
     `raw` is the JSON of its object, or None if it cannot be read. `subject` is the decoded object if it was
-    admitted by a validating webhook, for warnings about other objects and about the schedule.
+    admitted by a validating webhook, for warnings about other objects and about the schedule. `error` is the
+    exception of a request that was refused because of an internal error.
     """
 
     verdict: Verdict
@@ -58,6 +60,13 @@ class Review(msgspec.Struct, frozen=True):
     version: str = ""
     raw: dict[str, Any] | None = None
     subject: Subject | None = None
+    error: Exception | None = None
+
+    def failed(self, error: Exception) -> Review:
+        """Returns the refusal of the same request because of an internal error."""
+        # The API server shows this message to the user, who otherwise would see a closed connection.
+        refusal = Refused(f"internal error of the webhook: {type(error).__name__}", code=500)
+        return replace(self, verdict=refusal.verdict, subject=None, error=error)
 
     def warned(self, warnings: Iterable[str]) -> Review:
         """Returns the review with more warnings, before the present ones."""
@@ -75,7 +84,7 @@ def refused(refusal: Refused) -> Review:
 
 
 def judge(path: str, body: bytes, content_type: str) -> Review:
-    """Returns the review of a request to one of the three paths. An invalid body gives a refusal."""
+    """Returns the review of a request to one of the three paths. Raises nothing: every error is a refusal."""
     uid, version = "", ""
     raw: dict[str, Any] | None = None
     subject: Subject | None = None
@@ -86,13 +95,18 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
         uid = request.uid
         kind, handle = _webhook(path)
         raw = _object(request.object, kind)
-        verdict, subject = _ADMITTED if _is_being_deleted(raw) else handle(raw)
+        if _is_being_deleted(raw):
+            verdict = Verdict(True)
+        else:
+            check_nesting(raw)
+            verdict, subject = handle(raw)
     except Refused as refusal:
         verdict = refusal.verdict
     except WrongType as error:
         verdict = Refused(str(error), warnings=[error.remedy]).verdict
-    except RecursionError:
-        verdict = Verdict(False, 400, message="the object is nested too deeply")
+    except Exception as error:
+        # Without the uid an API server would not accept the answer.
+        return Review(Verdict(False), uid, version, raw).failed(error)
     return Review(verdict, uid, version, raw, subject)
 
 
@@ -121,8 +135,6 @@ def _is_being_deleted(raw: dict[str, Any]) -> bool:
     metadata = raw.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
 
-
-_ADMITTED: Final = (Verdict(True), None)
 
 Handler = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]
 

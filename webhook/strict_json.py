@@ -5,17 +5,22 @@ same key twice, because the API server and the webhook might use different value
 
 There are two decoders. The fast one handles the requests of API servers. Its result is used only if encoding
 it gives the same bytes again. In every other case the strict one decides, and finds the error.
+
+Values that are nested deeper than a decoder can read become null, because the request around them must be
+answered. They are far deeper than an admitted object may be.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
+from fedhpa.api.json import MAX_NESTING
 
 # A value takes about 64 bytes in memory, however short it is on the wire. The limit admits two objects whose
 # annotations (256 KiB each, the limit of API servers) consist of commas.
@@ -55,11 +60,39 @@ def strict_loads(body: bytes) -> Any:
         return _STRICT.decode(text)
     except json.JSONDecodeError as error:
         raise BadJSON(f"invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except RecursionError as error:
-        raise BadJSON("invalid JSON: nested too deeply") from error
+    except RecursionError:
+        return _without_deep_levels(body)
     except ValueError as error:
         # Python refuses integers of more than 4,300 digits.
         raise BadJSON("invalid JSON: a number has too many digits") from error
+
+
+def _without_deep_levels(body: bytes) -> Any:
+    try:
+        return _STRICT.decode(_cut_deep_levels(body).decode("utf-8"))
+    except ValueError as error:
+        # The place of the error would be one in the shorter text.
+        raise BadJSON(_TOO_DEEP) from error
+
+
+def _cut_deep_levels(body: bytes) -> bytes:
+    """Returns the text with null in place of each value below MAX_NESTING levels, found without recursion."""
+    kept: list[bytes] = []
+    level = start = 0
+    for match in _BRACKET.finditer(body):
+        if match[1] in _OPENING:
+            if level == MAX_NESTING:
+                kept += (body[start : match.start(1)], b"null")
+            level += 1
+        elif match[1]:
+            level -= 1
+            if level < 0:
+                break
+            if level == MAX_NESTING:
+                start = match.end()
+    if level != 0:
+        raise BadJSON(_TOO_DEEP)
+    return b"".join((*kept, body[start:]))
 
 
 def _max_values(body: bytes) -> int:
@@ -89,5 +122,10 @@ def _float(text: str) -> float:
     return number
 
 
+_TOO_DEEP: Final = "invalid JSON: nested too deeply"
+_OPENING: Final = (b"[", b"{")
+# All up to the next bracket outside strings, or up to the end. It matches everywhere and never gives back a
+# character, so the time is linear.
+_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]|"(?:[^"\\]|\\.)*+"?+)*+([\[\]{}]?)', re.DOTALL)
 _FAST = msgspec.json.Decoder()
 _STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)

@@ -97,7 +97,11 @@ ODDITIES: Final[tuple[Any, ...]] = (
     {"": None},
     {"a": {"b": {"c": [1]}}},
 )
-PIECES: Final = (b"", b"[" * 3000, b'{"a":' * 500, b"NaN", b"1e999", b"9" * 5000, b"\xff", b"\\ud800", b'":"')
+DEEP: Final = b'{"a":' * 2000 + b"1" + b"}" * 2000
+PIECES: Final = (
+    *(b"", b"[" * 3000, b'{"a":' * 500, DEEP),
+    *(b"NaN", b"1e999", b"9" * 5000, b"\xff", b"\\ud800", b'":"'),
+)
 
 
 def mutated(value: Any, chance: random.Random) -> Any:

@@ -20,6 +20,8 @@ from webhook.strict_json import BadJSON, loads, strict_loads
 
 JSON = "application/json"
 CODES = {200, 400, 403, 413}
+# Each opens one level, and some have brackets that open none.
+OPENINGS = ('{"x":', '{"}]":', "[", '{"\\"{[":', '["]",', '{"a":{},"b":')
 # The most seconds of CPU time for one verdict.
 ENOUGH = 1.0
 
@@ -47,6 +49,44 @@ def test_every_broken_request_gets_a_verdict(data: st.DataObject) -> None:
     assert seconds < ENOUGH
     # The fast decoder gives the same values and errors as the strict one.
     assert read(loads, body) == read(strict_loads, body)
+
+
+@given(
+    path=st.sampled_from(PATHS),
+    levels=st.integers(0, 250) | st.integers(900, 1_100) | st.integers(0, 20_000),
+    above=st.lists(st.sampled_from(("spec", "metadata", "status", "x", 0)), max_size=4),
+    opening=st.lists(
+        st.sampled_from(('{"x":', '{"}]":', "[", '{"\\"{[":', '["]",', '{"a":{},"b":')),
+        min_size=1,
+        max_size=5,
+    ),
+    request=st.sampled_from(("{}", '"userInfo":{"x":"}{"},"oldObject":[[[]]],')),
+)
+@settings(max_examples=examples(300, 20_000), deadline=None)
+def test_nesting_of_any_depth_is_answered_with_the_uid(
+    path: str, levels: int, above: list[str | int], opening: list[str], request: str
+) -> None:
+    """Objects above the limit are refused for their nesting, and objects below it are not."""
+    value = json.dumps(nested(above))
+    pieces = (opening * (levels // len(opening) + 1))[:levels]
+    closing = "".join("}" if piece[0] == "{" else "]" for piece in reversed(pieces))
+    object_ = f'{{"y":{value.replace("7", "".join(pieces) + "1" + closing)}}}'
+    body = f'{{"request":{{{request.removeprefix("{}")}"object":{object_},"uid":"the-uid"}}}}'.encode()
+
+    response = json.loads(judge(path, body, JSON).encoded())["response"]
+
+    depth = 1 + len(above) + levels
+    assert response["uid"] == "the-uid"
+    assert (": nested more than 64 levels deep;" in response["status"].get("message", "")) is (depth > 64)
+    assert depth <= 64 or not response["allowed"]
+
+
+def nested(path: list[str | int]) -> Any:
+    """Returns the number 7 at a path of keys and indices."""
+    value: Any = 7
+    for key in reversed(path):
+        value = [value] if isinstance(key, int) else {key: value}
+    return value
 
 
 @given(data=st.data())
