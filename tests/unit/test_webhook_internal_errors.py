@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tests.support.admission_world import FHPA
+from tests.support.admission import FHPA
 from webhook import handlers
 from webhook.application import Admission
 from webhook.handlers import PATHS, Review, judge
