@@ -8,7 +8,7 @@ all registered clusters without one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,9 @@ from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.members.member import Member
 
 BINDING_API: Final = "work.karmada.io/v1alpha2"
+# The values of replicaSchedulingType in a placement.
+DIVIDED: Final = "Divided"
+DUPLICATED: Final = "Duplicated"
 POLICY_LABELS: Final = (
     "propagationpolicy.karmada.io/permanent-id",
     "clusterpropagationpolicy.karmada.io/permanent-id",
@@ -40,10 +43,16 @@ class TargetUnreadable(FedHPAError):
 
 @dataclass(frozen=True)
 class Candidates:
-    """The clusters' sorted `names`. `named` are those that spec.clusterAffinity lists by name."""
+    """The clusters' sorted `names`. `named` are those that spec.clusterAffinity lists by name.
+
+    `scheduling` is Duplicated or Divided by the ResourceBinding's placement, "" if unknown. `shares` are the
+    replicas that the ResourceBinding gives to each cluster.
+    """
 
     names: tuple[str, ...]
     named: frozenset[str] = frozenset()
+    scheduling: str = ""
+    shares: Mapping[str, int] = field(default_factory=dict)
 
 
 class _ResourceReference(msgspec.Struct, frozen=True):
@@ -55,11 +64,27 @@ class _ResourceReference(msgspec.Struct, frozen=True):
 
 class _TargetCluster(msgspec.Struct, frozen=True):
     name: str = ""
+    replicas: int | None = None
+
+
+class _ReplicaScheduling(msgspec.Struct, frozen=True):
+    replicaSchedulingType: str | None = None
+
+
+class _Placement(msgspec.Struct, frozen=True):
+    replicaScheduling: _ReplicaScheduling | None = None
+
+    @property
+    def scheduling(self) -> str:
+        """As Karmada reads it: what is not Divided is Duplicated."""
+        how = self.replicaScheduling
+        return DIVIDED if how is not None and how.replicaSchedulingType == DIVIDED else DUPLICATED
 
 
 class _BindingSpec(msgspec.Struct, frozen=True):
     resource: _ResourceReference = _ResourceReference()
     clusters: list[_TargetCluster] | None = None
+    placement: _Placement | None = None
 
 
 class _Binding(msgspec.Struct, frozen=True):
@@ -119,8 +144,12 @@ async def by_binding(
     reference = _ResourceReference(target.api_version, target.kind, namespace, name)
     for binding in listing.items:
         if binding.spec.resource == reference:
-            clusters = tuple(sorted(cluster.name for cluster in binding.spec.clusters or ()))
-            if not clusters:
+            targets, placement = binding.spec.clusters or (), binding.spec.placement
+            if not targets:
                 raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
-            return Candidates(clusters)
+            return Candidates(
+                tuple(sorted({target.name for target in targets})),
+                scheduling="" if placement is None else placement.scheduling,
+                shares={target.name: target.replicas for target in targets if target.replicas is not None},
+            )
     raise NoBinding("no ResourceBinding matches the scale target")

@@ -32,7 +32,6 @@ from fedhpa.scaling.selection import SelectedPods, select_usage
 
 # A hanging metrics API gets one probing request in this time.
 COOLDOWN_SECONDS: Final = 10.0
-NO_USAGE: Final = "the hub's metrics API has usage of none of its pods"
 
 CustomSamples = tuple[CustomSample, ...] | Failure
 UsageByCluster = Mapping[str, tuple[UsageRecord, ...] | Failure]
@@ -202,9 +201,6 @@ def _by_cluster(
             found[clusters[0]].append(msgspec.structs.replace(record, cluster=clusters[0]))
         for cluster in clusters if len(clusters) > 1 else ():
             failures[cluster] = _ambiguous(record.name, clusters, f"no annotation {CLUSTER_ANNOTATION}")
-    for name, reading in group.items():
-        if not found[name] and any(pod.settled for pod in reading.snapshot.pods):
-            failures.setdefault(name, Failure(NO_USAGE))
     return {
         name: failures.get(name) or _selected(found[name], reading, namespace)
         for name, reading in group.items()

@@ -47,6 +47,8 @@ class ObjectMemory:
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `missing` names the clusters without usable data in the last decision.
     `refused` maps a cluster to the time when it last refused a write of its share.
+    `doubts` maps a cluster to the time since which its answer has been implausible without a break.
+    `size` is the size of the last decision, None on a fresh start.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader. `read_error` says why the
     object could not be read, "" if it could.
@@ -62,6 +64,8 @@ class ObjectMemory:
     reported_size: int | None = None
     missing: frozenset[str] = frozenset()
     refused: dict[str, float] = field(default_factory=dict)
+    doubts: dict[str, float] = field(default_factory=dict)
+    size: int | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
     ambiguity_basis: object = None
@@ -90,25 +94,39 @@ class ObjectMemory:
 
     def _restore_from(self, status: StoredStatus) -> None:
         self.status_written_at = status.decision.time() or self.status_written_at
-        wrote = status.decision.wrote_scale
-        self.reported_size = status.desired_replicas if wrote else status.current_replicas
-        for cluster in status.clusters:
-            # After a write, currentReplicas is the share before it and desiredReplicas the share after it.
-            written = cluster.desired_replicas if wrote else None
-            replicas = cluster.current_replicas if written is None else written
-            if replicas is not None:
-                self.last_replicas[cluster.name] = replicas
+        self.reported_size = self.size = status.size
+        self.last_replicas = status.shares()
         self.absences = status.absence_clocks()
 
     def refuses(self, cluster: str, now: float) -> bool:
         """True if the cluster refused a write within the last minute: other clusters take its share."""
         return 0 <= now - self.refused.get(cluster, float("-inf")) < REFUSED_SECONDS
 
+    def doubted_for(self, cluster: str, now: float) -> float:
+        """For how many seconds the cluster's answer has been implausible; 0 if it is not, or only now."""
+        return max(now - self.doubts.get(cluster, now), 0.0)
+
+    def decided_size(self, readings: Mapping[str, ClusterReading]) -> int | None:
+        """The size of the last decision, None on a fresh start.
+
+        A former leader may have stopped between a write and its status. Clusters that all have the same
+        number then show the size.
+        """
+        if self.reported_size is not None:
+            present = {
+                reading.scale.spec.replicas for reading in readings.values() if reading.scale is not None
+            }
+            if len(present) == 1:
+                return present.pop()
+        return self.size
+
     def set_target(self, path: str) -> None:
         """Forget what was known of another workload; `path` is the URL path of the present one."""
         if self.target not in ("", path):
             self.last_replicas.clear()
             self.refused.clear()
+            self.doubts.clear()
+            self.size = None
             self.without_workload.clear()
         self.target = path
 
@@ -146,7 +164,13 @@ class ObjectMemory:
         for cluster in snapshot.clusters:
             if isinstance(cluster.scale, ClusterScale):
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
+        self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
         self.absences = dict(decision.absences)
+        self.doubts = {
+            name: min(self.doubts.get(name, decision.now), decision.now) for name in decision.doubted
+        }
+        if decision.error is None:
+            self.size = decision.desired_replicas if decision.writes else decision.current_replicas
         known = {cluster.name for cluster in snapshot.clusters}
         for table in (self.last_replicas, self.selectors, self.refused):
             for name in [name for name in table if name not in known]:

@@ -98,8 +98,11 @@ class OneShotReader:
         observed = await self._snapshots.build(key, raw, memories, now)
         memories[key].count_unreported_scale(observed.snapshot, now)
         competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
+        # Nothing is known of earlier reconciles, so an implausible answer is shown at once, as replay does.
+        clusters = observed.snapshot.clusters
         snapshot = msgspec.structs.replace(
             observed.snapshot,
+            clusters=tuple(msgspec.structs.replace(cluster, doubted_for=None) for cluster in clusters),
             contested_by=competitors,
             blocked=observed.snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )

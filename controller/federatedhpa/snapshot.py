@@ -146,11 +146,16 @@ class SnapshotBuilder:
         self._note_selectors(key, memory, _selectors(expected))
         snapshot = Snapshot(
             hpa=hpa,
-            clusters=await self._clusters(hpa, memory, expected, now, direct=template is None),
-            target=None if template is None else TemplateScale(template.spec.replicas),
+            clusters=await self._clusters(
+                hpa, memory, expected, now, candidates.shares, direct=template is None
+            ),
+            target=None
+            if template is None
+            else TemplateScale(template.spec.replicas, scheduling=candidates.scheduling),
             hub_custom_metrics=fleet.custom,
             hub_external_metrics=fleet.external,
             ambiguous_with=self._ambiguous_with(key, memory, expected, memories),
+            decided_size=memory.decided_size(expected),
         )
         return Observation(snapshot, workload.path, template, self._member_scales(expected))
 
@@ -169,6 +174,7 @@ class SnapshotBuilder:
         memory: ObjectMemory,
         readings: Mapping[str, ClusterReading],
         now: float,
+        shares: Mapping[str, int],
         *,
         direct: bool,
     ) -> tuple[ClusterSnapshot, ...]:
@@ -181,11 +187,12 @@ class SnapshotBuilder:
             msgspec.structs.replace(
                 reading.snapshot,
                 absence=memory.absences.get(name),
-                last_replicas=_last_known(memory, name, reading),
+                last_replicas=_last_known(memory, shares, name, reading),
                 cluster=known_cluster(members[name].cluster) if name in members else None,
                 available_replicas=available.get(name),
                 most_replicas=capped.get(name),
                 held=name in held,
+                doubted_for=memory.doubted_for(name, now),
             )
             for name, reading in sorted(readings.items())
         )
@@ -261,10 +268,15 @@ def _blocked(hpa: ScalingObject, blocked: Blocked) -> Observation:
     return Observation(Snapshot(hpa=hpa, target=Failure(blocked.message), blocked=blocked))
 
 
-def _last_known(memory: ObjectMemory, name: str, reading: ClusterReading) -> int | None:
+def _last_known(
+    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterReading
+) -> int | None:
+    """The cluster's last known replicas, else its share in the ResourceBinding."""
     # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
     # known all the same, also right after a start.
-    return memory.last_replicas.get(name) if reading.scale is None else reading.scale.spec.replicas
+    if reading.scale is not None:
+        return reading.scale.spec.replicas
+    return memory.last_replicas.get(name, shares.get(name))
 
 
 def _held(memory: ObjectMemory, readings: Mapping[str, ClusterReading], now: float) -> frozenset[str]:

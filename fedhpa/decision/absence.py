@@ -1,6 +1,7 @@
 """The clock of partialMetrics: how long a cluster has been without usable data.
 
-It starts at the first loss. Answers for less than half of `lostAfterSeconds` do not reset it.
+It starts at the first loss and runs only while the cluster is missing. Answers for less than half of
+`lostAfterSeconds` stop it and do not reset it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,29 @@ STEADY_SHARE: Final = 0.5
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """The clock of one cluster in POSIX seconds: when the loss began, and when data came `back`, if any."""
+    """The clock of one cluster.
+
+    `since` is the first loss and `back` the time when data came again, None while the cluster is missing;
+    both are POSIX seconds. `answered` is how many seconds the cluster answered between them.
+    """
 
     since: float
     back: float | None = None
+    answered: float = 0.0
+
+    def elapsed(self, now: float) -> float:
+        """Returns for how many seconds the cluster has been missing. A time in the future counts as now."""
+        until = now if self.back is None else min(self.back, now)
+        return max(until - self.since - self.answered, 0.0)
 
 
 def follow(known: Absence | None, usable: bool, now: float, lost_after: float) -> Absence | None:
     """Returns the clock after a reconcile that found the data `usable` or not; None if no clock runs."""
-    if not usable:
-        return Absence(now if known is None else known.since)
     if known is None:
-        return None
-    back = now if known.back is None else known.back
-    return None if now - back >= lost_after * STEADY_SHARE else Absence(known.since, back)
+        return None if usable else Absence(now)
+    # The clock of a former leader may have been ahead of ours.
+    since, back = min(known.since, now), known.back if known.back is None else min(known.back, now)
+    if usable:
+        back = now if back is None else back
+        return None if now - back >= lost_after * STEADY_SHARE else Absence(since, back, known.answered)
+    return Absence(since, None, known.answered if back is None else known.answered + now - back)

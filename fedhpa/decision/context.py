@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.coverage import coverage_of
+from fedhpa.decision.failover import Failover
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.history import History, Recommendation
+from fedhpa.decision.history import History, Recommendation, history_at
 from fedhpa.decision.model import Coverage, MetricResult
+from fedhpa.decision.plausibility import doubts
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Snapshot
 
@@ -24,16 +26,24 @@ class Context:
         self.snapshot = snapshot
         self.spec = snapshot.hpa.spec
         self.stored = snapshot.hpa.status
-        self.history = history
+        self.history = history_at(history, now)
         self.now = now
         self.settings = settings
         self.fleet = FleetView(snapshot, settings, now)
         self.builder = DecisionBuilder(self.stored, now)
         failed = self.fleet.metric_failures(self.spec.metrics)
+        found = doubts(self.fleet, self.spec.metrics, now)
+        self.fleet.doubted = frozenset(found)
+        # Clusters that are missing for a moment only: policies apply, and nothing is reported yet.
+        self.unreported = frozenset(
+            name for name, doubt in found.items() if not doubt.reported and name not in failed
+        )
+        failed = {name: doubt.reason for name, doubt in found.items()} | failed if found else failed
         self.coverage: Coverage = coverage_of(self.fleet, self.spec, failed)
         self.fleet.metrics_lost = frozenset(self.coverage.lost)
         self.metrics: tuple[MetricResult, ...] = ()
         self.policy_in_force = False
+        self.failover: Failover | None = None
 
     @property
     def wakes_on_metrics(self) -> bool:

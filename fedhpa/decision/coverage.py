@@ -6,15 +6,15 @@ data never becomes a number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final
 
 from fedhpa.decision.absence import Absence, follow
 from fedhpa.decision.builder import WARNING, DecisionBuilder, api_time
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.messages import METRICS_COMPLETE
-from fedhpa.decision.model import ANSWERED, LOST_STATES, Coverage, Event
-from fedhpa.decision.snapshot import Snapshot
+from fedhpa.decision.model import ANSWERED, LOST_STATES, METRICS_MISSING, Coverage, Event
+from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
 from fedhpa.decision.spec.federatedhpa import FALLBACK, HOLD, PROCEED, ScalingSpec
 
 # People read the condition. With a thousand clusters it would be larger than the object.
@@ -84,14 +84,19 @@ def falls_back(spec: ScalingSpec, coverage: Coverage) -> bool:
 
 
 def absence_clocks(
-    fleet: FleetView, snapshot: Snapshot, coverage: Coverage, now: float
+    fleet: FleetView, snapshot: Snapshot, coverage: Coverage, now: float, unreported: Set[str] = frozenset()
 ) -> Mapping[str, Absence]:
-    """Returns the clocks of lost clusters after this decision. Without any cluster they stay as stored."""
+    """Returns the clocks of lost clusters after this decision. Without any cluster they stay as stored.
+
+    `unreported` are clusters that are missing for a moment only: their clocks neither start nor end.
+    """
     if not snapshot.clusters:
         return snapshot.hpa.status.decision.absences
     usable = set(coverage.answered) - set(coverage.missing)
     found = {
-        cluster.name: follow(cluster.absence, cluster.name in usable, now, fleet.lost_after)
+        cluster.name: cluster.absence
+        if cluster.name in unreported
+        else follow(cluster.absence, cluster.name in usable, now, fleet.lost_after)
         for cluster in snapshot.clusters
     }
     return {name: absence for name, absence in found.items() if absence is not None}
@@ -103,13 +108,20 @@ def report(
     coverage: Coverage,
     states: Mapping[str, str],
     absences: Mapping[str, Absence],
+    unreported: Set[str] = frozenset(),
 ) -> None:
     """Set MetricsComplete, and add one event when a cluster goes missing and one when it is lost.
 
     `states` are the clusters' states in the stored status: they show which events were sent before.
+    `unreported` are clusters that are missing for a moment only.
     """
-    if coverage.missing:
-        builder.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(coverage.missing, absences))
+    missing = coverage.missing
+    if unreported:
+        missing = {name: reason for name, reason in missing.items() if name not in unreported}
+    if missing:
+        builder.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(missing, absences))
+    elif unreported and builder.message(METRICS_COMPLETE) is not None:
+        pass  # a moment changes no condition
     elif coverage.lost and not coverage.expected:
         builder.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost, absences))
     else:
@@ -121,8 +133,8 @@ def report(
             WARNING, "ClusterMissing", f"cluster {cluster.name} is missing: {coverage.missing[cluster.name]}"
         )
         for cluster in fleet.expected
-        if cluster.name in coverage.missing
-        and states.get(cluster.name, ANSWERED) == ANSWERED
+        if cluster.name in missing
+        and _is_new(cluster, states.get(cluster.name, ANSWERED), fleet.doubted)
         # If the only cluster answers, Kubernetes' own events name the problem.
         and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
     ]
@@ -133,6 +145,12 @@ def report(
             text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
             events.append(Event(WARNING, "ClusterLost", text))
     builder.events[:0] = events  # the cause comes before its effects
+
+
+def _is_new(cluster: ClusterSnapshot, state: str, doubted: Set[str]) -> bool:
+    """True if no event was sent about a missing cluster: a doubted one is missing before its clock runs."""
+    waited = state == METRICS_MISSING and cluster.name in doubted
+    return state == ANSWERED or (waited and (cluster.absence is None or cluster.absence.back is not None))
 
 
 def describe(missing: Mapping[str, str], absences: Mapping[str, Absence] | None = None) -> str:

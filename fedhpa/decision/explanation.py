@@ -116,6 +116,7 @@ def _what_would_move(decision: Decision) -> str:
 def _release(step: str, decision: Decision) -> str:
     return {
         "coverage": f"an answer of {', '.join(decision.coverage.missing)}, or another partialMetrics policy",
+        "failover": "room in the other clusters, or the return of the lost ones",
         "stabilization": "time: older recommendations must leave the stabilization window",
         "rateLimit": "time, or a policy in spec.behavior that allows larger steps",
         "bounds": "other minReplicas or maxReplicas",

@@ -1,6 +1,6 @@
 """The clusters of one autoscaler, prepared once a decision: which answered, and how many replicas there are.
 
-Source: docs/reference/decision-record.md.
+Source: docs/reference/decision-record.md; docs/explanation/how-it-decides.md for shares and calibration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure, Sna
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementPreference
 from fedhpa.scaling.grouping import running_and_ready
+from fedhpa.scaling.records import CustomSample
 
+DIVIDED: Final = "Divided"
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
@@ -45,16 +47,20 @@ class FleetView:
     """All clusters of one autoscaler.
 
     `expected` are the clusters that must answer, `answered` the views of those that did. `missing` maps the
-    others to the reason. `lost` maps clusters that are no longer expected to the reason.
+    others to the reason. `lost` maps clusters that are no longer expected to the reason. `candidates` are the
+    clusters that share the size: with a template lost ones too, because Karmada divides it over them as well.
     `selector_errors` holds the event reason and the message of each unusable pod selector.
     `preferences` are the assignment's preferences by cluster (direct propagation only).
-    `metrics_lost` names the clusters that answer but whose metrics are no longer expected.
+    `size_was_decided` is False if Duplicated had to take the size from the clusters.
+    `metrics_lost` names the clusters that answer but whose metrics are no longer expected, `doubted` those
+    whose answer is implausible.
     """
 
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
         lost_after = snapshot.hpa.spec.lost_after
         self.lost_after = settings.cluster_lost_timeout if lost_after is None else lost_after
         self._now = now
+        self._stored = snapshot.hpa.status
         self.namespace = snapshot.hpa.namespace
         self.hub_custom = snapshot.hub_custom_metrics
         self.hub_external = snapshot.hub_external_metrics
@@ -68,26 +74,48 @@ class FleetView:
         self._answered_names = {cluster.name for cluster in self.answered}
         self.direct = snapshot.target is None
         self.preferences = self._preferences(snapshot) if self.direct else {}
+        # A missing cluster may carry an old scale beside its failure, so only the last known share counts.
+        self._last_shares = self._last_known(snapshot)
+        self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
+        self.size_was_decided = True
         self.current = self._current(snapshot)
+        self.scheduling = self._scheduling(snapshot)
+        self._whole = self._known_sum()
         self.calibration = self.calibration_of(self.answered)
         self.metrics_lost: frozenset[str] = frozenset()
+        self.doubted: frozenset[str] = frozenset()
         self.status_replicas = sum(cluster.scale.status_replicas for cluster in self.answered)
 
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster has been missing for lostAfterSeconds, so that it is no longer expected."""
-        return cluster.absence is not None and self._now - cluster.absence.since >= self.lost_after
+        return cluster.absence is not None and cluster.absence.elapsed(self._now) >= self.lost_after
+
+    @property
+    def copies(self) -> int:
+        """How many clusters run the whole size each: the candidates under Duplicated, else 1."""
+        return len(self.candidates) if self.scheduling == DUPLICATED and self.current else 1
 
     def calibration_of(self, clusters: Sequence[ClusterView]) -> float:
-        """Returns the share of the workload's replicas in these clusters; 1 if either number is 0."""
-        replicas = sum(cluster.scale.spec_replicas for cluster in clusters)
-        return replicas / self.current if replicas and self.current else 1.0
+        """Returns how many times the workload's size these clusters stand for: they speak for the others.
 
-    def known_replicas(self, cluster: ClusterSnapshot) -> int:
-        """Returns the cluster's share of the workload: spec.replicas, or the last known if it is missing."""
+        It is copies x (their known shares) / (known shares of all candidates), or 1 if a sum is 0. While
+        every candidate answers, the shares cancel out, whatever the template says: a difference is
+        propagation that lags, and must not be extrapolated.
+        """
+        if self.scheduling == DUPLICATED:
+            return float(len(clusters)) if clusters and self.current else 1.0
+        part = sum(cluster.scale.spec_replicas for cluster in clusters)
+        return part / self._whole if part and self._whole else 1.0
+
+    def known_share(self, cluster: ClusterSnapshot) -> int | None:
+        """Returns the cluster's spec.replicas, the last known if it is missing, None if unknown."""
         if cluster.name in self._answered_names and isinstance(cluster.scale, ClusterScale):
             return cluster.scale.spec_replicas
-        # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
-        return cluster.last_replicas or 0
+        return self._last_shares.get(cluster.name)
+
+    def known_replicas(self, cluster: ClusterSnapshot) -> int:
+        """Returns the cluster's known share; 0 if it is unknown."""
+        return self.known_share(cluster) or 0
 
     def observed(self, spec: ScalingMetric) -> list[ClusterView]:
         """Returns the clusters whose pods count for a metric.
@@ -109,6 +137,13 @@ class FleetView:
                 if failure is not None:
                     failed.setdefault(cluster.name, failure.error)
         return failed
+
+    def pod_samples(self, cluster: ClusterView, spec: ScalingMetric) -> Sequence[CustomSample]:
+        """Returns the samples of a Pods metric that may be of the cluster's pods: its own, else the hub's."""
+        own = custom_samples(cluster.snapshot.custom_metrics, spec, self.namespace)
+        if own or not self.hub_custom or not self.served_by_hub(spec):
+            return own
+        return custom_samples(self.hub_custom, spec, self.namespace)
 
     def failures(self, spec: ScalingMetric) -> list[tuple[str, Failure]]:
         """Returns the clusters that answered but failed to serve the metric, also if the hub serves it."""
@@ -150,11 +185,39 @@ class FleetView:
         if isinstance(snapshot.target, Failure):
             return 0
         if snapshot.hpa.spec.assignment.policy == DUPLICATED:
-            # Every cluster has the whole size, as with a template. The calibration is then their number.
+            # Every cluster has the whole size, as with a template. A cluster that somebody scaled by hand
+            # never becomes the size.
+            decided = self._stored.size if snapshot.decided_size is None else snapshot.decided_size
+            if decided is not None:
+                return decided
+            self.size_was_decided = False
             lows = {name: preference.low or 0 for name, preference in self.preferences.items()}
             present = {cluster.name: cluster.scale.spec_replicas for cluster in self.answered}
             return size_of_each(present, lows)
         return sum(self.known_replicas(cluster) for cluster in self.expected)
+
+    def _last_known(self, snapshot: Snapshot) -> Mapping[str, int]:
+        """Returns the last known shares of the clusters that did not answer."""
+        if len(self.answered) == len(snapshot.clusters):
+            return {}
+        stored = self._stored.shares()
+        known = {cluster.name: cluster.last_replicas for cluster in snapshot.clusters}
+        found = {name: stored.get(name) if share is None else share for name, share in known.items()}
+        return {name: max(share, 0) for name, share in found.items() if share is not None}
+
+    def _scheduling(self, snapshot: Snapshot) -> str:
+        if snapshot.target is None:
+            return DUPLICATED if snapshot.hpa.spec.assignment.policy == DUPLICATED else DIVIDED
+        if isinstance(snapshot.target, TemplateScale) and snapshot.target.scheduling:
+            return snapshot.target.scheduling
+        alike = all(self.known_share(cluster) == self.current for cluster in self.candidates)
+        return DUPLICATED if len(self.candidates) > 1 and alike else DIVIDED
+
+    def _known_sum(self) -> int:
+        """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
+        shares = [self.known_share(cluster) for cluster in self.candidates]
+        known = sum(share for share in shares if share is not None)
+        return max(known, self.current) if None in shares and not self.direct else known
 
     def _failure(self, cluster: ClusterView, spec: ScalingMetric) -> Failure | None:
         failure = _failure_of(cluster.snapshot, spec)

@@ -116,8 +116,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `conditions`, `status`, `events` and `history` assume that the scale write succeeds. `rescale` asks for
     that write. `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`
     asks for the write although the size stays: replicas move between clusters. `absences` are the clocks of
-    lost clusters after this decision. `tolerance` is how far usage may be above and below a target without
-    a change. `propagation` ("" if unknown) and `settings` (without the defaults) are the controller's flags.
+    lost clusters after this decision. `doubted` are the clusters whose answer is implausible. `failed_over`
+    are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
+    be above and below a target without a change. `propagation` ("" if unknown) and `settings` (without the
+    defaults) are the controller's flags.
     """
 
     now: float
@@ -136,6 +138,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     assignment: tuple[Assignment, ...]
     moves: bool = False
     absences: Mapping[str, Absence] = {}
+    doubted: frozenset[str] = frozenset()
+    failed_over: frozenset[str] = frozenset()
     propagation: str = ""
     tolerance: tuple[float, float] | None = None
     settings: Mapping[str, JSON] = {}

@@ -5,6 +5,8 @@ Source: Kubernetes HPA 1.36, normalisation 7 (no behavior) and 8 (behavior).
 
 from __future__ import annotations
 
+import msgspec
+
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.messages import (
@@ -16,7 +18,16 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.spec.federatedhpa import ScalingSpec
-from fedhpa.scaling.limits import MESSAGES, WITHIN_RANGE, Bounds, Limited, limit, limit_legacy, store_event
+from fedhpa.scaling.limits import (
+    MESSAGES,
+    TOO_MANY,
+    WITHIN_RANGE,
+    Bounds,
+    Limited,
+    limit,
+    limit_legacy,
+    store_event,
+)
 from fedhpa.scaling.rules import ScalingRules
 from fedhpa.scaling.stabilization import Stabilized, stabilize, stabilize_legacy
 
@@ -28,9 +39,19 @@ def normalize(
     history: History,
     current: int,
     desired: int,
+    floor: int | None = None,
 ) -> tuple[int, tuple[Recommendation, ...]]:
-    """Returns the allowed size and the recommendations to keep; sets AbleToScale and ScalingLimited."""
+    """Returns the allowed size and the recommendations to keep; sets AbleToScale and ScalingLimited.
+
+    `floor` is the size that lost clusters leave to the others (0 if their failover is held, None without lost
+    clusters). Only maxReplicas applies to it.
+    """
     stabilized, limited = _apply(builder.now, spec, settings, history, current, desired)
+    if floor is not None:
+        # The recommendations were made when the lost clusters counted: no window brings their replicas back.
+        ceiling = max(current, desired, floor)
+        desired = max(desired, floor)
+        stabilized, limited = _floored(stabilized, limited, floor, ceiling, spec.max_replicas)
     reason, message = "ReadyForNewScale", READY_FOR_NEW_SCALE
     if stabilized.replicas != desired:
         up = spec.behavior is not None and desired >= current
@@ -100,6 +121,22 @@ def _apply(
         now,
     )
     return stabilized, limited
+
+
+def _floored(
+    stabilized: Stabilized, limited: Limited, floor: int, ceiling: int, maximum: int
+) -> tuple[Stabilized, Limited]:
+    """Returns the results of windows and limits, not below `floor` and not above `ceiling`."""
+    size = min(max(stabilized.replicas, floor), ceiling)
+    stable = msgspec.structs.replace(stabilized, replicas=size)
+    by_rate = min(max(limited.rate_limited, floor), ceiling)
+    allowed = min(max(limited.replicas, floor), ceiling, maximum)
+    reason = limited.reason
+    if allowed == size:
+        reason = WITHIN_RANGE
+    elif allowed == maximum < by_rate:
+        reason = TOO_MANY
+    return stable, Limited(allowed, by_rate, reason)
 
 
 def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:

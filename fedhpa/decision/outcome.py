@@ -44,7 +44,8 @@ def decided(
         plan = PlacementPlan(context)
         wanted, desired = desired, plan.limited(desired)
         shares = plan.shares(desired)
-        if desired == current:
+        # Copies are made equal without a rescale only at a size that was decided.
+        if desired == current and context.fleet.size_was_decided:
             changes = plan.changes(shares)
             reason = plan.cause if changes else reason if desired == wanted else ""
     if context.spec.dry_run:
@@ -63,7 +64,18 @@ def decided(
         builder.step("assignment", current, desired, f"{reason}: {changes}")
         builder.note("ReplicasMoved", f"{reason}: {changes}")
     assignment = shares if error is None else ()
-    return _decision(context, current, desired, reason, error, assignment, rescale=rescale, moves=moves)
+    failed_over = _failed_over(context, desired, written=error is None)
+    return _decision(
+        context,
+        current,
+        desired,
+        reason,
+        error,
+        assignment,
+        rescale=rescale,
+        moves=moves,
+        failed_over=failed_over,
+    )
 
 
 def undecided(context: Context, current: int, error: str, *, have_scale: bool) -> Decision:
@@ -78,12 +90,30 @@ def _report_rescale(context: Context, current: int, desired: int, reason: str) -
     message = f"the HPA controller was able to update the target scale to {desired}"
     builder.condition(ABLE_TO_SCALE, True, "SucceededRescale", message)
     builder.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}")
-    context.history = history_after_scale(context.spec, context.history, desired - current, context.now)
+    # Replicas that replace those of a lost cluster are no growth, so they use up no policy.
+    floor = 0 if context.failover is None else min(context.failover.floor, desired)
+    change = desired - max(current, floor)
+    context.history = history_after_scale(context.spec, context.history, change, context.now)
     # Only a workload that the autoscaler scaled to zero, and that a metric can wake, is scaled up again.
     if current > 0 and desired == 0 and context.spec.min_replicas == 0 and context.wakes_on_metrics:
         builder.condition(SCALED_TO_ZERO, True, "ScaledToZero", IS_SCALED_TO_ZERO)
     else:
         builder.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
+
+
+def _failed_over(context: Context, desired: int, *, written: bool) -> frozenset[str]:
+    """Returns the lost clusters whose replicas the others have now, with an event."""
+    failover, builder = context.failover, context.builder
+    if failover is None:
+        return frozenset()
+    if failover.held:
+        if failover.is_new:
+            builder.warn("FailoverHeld", failover.reason)
+        return frozenset()
+    if not written or context.spec.dry_run:
+        return frozenset()
+    builder.note("FailedOver", f"{failover.reason}: the others have {desired} now")
+    return frozenset(failover.shares)
 
 
 def _report_failed_write(context: Context, desired: int, reason: str, error: str) -> None:
@@ -103,13 +133,16 @@ def _decision(
     rescale: bool = False,
     moves: bool = False,
     have_scale: bool = True,
+    failed_over: frozenset[str] = frozenset(),
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
     allowed = tolerances(context)
     _report_competitors(context)
     _report_hub(context)
-    absences = absence_clocks(context.fleet, context.snapshot, context.coverage, context.now)
-    report(context.builder, context.fleet, context.coverage, states, absences)
+    absences = absence_clocks(
+        context.fleet, context.snapshot, context.coverage, context.now, context.unreported
+    )
+    report(context.builder, context.fleet, context.coverage, states, absences, context.unreported)
     decision = Decision(
         now=context.now,
         current_replicas=current,
@@ -127,6 +160,8 @@ def _decision(
         assignment=assignment,
         moves=moves,
         absences=absences,
+        doubted=context.fleet.doubted,
+        failed_over=failed_over,
         propagation=_propagation(context),
         tolerance=(allowed.scale_up, allowed.scale_down),
         settings=encode_settings(context.settings, changed_only=True),

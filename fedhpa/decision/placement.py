@@ -116,7 +116,11 @@ def _pending(view: ClusterView, now: float, delay: float) -> int:
 
 
 def _loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
-    """Returns each cluster's mean usage per pod, in milli-units, of the metric with the highest proposal."""
+    """Returns the sum of usage over each cluster's pods, in milli-units, of the metric that wants the most.
+
+    The mean per pod would pull towards equal counts: where load is tied to clusters, the cluster with the
+    larger part of it needs the larger part of the replicas, although its pods are as busy as the others.
+    """
     measured = [
         metric for metric in metrics if metric.proposal is not None and metric_type(metric.type).per_pod
     ]
@@ -124,7 +128,7 @@ def _loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
         return {}
     deciding = max(measured, key=lambda metric: (metric.proposal or 0, -metric.index))
     return {
-        cluster: max(parse_milli(share.value) // share.pods, 0)
+        cluster: max(parse_milli(share.value), 0)
         for cluster, share in deciding.clusters.items()
         if share.pods
     }

@@ -1,4 +1,4 @@
-"""The size that a workload should have: bounds first, then metrics, policy, stabilization and limits.
+"""The size that a workload should have: bounds, then metrics, policy, failover, stabilization and limits.
 
 Source: Kubernetes HPA 1.36, reconcile 4.5-4.8 and zero 9; docs/reference/federatedhpa.md for partialMetrics.
 """
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fedhpa.decision import coverage as partial
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.context import Context, NoDecision
+from fedhpa.decision.failover import failover_of
 from fedhpa.decision.messages import (
     ABOVE_MAXIMUM,
     ALL_BELOW_TARGET,
@@ -19,7 +20,7 @@ from fedhpa.decision.messages import (
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
 )
-from fedhpa.decision.metrics.highest import highest_proposal
+from fedhpa.decision.metrics.highest import check_ambiguity, highest_proposal
 from fedhpa.decision.normalize import normalize
 
 
@@ -32,6 +33,7 @@ class SizeVerdict(NamedTuple):
 
 def decide_size(context: Context, current: int) -> SizeVerdict:
     """Returns the size to have; adds the steps that led there. Raises NoDecision."""
+    context.failover = failover_of(context.snapshot, context.fleet, current)
     # With direct propagation and no answer, the present size is unknown: it cannot be compared with bounds.
     if context.fleet.answered or not context.fleet.direct:
         verdict = _without_metrics(context, current)
@@ -40,17 +42,31 @@ def decide_size(context: Context, current: int) -> SizeVerdict:
     return _within_limits(context, current, _covered(context, current, _proposed(context, current)))
 
 
+def _floored(context: Context, size: int) -> int:
+    """Returns the size with the replicas of lost clusters; adds the step if there are any."""
+    failover = context.failover
+    if failover is None:
+        return size
+    return context.builder.step("failover", size, max(size, failover.floor), failover.reason)
+
+
 def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
     """Returns what can be decided before metrics are evaluated, if anything."""
     spec, builder = context.spec, context.builder
     if current == 0 and not _may_wake(context):
         builder.condition(SCALING_ACTIVE, False, "ScalingDisabled", DISABLED_AT_ZERO)
         return SizeVerdict(builder.step("metrics", 0, 0, DISABLED_AT_ZERO), "")
+    # Two owners of the same pods may have other bounds, and would take turns.
+    check_ambiguity(context)
     # The user sets the bounds. They need no data, so partialMetrics does not apply.
     if current > spec.max_replicas:
         return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
     if 0 < current < spec.min_replicas:
-        return SizeVerdict(builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM), BELOW_MINIMUM)
+        size = builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM)
+        floored = min(_floored(context, size), spec.max_replicas)
+        if floored == size or context.failover is None:
+            return SizeVerdict(size, BELOW_MINIMUM)
+        return SizeVerdict(floored, context.failover.reason)
     return None
 
 
@@ -85,17 +101,29 @@ def _covered(context: Context, current: int, proposed: SizeVerdict) -> SizeVerdi
 
 
 def _within_limits(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
-    spec = context.spec
+    spec, failover = context.spec, context.failover
     held = partial.holds(spec, context.coverage)
+    floored = _floored(context, covered.replicas)
     # While the policy holds the size, only the recommendations of the normalisation are kept: an older
     # recommendation must not change the size. The steps go to a builder that is thrown away.
     builder = DecisionBuilder(context.stored, context.now) if held else context.builder
     allowed, recommendations = normalize(
-        builder, spec, context.settings, context.history, current, covered.replicas
+        builder,
+        spec,
+        context.settings,
+        context.history,
+        current,
+        covered.replicas,
+        None if failover is None else failover.floor,
     )
     context.recommend(recommendations)
-    if held:
+    if held and floored == current:
         return SizeVerdict(current, covered.reason)
+    if failover is not None and floored > covered.replicas:
+        if held:
+            allowed = min(floored, spec.max_replicas)
+            context.builder.step("bounds", floored, allowed, failover.reason)
+        return SizeVerdict(allowed, failover.reason)
     # An older recommendation changed a size that the policy kept: the policy's reason does not apply.
     overruled = bool(context.coverage.missing) and covered.replicas == current != allowed
     reason = "" if overruled else covered.reason

@@ -51,6 +51,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     share of the workload. `available_replicas` is how many more replicas it could run, None if unknown.
     `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that
     cluster affinities select by. A `held` cluster answers, but its share cannot be changed now.
+    `doubted_for` is for how many seconds its answer has been implausible (`fedhpa.decision.plausibility`);
+    None reports an implausible answer at once.
     """
 
     name: str
@@ -70,13 +72,19 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     hpa: MemberHPA | None = None
     cluster: KnownCluster | None = None
     held: bool = False
+    doubted_for: float | None = None
 
 
 class TemplateScale(msgspec.Struct, frozen=True):
-    """The scale of the workload's template on the hub (propagation karmada)."""
+    """The scale of the workload's template on the hub (propagation karmada).
+
+    `scheduling` is Duplicated if each cluster runs the template's number, Divided if they share it, and "" if
+    that is unknown.
+    """
 
     replicas: int = 0
     generation: int | None = None
+    scheduling: str = ""
 
 
 class Blocked(msgspec.Struct, frozen=True):
@@ -105,7 +113,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
     pods, if there is more than one. `contested_by` describes competing autoscalers of the same workload.
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
-    `hub_findings` are problems of the hub.
+    `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None if it must
+    be taken from the object's status; only policy Duplicated reads it.
     """
 
     hpa: ScalingObject
@@ -117,3 +126,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     contested_by: tuple[str, ...] = ()
     blocked: Blocked | None = None
     hub_findings: tuple[Finding, ...] = ()
+    decided_size: int | None = None

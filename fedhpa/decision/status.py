@@ -57,8 +57,9 @@ def _clusters(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> list[
         view = views.get(cluster.name)
         before = stored.get(cluster.name)
         entry: dict[str, JSON] = {"name": cluster.name, "state": _state(decision, cluster, view)}
-        if view is not None or cluster.last_replicas is not None:
-            entry["currentReplicas"] = fleet.known_replicas(cluster)
+        known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
+        if known is not None:
+            entry["currentReplicas"] = known
         share = shares.get(cluster.name)
         if share is not None:
             entry["desiredReplicas"] = share.replicas

@@ -93,6 +93,15 @@ def test_load_weighted_follows_the_usage() -> None:
     assert shares(given) == {"m1": 6, "m2": 2}
 
 
+def test_load_that_is_tied_to_clusters_stays_there() -> None:
+    """80:20 traffic on 8 + 2 pods at 75 % of 50 % gives 12 + 3: equal usage per pod is no equal load."""
+    given = scenario(
+        [cluster("m1", [75] * 8), cluster("m2", [75] * 2)], target=None, spec=policy("LoadWeighted")
+    )
+
+    assert shares(given) == {"m1": 12, "m2": 3}
+
+
 def test_load_of_a_cluster_without_pods_is_the_usual_one() -> None:
     """The mean load of the others stands in for an unknown load."""
     given = scenario(
@@ -249,6 +258,7 @@ def test_duplicated_counts_as_one_template() -> None:
 def test_duplicated_brings_a_cluster_back_to_the_others() -> None:
     """A returning cluster with fewer replicas gets as many as the others, without a rescale."""
     given = scenario([cluster("m1", [50] * 4), cluster("m2", [50])], target=None, spec=policy("Duplicated"))
+    given["federatedHPA"]["status"] = {"currentReplicas": 4, "desiredReplicas": 4}
 
     decision = decided(given)
 

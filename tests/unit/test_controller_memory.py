@@ -27,6 +27,8 @@ from fedhpa.decision import (
     decide,
     decode_object,
 )
+from fedhpa.scaling.records import PodRecord
+from fedhpa.scaling.requests import PodRequests
 
 NOW = 1_800_000_000.0
 HPA: dict[str, Any] = {
@@ -36,7 +38,8 @@ HPA: dict[str, Any] = {
 
 
 def answering(name: str, replicas: int) -> ClusterSnapshot:
-    return ClusterSnapshot(name=name, scale=ClusterScale(replicas, replicas, "app=web"))
+    pod = PodRecord(name, "shop", "web-0", {}, PodRequests())
+    return ClusterSnapshot(name=name, scale=ClusterScale(replicas, replicas, "app=web"), pods=(pod,))
 
 
 def away(name: str) -> ClusterSnapshot:

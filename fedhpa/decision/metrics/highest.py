@@ -43,6 +43,21 @@ def highest_proposal(context: Context, current: int) -> tuple[int, str]:
     return best, name
 
 
+def check_ambiguity(context: Context) -> None:
+    """Raises NoDecision if another autoscaler selects the same pods; sets ScalingActive and adds the events.
+
+    Kubernetes compares the selectors only after the bounds. Two owners with other bounds then take turns.
+    """
+    if len(context.snapshot.ambiguous_with) > 1 and context.fleet.answered:
+        selector = context.fleet.answered[0].scale.selector  # the text as stored, not the canonical form
+        others = " ".join(context.snapshot.ambiguous_with)
+        text = f"pods by selector {selector} are controlled by multiple HPAs: [{others}]"
+        context.builder.warn("AmbiguousSelector", text)
+        context.builder.warn("FailedComputeMetricsReplicas", text)
+        context.builder.condition(SCALING_ACTIVE, False, "AmbiguousSelector", text)
+        raise NoDecision(text)
+
+
 def tolerances(context: Context) -> Tolerances:
     """Returns the tolerance of each direction: that of spec.behavior, else the controller's."""
     up = down = context.settings.tolerance
@@ -72,11 +87,6 @@ def _check_selectors(context: Context) -> None:
         if event == "SelectorRequired":
             text, message = SELECTOR_REQUIRED, NO_SELECTOR
         _refuse(context, event, text, "InvalidSelector", message)
-    if len(context.snapshot.ambiguous_with) > 1:
-        selector = context.fleet.answered[0].scale.selector  # the text as stored, not the canonical form
-        others = " ".join(context.snapshot.ambiguous_with)
-        text = f"pods by selector {selector} are controlled by multiple HPAs: [{others}]"
-        _refuse(context, "AmbiguousSelector", text, "AmbiguousSelector", text)
 
 
 def _refuse(context: Context, event: str, text: str, reason: str, message: str) -> None:

@@ -12,7 +12,14 @@ import msgspec
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.metrics.proposal import HUB, MetricError, MetricProposal, check_selector, no_metrics
+from fedhpa.decision.metrics.proposal import (
+    HUB,
+    MetricError,
+    MetricProposal,
+    check_selector,
+    no_metrics,
+    scale_for_hub,
+)
 from fedhpa.decision.metrics.samples import custom_samples
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.spec.metrics import ScalingMetric
@@ -108,8 +115,8 @@ def propose_for_pods(
     try:
         check_selector(spec)
         clusters = fleet.observed(spec)
-        scale = _calibrated(fleet, clusters, scale)
-        parts = _custom_parts(fleet, clusters, spec)
+        parts, of_hub = _custom_parts(fleet, clusters, spec)
+        scale = scale_for_hub(fleet, scale) if of_hub else _calibrated(fleet, clusters, scale)
         groups = group_pods(parts, readiness, cpu=False)
         proposal = propose_average(groups, spec.average_value or 0, scale)
     except (MetricsUnavailable, InvalidObject) as error:
@@ -118,19 +125,22 @@ def propose_for_pods(
     return MetricProposal(proposal, current, _shares(groups), _counts(groups))
 
 
-def _custom_parts(fleet: FleetView, clusters: list[ClusterView], spec: ScalingMetric) -> list[ClusterSamples]:
+def _custom_parts(
+    fleet: FleetView, clusters: list[ClusterView], spec: ScalingMetric
+) -> tuple[list[ClusterSamples], bool]:
+    """Returns each cluster's samples, and True if they are the hub's."""
     samples = {
         cluster.name: custom_samples(cluster.snapshot.custom_metrics, spec, fleet.namespace)
         for cluster in clusters
     }
     if not any(samples.values()):
-        return _hub_parts(fleet, spec)
+        return _hub_parts(fleet, spec), True
     parts = []
     for cluster in clusters:
         own = [sample for sample in samples[cluster.name] if not cluster.is_foreign(sample.name)]
         values = {sample.name: sample.milli for sample in own}
         parts.append(ClusterSamples(cluster.name, cluster.pods, values, _finder(own)))
-    return parts
+    return parts, False
 
 
 def _hub_parts(fleet: FleetView, spec: ScalingMetric) -> list[ClusterSamples]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from fedhpa.api.selectors import selector_of
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.replicas import Proposal
+from fedhpa.scaling.replicas import CurrentSize, Proposal
 
 JSON = object
 
@@ -37,6 +40,11 @@ class MetricProposal(NamedTuple):
     current: Mapping[str, JSON]
     shares: Mapping[str, ClusterShare]
     pods: PodCounts | None = None
+
+
+def scale_for_hub(fleet: FleetView, scale: CurrentSize) -> CurrentSize:
+    """Returns the scale for a metric of the hub: its value is that of all clusters, missing ones included."""
+    return msgspec.structs.replace(scale, calibration=float(fleet.copies))
 
 
 def check_selector(spec: ScalingMetric) -> None:

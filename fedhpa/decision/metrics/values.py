@@ -11,7 +11,14 @@ from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64, format_milli
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.messages import selector_dump
-from fedhpa.decision.metrics.proposal import HUB, MetricError, MetricProposal, check_selector, no_metrics
+from fedhpa.decision.metrics.proposal import (
+    HUB,
+    MetricError,
+    MetricProposal,
+    check_selector,
+    no_metrics,
+    scale_for_hub,
+)
 from fedhpa.decision.metrics.samples import custom_samples, external_samples
 from fedhpa.decision.model import ClusterShare
 from fedhpa.decision.spec.metrics import ScalingMetric
@@ -33,14 +40,16 @@ def propose_for_object(
             "invalid object metric source: neither a value target nor an average value target was set"
         )
     try:
-        values = _object_values(fleet, spec)
+        values, of_hub = _object_values(fleet, spec)
+        scale = scale_for_hub(fleet, scale) if of_hub else scale
         return _from_values(fleet, scale, spec, values, by_value=by_value)
     except MetricsUnavailable as error:
         text = str(error) if by_value else f"failed to get {spec.name} object metric: {error}"
         raise MetricError(text, str(error)) from error
 
 
-def _object_values(fleet: FleetView, spec: ScalingMetric) -> dict[str, int]:
+def _object_values(fleet: FleetView, spec: ScalingMetric) -> tuple[dict[str, int], bool]:
+    """Returns each cluster's value, or the hub's and True."""
     described = spec.described_object or {}
     where = f"{described.get('kind', '')} on {fleet.namespace} {described.get('name', '')}"
     context = f"unable to get metric {spec.name}: {where}/"
@@ -48,7 +57,8 @@ def _object_values(fleet: FleetView, spec: ScalingMetric) -> dict[str, int]:
         cluster.name: custom_samples(cluster.snapshot.custom_metrics, spec, fleet.namespace)
         for cluster in fleet.answered
     }
-    if not any(found.values()):
+    of_hub = not any(found.values())
+    if of_hub:
         found = {HUB: custom_samples(fleet.hub_custom, spec, fleet.namespace)}
         if not found[HUB]:
             failures = fleet.failures(spec)
@@ -57,7 +67,7 @@ def _object_values(fleet: FleetView, spec: ScalingMetric) -> dict[str, int]:
     for samples in found.values():
         if len(samples) > 1:
             raise MetricsUnavailable(context + _not_one(len(samples)))
-    return {cluster: samples[0].milli for cluster, samples in found.items() if samples}
+    return {cluster: samples[0].milli for cluster, samples in found.items() if samples}, of_hub
 
 
 def _not_one(results: int) -> str:
@@ -82,28 +92,32 @@ def propose_for_external(
             "invalid external metric source: neither a value target nor an average value target was set"
         )
     try:
-        values = _external_values(fleet, spec)
+        values, of_hub = _external_values(fleet, spec)
+        scale = scale_for_hub(fleet, scale) if of_hub else scale
         return _from_values(fleet, scale, spec, values, by_value=by_value)
     except (MetricsUnavailable, InvalidObject) as error:
         raise MetricError(f"{prefix}{error}", str(error)) from error
 
 
-def _external_values(fleet: FleetView, spec: ScalingMetric) -> dict[str, int]:
+def _external_values(fleet: FleetView, spec: ScalingMetric) -> tuple[dict[str, int], bool]:
+    """Returns each cluster's sum of series, or the hub's and True."""
     check_selector(spec)
     found = {
         cluster.name: external_samples(cluster.snapshot.external_metrics, spec) for cluster in fleet.answered
     }
-    if not any(found.values()):
+    of_hub = not any(found.values())
+    if of_hub:
         found = {HUB: external_samples(fleet.hub_external, spec)}
         if not found[HUB]:
             cause = no_metrics(fleet.failures(spec), "external")
             where = f"{fleet.namespace}/{spec.name}/{selector_dump(spec.selector)}"
             raise MetricsUnavailable(f"unable to get external metric {where}: {cause}")
-    return {
+    values = {
         cluster: min(sum(sample.milli for sample in samples), MAX_INT64)
         for cluster, samples in found.items()
         if samples
     }
+    return values, of_hub
 
 
 def _from_values(

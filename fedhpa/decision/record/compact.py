@@ -27,6 +27,8 @@ _MAX_CLUSTERS: Final = 32
 _MAX_METRICS: Final = 64
 # Only so many metrics are shown by cluster and pod: 64 would make the status too large.
 _MAX_DETAILED: Final = 8
+# A thousand years: another program may have written anything.
+_MAX_SECONDS: Final = 3.2e10
 
 
 class CompactCoverage(msgspec.Struct):
@@ -134,6 +136,7 @@ def encode_absences(absences: Mapping[str, Absence]) -> Mapping[str, JSON]:
     return {
         cluster: {"since": format_time(absence.since)}
         | ({} if absence.back is None else {"back": format_time(absence.back)})
+        | ({"answeredSeconds": absence.answered} if absence.answered else {})
         for cluster, absence in absences.items()
     }
 
@@ -145,8 +148,15 @@ def decode_absences(raw: JSON) -> dict[str, Absence]:
         fields = entry if isinstance(entry, Mapping) else {}
         since = _time_or_none(fields.get("since"))
         if since is not None:
-            found[str(cluster)] = Absence(since, _time_or_none(fields.get("back")))
+            found[str(cluster)] = Absence(
+                since, _time_or_none(fields.get("back")), _seconds(fields.get("answeredSeconds"))
+            )
     return found
+
+
+def _seconds(value: JSON) -> float:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_SECONDS
+    return float(value) if known else 0.0  # type: ignore[arg-type]  # a number
 
 
 def _compact_metric(metric: MetricResult, *, detailed: bool) -> Mapping[str, JSON]:

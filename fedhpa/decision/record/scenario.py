@@ -12,6 +12,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_time
+from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History
 from fedhpa.decision.record.clusters import decode_cluster, encode_cluster
 from fedhpa.decision.record.fields import path_first, read_each, required_time
@@ -81,7 +82,10 @@ def encode_scenario(
     target = snapshot.target
     if target is not None:
         scenario["target"] = (
-            {"error": target.error} if isinstance(target, Failure) else {"replicas": target.replicas}
+            {"error": target.error}
+            if isinstance(target, Failure)
+            # Written also where it was inferred, so that a recording does not depend on the inference.
+            else {"replicas": target.replicas, "scheduling": FleetView(snapshot, settings, now).scheduling}
         )
     metrics = snapshot.hpa.spec.metrics
     scenario["clusters"] = [encode_cluster(cluster, metrics) for cluster in snapshot.clusters]
@@ -153,4 +157,6 @@ def _snapshot(raw: RawScenario) -> Snapshot:
 
 
 def _target(raw: RawTarget) -> TemplateScale | Failure:
-    return Failure(raw.error) if raw.error else TemplateScale(raw.replicas, raw.generation)
+    if raw.error:
+        return Failure(raw.error)
+    return TemplateScale(raw.replicas, raw.generation, raw.scheduling or "")

@@ -136,6 +136,23 @@ class StoredStatus(msgspec.Struct, frozen=True):
     clusters: tuple[StoredCluster, ...] = ()
     decision: StoredDecision = StoredDecision()
 
+    @property
+    def size(self) -> int | None:
+        """The size after the last decision: the desired one only if it was written; None if unknown."""
+        return self.desired_replicas if self.decision.wrote_scale else self.current_replicas
+
+    def shares(self) -> dict[str, int]:
+        """Returns the clusters' replicas after the last decision, as far as known."""
+        wrote = self.decision.wrote_scale
+        found: dict[str, int] = {}
+        for cluster in self.clusters:
+            # After a write, currentReplicas is the share before it and desiredReplicas the share after it.
+            written = cluster.desired_replicas if wrote else None
+            replicas = cluster.current_replicas if written is None else written
+            if replicas is not None:
+                found[cluster.name] = replicas
+        return found
+
     def absence_clocks(self, path: str = "status") -> dict[str, Absence]:
         """Returns the clocks of lost clusters. One that the decision has no clock for is lost since lastSeen.
 

@@ -6,7 +6,7 @@ as in Go. Kubernetes objects inside are decoded leniently.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,6 +31,7 @@ class RawTarget(_Checked):
 
     replicas: int = 0
     generation: int | None = None
+    scheduling: Literal["Duplicated", "Divided"] | None = None
     error: str | None = None
 
 

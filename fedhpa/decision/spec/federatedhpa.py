@@ -89,11 +89,12 @@ def _spec(raw: RawSpec, path: str) -> ScalingSpec:
         metric_spec(metric, f"{path}.metrics[{index}]") for index, metric in enumerate(raw.metrics or ())
     ]
     partial = raw.partialMetrics
+    least, most = _bounds(default_values.MIN_REPLICAS if minimum is None else minimum, maximum)
     return ScalingSpec(
         target_kind=raw.scaleTargetRef.kind,
         target_name=raw.scaleTargetRef.name,
-        min_replicas=default_values.MIN_REPLICAS if minimum is None else minimum,
-        max_replicas=maximum,
+        min_replicas=least,
+        max_replicas=most,
         metrics=tuple(metrics) or (default_metric(),),
         behavior=None if raw.behavior is None else behavior_with_defaults(raw.behavior, f"{path}.behavior"),
         mode=raw.mode or default_values.MODE,
@@ -103,3 +104,12 @@ def _spec(raw: RawSpec, path: str) -> ScalingSpec:
         fallback_replicas=partial.fallbackReplicas if partial else None,
         assignment=placement_spec(raw, f"{path}.federatedHPAAssignment"),
     )
+
+
+def _bounds(minimum: int, maximum: int) -> tuple[int, int]:
+    """Returns bounds that do not contradict each other, also for an object that bypassed admission.
+
+    maxReplicas wins: with minReplicas above it, the size would otherwise go back and forth at each reconcile.
+    """
+    most = max(maximum, 0)
+    return min(default_values.MIN_REPLICAS if minimum < 0 else minimum, most), most

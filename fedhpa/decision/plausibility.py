@@ -1,0 +1,106 @@
+"""Answers of a cluster that cannot be true. An empty answer never becomes a number.
+
+The cluster counts as one whose metrics are missing, so partialMetrics decides; its scale is believed. Event,
+condition and the clock of the loss wait for a moment, because lists of the same cluster may differ briefly.
+Source: docs/explanation/how-it-decides.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from fedhpa.api.metric_types import CONTAINER_RESOURCE, PODS
+from fedhpa.decision.fleet import ClusterView, FleetView
+from fedhpa.decision.messages import metric_name
+from fedhpa.decision.snapshot import Failure
+from fedhpa.decision.spec.metrics import ScalingMetric
+from fedhpa.scaling.records import IGNORED, PodRecord, UsageRecord, sum_over
+
+# For how long an implausible answer is not reported.
+PODS_GRACE_SECONDS: Final = 30.0
+SAMPLES_GRACE_SECONDS: Final = 60.0
+# A pod that has been ready for so long has a sample. Metrics servers need two measurements.
+READY_SECONDS: Final = 60.0
+
+
+class Doubt(NamedTuple):
+    """Why an answer is implausible, and True if that has lasted long enough to be reported."""
+
+    reason: str
+    reported: bool
+
+
+def doubts(fleet: FleetView, metrics: Sequence[ScalingMetric], now: float) -> Mapping[str, Doubt]:
+    """Returns the clusters whose answer is implausible.
+
+    A scale with replicas needs pods. Pods that have been ready for a minute need a sample of each metric: at
+    least one of them. A metric that failed is not judged here.
+    """
+    found: dict[str, Doubt] = {}
+    by_pod = [spec for spec in metrics if spec.metric_type.per_pod and spec.present]
+    # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
+    alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
+    for cluster in fleet.answered:
+        scale = cluster.scale
+        if not cluster.pods:
+            if scale.spec_replicas > 0 and scale.status_replicas > 0 and not alone:
+                reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
+                found[cluster.name] = Doubt(reason, _is_over(cluster, PODS_GRACE_SECONDS))
+            continue
+        for spec in by_pod:
+            if not _has_sample(fleet, cluster, spec) and _long_ready(cluster.pods, now):
+                reason = f"none of its ready pods has a sample of {metric_name(spec)}"
+                found[cluster.name] = Doubt(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
+                break
+    return found
+
+
+def _needs_no_pods(spec: ScalingMetric) -> bool:
+    return not spec.metric_type.per_pod and spec.average_value is not None
+
+
+def _is_over(cluster: ClusterView, grace: float) -> bool:
+    doubted_for = cluster.snapshot.doubted_for
+    return doubted_for is None or doubted_for >= grace
+
+
+def _long_ready(pods: Sequence[PodRecord], now: float) -> bool:
+    return any(
+        pod.ready == "True" and pod.state != IGNORED and now - pod.ready_since > READY_SECONDS for pod in pods
+    )
+
+
+def _has_sample(fleet: FleetView, cluster: ClusterView, spec: ScalingMetric) -> bool:
+    """True if some selected pod has a sample, or if the answer failed."""
+    if spec.type == PODS:
+        if isinstance(_answer(cluster, spec), Failure):
+            return True
+        named = {sample.name for sample in fleet.pod_samples(cluster, spec)}
+        return any(pod.name in named for pod in cluster.pods)
+    if isinstance(cluster.snapshot.usage, Failure):
+        return True
+    usage = cluster.usage
+    # Most lists name the pods in the same order.
+    if usage and usage[0].name == cluster.pods[0].name and _measures(usage[0], spec):
+        return True
+    names = {pod.name for pod in cluster.pods}
+    return any(record.name in names and _measures(record, spec) for record in usage)
+
+
+def _answer(cluster: ClusterView, spec: ScalingMetric) -> object:
+    answer = cluster.snapshot.custom_metrics
+    return answer.get(spec.query_key) if isinstance(answer, Mapping) else answer
+
+
+def _measures(record: UsageRecord, spec: ScalingMetric) -> bool:
+    if spec.type == CONTAINER_RESOURCE:
+        return any(
+            container.name == spec.container and container.milli(spec.name) is not None
+            for container in record.containers
+        )
+    if spec.name == "cpu":
+        return record.cpu is not None
+    if spec.name == "memory":
+        return record.memory is not None
+    return sum_over(record.containers, spec.name) is not None
