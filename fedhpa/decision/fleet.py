@@ -60,7 +60,6 @@ class FleetView:
         lost_after = snapshot.hpa.spec.lost_after
         self.lost_after = settings.cluster_lost_timeout if lost_after is None else lost_after
         self._now = now
-        self._stored = snapshot.hpa.status
         self.namespace = snapshot.hpa.namespace
         self.hub_custom = snapshot.hub_custom_metrics
         self.hub_external = snapshot.hub_external_metrics
@@ -74,8 +73,6 @@ class FleetView:
         self._answered_names = {cluster.name for cluster in self.answered}
         self.direct = snapshot.target is None
         self.preferences = self._preferences(snapshot) if self.direct else {}
-        # A missing cluster may carry an old scale beside its failure, so only the last known share counts.
-        self._last_shares = self._last_known(snapshot)
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided = True
         self.current = self._current(snapshot)
@@ -111,7 +108,8 @@ class FleetView:
         """Returns the cluster's spec.replicas, the last known if it is missing, None if unknown."""
         if cluster.name in self._answered_names and isinstance(cluster.scale, ClusterScale):
             return cluster.scale.spec_replicas
-        return self._last_shares.get(cluster.name)
+        # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
+        return None if cluster.last_replicas is None else max(cluster.last_replicas, 0)
 
     def known_replicas(self, cluster: ClusterSnapshot) -> int:
         """Returns the cluster's known share; 0 if it is unknown."""
@@ -187,23 +185,13 @@ class FleetView:
         if snapshot.hpa.spec.assignment.policy == DUPLICATED:
             # Every cluster has the whole size, as with a template. A cluster that somebody scaled by hand
             # never becomes the size.
-            decided = self._stored.size if snapshot.decided_size is None else snapshot.decided_size
-            if decided is not None:
-                return decided
+            if snapshot.decided_size is not None:
+                return snapshot.decided_size
             self.size_was_decided = False
             lows = {name: preference.low or 0 for name, preference in self.preferences.items()}
             present = {cluster.name: cluster.scale.spec_replicas for cluster in self.answered}
             return size_of_each(present, lows)
         return sum(self.known_replicas(cluster) for cluster in self.expected)
-
-    def _last_known(self, snapshot: Snapshot) -> Mapping[str, int]:
-        """Returns the last known shares of the clusters that did not answer."""
-        if len(self.answered) == len(snapshot.clusters):
-            return {}
-        stored = self._stored.shares()
-        known = {cluster.name: cluster.last_replicas for cluster in snapshot.clusters}
-        found = {name: stored.get(name) if share is None else share for name, share in known.items()}
-        return {name: max(share, 0) for name, share in found.items() if share is not None}
 
     def _scheduling(self, snapshot: Snapshot) -> str:
         if snapshot.target is None:

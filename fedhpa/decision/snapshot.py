@@ -113,8 +113,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
     pods, if there is more than one. `contested_by` describes competing autoscalers of the same workload.
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
-    `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None if it must
-    be taken from the object's status; only policy Duplicated reads it.
+    `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
+    start; only policy Duplicated reads it.
     """
 
     hpa: ScalingObject

@@ -203,18 +203,21 @@ async def test_lost_member_no_longer_holds_scale_down() -> None:
 
 
 async def test_lost_member_is_taken_back() -> None:
-    """The replicas of a lost member count again when it returns."""
+    """The others take over the replicas of a lost member, and its own count again when it returns."""
     async with world(m1=4, m2=4) as w:
         w.scale(partialMetrics={"lostAfterSeconds": 1})
         async with w.controller():
             await eventually(lambda: complete(w))
             await w.members["m2"].stop()
-            await eventually(lambda: w.state("m2") == "Lost")
+            await eventually(lambda: w.replicas["m1"] == 8)
+            lost = w.state("m2")
             await w.members["m2"].start()
             await eventually(lambda: w.state("m2") == "Answered")
-            await eventually(lambda: w.status()["currentReplicas"] == 8)
+            await eventually(lambda: w.status()["currentReplicas"] == 12)
 
-        assert w.replicas == {"m1": 4, "m2": 4}
+        assert lost == "Lost"
+        assert w.events("FailedOver") == ["lost cluster m2 had 4 replicas: the others have 8 now"]
+        assert w.replicas == {"m1": 8, "m2": 4}
 
 
 async def test_deregistered_member_is_not_missed() -> None:

@@ -91,11 +91,11 @@ async def test_a_cluster_that_the_hub_is_silent_about_is_missing() -> None:
         serve_usage(w, 1, "m1")
         w.scale(**BOTH)
         async with w.controller(metrics_via=HUB) as controller:
-            await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
+            await eventually(lambda: w.state("m2") == "MetricsMissing")
             await w.reconciles(controller)
-            _, _, message = w.condition("MetricsComplete")
+            message = w.status()["clusters"][1]["message"]
 
-        assert message.startswith("m2: the hub's metrics API has usage of none of its pods, since ")
+        assert message.startswith("none of its ready pods has a sample of cpu")
         assert w.replicas == {"m1": 4, "m2": 4}
 
 

@@ -39,11 +39,12 @@ Usage = tuple[UsageRecord, ...] | Failure
 
 
 def decode_cluster(
-    raw: RawScenarioCluster, path: str, hpa: ScalingObject, absence: Absence | None
+    raw: RawScenarioCluster, path: str, hpa: ScalingObject, absence: Absence | None, share: int | None
 ) -> ClusterSnapshot:
     """Returns the cluster with the workload's pods and usage selected. Raises InvalidObject naming the field.
 
     `path` is where the cluster is in the scenario; `absence` is the clock of its loss, if there is one.
+    `share` is the cluster's share in the object's status: it stands for an absent lastReplicas.
     """
     scale = (
         Failure(raw.scale.error)
@@ -69,7 +70,7 @@ def decode_cluster(
         ),
         available_replicas=raw.available_replicas,
         most_replicas=raw.most_replicas,
-        last_replicas=raw.last_replicas,
+        last_replicas=share if raw.last_replicas is None else raw.last_replicas,
         absence=absence,
         hpa=None
         if raw.hpa is None

@@ -141,10 +141,13 @@ def _snapshot(raw: RawScenario) -> Snapshot:
         names.add(cluster.name)
     hpa = scaling_object(raw.federated_hpa, "federatedHPA")
     absences = hpa.status.absence_clocks("federatedHPA.status")
+    shares = hpa.status.shares()
     return Snapshot(
         hpa=hpa,
         clusters=tuple(
-            decode_cluster(cluster, f"clusters[{index}]", hpa, absences.get(cluster.name))
+            decode_cluster(
+                cluster, f"clusters[{index}]", hpa, absences.get(cluster.name), shares.get(cluster.name)
+            )
             for index, cluster in enumerate(clusters)
         ),
         target=None if raw.target is None else _target(raw.target),
@@ -152,6 +155,7 @@ def _snapshot(raw: RawScenario) -> Snapshot:
         hub_external_metrics=read_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
         ambiguous_with=tuple(raw.ambiguous_with or ()),
         contested_by=tuple(raw.contested_by or ()),
+        decided_size=hpa.status.size,
         blocked=None if raw.blocked is None else Blocked(**msgspec.structs.asdict(raw.blocked)),
     )
 
