@@ -5,6 +5,12 @@ because it needs the API client. This package has code only: keys are in the fil
 """
 
 from certs.authority import CertificateAuthority, IssuedCertificate
-from certs.renewal import ensure_authority, ensure_certificate
+from certs.renewal import ensure_authority, ensure_certificate, rotate_authority
 
-__all__ = ["CertificateAuthority", "IssuedCertificate", "ensure_authority", "ensure_certificate"]
+__all__ = [
+    "CertificateAuthority",
+    "IssuedCertificate",
+    "ensure_authority",
+    "ensure_certificate",
+    "rotate_authority",
+]

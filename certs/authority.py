@@ -3,24 +3,25 @@
 Roots are self-signed EC P-256 certificates. The newest root signs all leaf certificates. During a rotation
 `bundle_pem` has the old and the new root, so clients of the bundle accept leaves of both. To rotate, publish
 the new bundle, issue the leaves again, and then drop the old root.
+
+Certificates and keys are written by `certs.files`, so they match at any time.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from certs.files import PRIVATE_MODE, File, locked, read, write_all
 from fedhpa.api.errors import ConfigError
 
 ROOT_VALIDITY = dt.timedelta(days=3650)
@@ -31,9 +32,6 @@ BACKDATE = dt.timedelta(minutes=5)
 
 CA_CERT_FILE = "ca.crt"
 CA_KEY_FILE = "ca.key"
-PRIVATE_MODE = 0o600
-PUBLIC_MODE = 0o644
-
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -55,26 +53,41 @@ class IssuedCertificate:
         end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
         return end - _now(now) < (end - start) / 3
 
-    def save(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
-        """Writes both files atomically. Only the owner can read the key.
+    def matches(self) -> bool:
+        """True if the key is the one of the certificate, so a server can start with the pair."""
+        try:
+            key = serialization.load_pem_private_key(self.key_pem, password=None)
+            return key.public_key() == self.certificate.public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            return False
 
-        The key is written first, so a process that watches the certificate file finds the matching key.
+    def save(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
+        """Writes both files under the lock of the folder, or none of them and raises ConfigError."""
+        with locked(directory):
+            self.replace_in(directory, cert_name=cert_name, key_name=key_name)
+
+    def replace_in(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
+        """Writes both files; the caller holds the lock of the folder. Only the owner can read the key.
+
+        The key is renamed first, so a process that watches the certificate file finds the matching key.
         """
-        directory.mkdir(parents=True, exist_ok=True)
-        _write(directory / key_name, self.key_pem, PRIVATE_MODE)
-        _write(directory / cert_name, self.cert_pem, PUBLIC_MODE)
+        key = File(directory / key_name, self.key_pem, PRIVATE_MODE)
+        write_all([key, File(directory / cert_name, self.cert_pem)])
 
     @classmethod
     def load(
         cls, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key"
     ) -> IssuedCertificate:
         """Reads the files that `save` wrote. Raises ConfigError, which names a file that cannot be read."""
-        return cls(_read(directory / cert_name), _read(directory / key_name))
+        return cls(read(directory / cert_name), read(directory / key_name))
 
 
 @dataclass(frozen=True)
 class CertificateAuthority:
-    """The newest root, its key, and the older roots that are still trusted, newest first."""
+    """The root that signs, its key, and the other roots that clients of the bundle trust.
+
+    The root that signs is the newest one, unless a rotation was interrupted.
+    """
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -103,22 +116,34 @@ class CertificateAuthority:
         """Reads `ca.crt` (newest root first) and `ca.key`. Raises ConfigError, which names the file."""
         cert_file, key_file = directory / CA_CERT_FILE, directory / CA_KEY_FILE
         try:
-            roots = x509.load_pem_x509_certificates(_read(cert_file))
+            roots = x509.load_pem_x509_certificates(read(cert_file))
         except ValueError as error:
             raise ConfigError(f"{cert_file} holds no PEM certificate: {error}") from error
         try:
-            key = serialization.load_pem_private_key(_read(key_file), password=None)
-        except (ValueError, TypeError) as error:
+            key = serialization.load_pem_private_key(read(key_file), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise ConfigError(f"{key_file} holds no unencrypted PEM private key: {error}") from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != roots[0].public_key():
-            raise ConfigError(f"{key_file} is not the EC key of the first certificate in {cert_file}")
-        return cls(roots[0], key, tuple(roots[1:]))
+        # A rotation that ended between its two files left the new roots with the old key.
+        own = [root for root in roots if root.public_key() == key.public_key()]
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or not own:
+            raise ConfigError(f"{key_file} is not the EC key of any certificate in {cert_file}")
+        return cls(own[0], key, tuple(root for root in roots if root is not own[0]))
 
     def save(self, directory: Path) -> None:
-        """Writes `ca.crt` (the whole bundle) and `ca.key` atomically. Only the owner can read the key."""
-        directory.mkdir(parents=True, exist_ok=True)
-        _write(directory / CA_KEY_FILE, _key_pem(self.key), PRIVATE_MODE)
-        _write(directory / CA_CERT_FILE, self.bundle_pem, PUBLIC_MODE)
+        """Writes both files under the lock of the folder, or none of them and raises ConfigError."""
+        with locked(directory):
+            self.replace_in(directory)
+
+    def replace_in(self, directory: Path) -> None:
+        """Writes `ca.crt` (the whole bundle) and `ca.key`; the caller holds the lock of the folder.
+
+        The order keeps the authority usable if the process ends between the two: a new folder gets the key
+        first, because a root without its key cannot sign. A rotation writes the roots first, because the old
+        key is the key of one of them.
+        """
+        cert = File(directory / CA_CERT_FILE, self.bundle_pem)
+        key = File(directory / CA_KEY_FILE, _key_pem(self.key), PRIVATE_MODE)
+        write_all([cert, key] if cert.path.exists() else [key, cert])
 
     @property
     def common_name(self) -> str:
@@ -149,12 +174,12 @@ class CertificateAuthority:
         return replace(self, previous=())
 
     def issued(self, certificate: x509.Certificate) -> bool:
-        """True if the newest root signed `certificate`."""
-        try:
-            certificate.verify_directly_issued_by(self.certificate)
-        except (ValueError, TypeError, InvalidSignature):
-            return False
-        return True
+        """True if the root that signs now signed `certificate`."""
+        return _signed(self.certificate, certificate)
+
+    def trusts(self, certificate: x509.Certificate) -> bool:
+        """True if a root of the bundle signed `certificate`."""
+        return any(_signed(root, certificate) for root in (self.certificate, *self.previous))
 
     def issue_server(
         self,
@@ -166,13 +191,15 @@ class CertificateAuthority:
         validity: dt.timedelta = LEAF_VALIDITY,
         now: dt.datetime | None = None,
     ) -> IssuedCertificate:
-        """Issues a serving certificate for the names. Raises ConfigError for no name or a bad IP.
+        """Issues a serving certificate for the names. Raises ConfigError for no name or an invalid one.
 
         `dns` must include SERVICE.NAMESPACE.svc for an aggregated API server or webhook behind a Service,
         because the API server verifies that name. `client_auth` adds the client usage, which etcd peers need.
         """
-        names: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(dns)]
+        if not all(dns := list(dict.fromkeys(dns))):
+            raise ConfigError(f"certificate {common_name!r}: a DNS name is empty")
         try:
+            names: list[x509.GeneralName] = [x509.DNSName(name) for name in dns]
             names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in dict.fromkeys(ips)]
         except ValueError as error:
             raise ConfigError(f"certificate {common_name!r}: {error}") from error
@@ -204,8 +231,11 @@ class CertificateAuthority:
         now: dt.datetime,
     ) -> IssuedCertificate:
         key = ec.generate_private_key(ec.SECP256R1())
+        end = self.certificate.not_valid_after_utc
+        if end <= now:
+            raise ConfigError(f"the root {self.common_name!r} expired at {end:%Y-%m-%d %H:%M} UTC")
         # Clients refuse a leaf whose root has expired, so its own end, and its renewal, must come first.
-        validity = min(validity, self.certificate.not_valid_after_utc - now)
+        validity = min(validity, end - now)
         issuer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
             _builder(subject, self.certificate.subject, key.public_key(), validity, now)
@@ -222,13 +252,26 @@ class CertificateAuthority:
         return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
 
+def _signed(root: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(root)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
 def _now(now: dt.datetime | None) -> dt.datetime:
     return dt.datetime.now(dt.UTC) if now is None else now
 
 
 def _name(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
-    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
-    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    if not all(organizations):
+        raise ConfigError(f"certificate {common_name!r}: an organization is empty")
+    try:
+        groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
+        return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    except ValueError as error:
+        raise ConfigError(f"certificate {common_name!r}: {error}") from error
 
 
 def _builder(
@@ -268,27 +311,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replaces a file atomically, because processes read certificate files while they are being replaced."""
-    # mkstemp creates the file with mode 0600, so a key is never readable by others. The rename is atomic
-    # because both names are in one folder.
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

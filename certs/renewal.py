@@ -1,4 +1,4 @@
-"""Creates certificates and authorities that are missing, and renews those that expire soon."""
+"""Creates certificates and authorities that are missing, and renews certificates that expire soon."""
 
 from __future__ import annotations
 
@@ -8,26 +8,39 @@ from pathlib import Path
 
 from cryptography import x509
 
-from certs.authority import CA_CERT_FILE, CertificateAuthority, IssuedCertificate
+from certs.authority import CA_CERT_FILE, CA_KEY_FILE, CertificateAuthority, IssuedCertificate
+from certs.files import locked
 from fedhpa.api.errors import ConfigError
 
 
 def ensure_authority(
     directory: Path, common_name: str, *, now: dt.datetime | None = None
 ) -> CertificateAuthority:
-    """Returns the CA of a folder. Creates it if it is missing, and rotates it if it is due for renewal.
+    """Returns the CA of a folder, and creates it if it is missing.
 
-    After a rotation the old root stays in the bundle while it is valid.
+    It never replaces a root, because clients would not trust the new one yet. Raises ConfigError.
     """
-    if not (directory / CA_CERT_FILE).exists():
+    with locked(directory):
+        if (directory / CA_CERT_FILE).exists():
+            return CertificateAuthority.load(directory)
+        if (directory / CA_KEY_FILE).exists():
+            raise ConfigError(
+                f"{directory} has {CA_KEY_FILE} without {CA_CERT_FILE}: restore the one or remove the other"
+            )
         authority = CertificateAuthority.create(common_name, now=now)
-        authority.save(directory)
+        authority.replace_in(directory)
         return authority
-    authority = CertificateAuthority.load(directory)
-    if authority.renewal_due(now):
-        authority = authority.rotate(now)
-        authority.save(directory)
-    return authority
+
+
+def rotate_authority(directory: Path, *, now: dt.datetime | None = None) -> CertificateAuthority:
+    """Gives the CA of a folder a new root, and returns it. Valid older roots stay in the bundle.
+
+    Raises ConfigError, and then no file has changed.
+    """
+    with locked(directory):
+        authority = CertificateAuthority.load(directory).rotate(now)
+        authority.replace_in(directory)
+        return authority
 
 
 def ensure_certificate(
@@ -37,24 +50,35 @@ def ensure_certificate(
     *,
     now: dt.datetime | None = None,
 ) -> bool:
-    """Saves the certificate of `issue` in the folder, unless its present one is equivalent.
+    """Saves the certificate of `issue` in the folder, unless the present pair is equivalent.
 
-    The present certificate is equivalent if the newest root signed it, it is not due for renewal, and it has
-    the same subject, names and usages. Returns True if a certificate was saved.
+    The present pair is equivalent if its key matches, a root of the bundle signed the certificate, and it is
+    valid, not due for renewal, and has the same subject, names and usages. Returns True if a certificate was
+    saved. Raises ConfigError, and then no file has changed.
     """
     fresh = issue()
+    with locked(directory):
+        kept = _is_equivalent(authority, directory, fresh, now)
+        if not kept:
+            fresh.replace_in(directory)
+    return not kept
+
+
+def _is_equivalent(
+    authority: CertificateAuthority, directory: Path, fresh: IssuedCertificate, now: dt.datetime | None
+) -> bool:
     try:
         present = IssuedCertificate.load(directory)
-        kept = (
-            authority.issued(present.certificate)
-            and not present.renewal_due(now)
-            and _identity(present.certificate) == _identity(fresh.certificate)
-        )
+        certificate = present.certificate
     except (ConfigError, ValueError):
-        kept = False
-    if not kept:
-        fresh.save(directory)
-    return not kept
+        return False
+    return (
+        present.matches()
+        and authority.trusts(certificate)
+        and certificate.not_valid_before_utc <= (now or dt.datetime.now(dt.UTC))
+        and not present.renewal_due(now)
+        and _identity(certificate) == _identity(fresh.certificate)
+    )
 
 
 def _identity(certificate: x509.Certificate) -> tuple[object, ...]:

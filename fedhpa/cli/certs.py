@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from fedhpa.api.errors import ConfigError
 
 if TYPE_CHECKING:
-    from certs import IssuedCertificate
+    from certs import CertificateAuthority, IssuedCertificate
 
 CaDir = Annotated[Path, typer.Option(help="Folder of the CA's ca.crt and ca.key.")]
 
@@ -31,7 +32,8 @@ def issue(
 ) -> None:
     """Issue a certificate, or keep the existing one if it still fits.
 
-    A missing CA is created. A certificate is renewed when less than a third of its lifetime is left.
+    A missing CA is created, and an existing one stays as it is. A certificate is renewed when less than a
+    third of its lifetime is left.
     """
     from certs import ensure_authority, ensure_certificate
 
@@ -42,6 +44,7 @@ def issue(
     if organization and not client:
         raise ConfigError("--organization: expected --client with it")
     authority = ensure_authority(ca_dir, "fedhpa-ca")
+    _check_root(authority, ca_dir)
 
     def fresh() -> IssuedCertificate:
         if client:
@@ -55,12 +58,23 @@ def issue(
 def rotate(ca_dir: CaDir) -> None:
     """Replace the root certificate of the CA.
 
-    Afterwards ca.crt holds the new and the old root. Distribute ca.crt first, then issue new certificates.
+    Afterwards ca.crt holds the new and the old root. Distribute ca.crt at once: the new root signs the next
+    certificates. Certificates of the old root are kept until their renewal.
     """
-    from certs import CertificateAuthority
+    from certs import rotate_authority
 
-    CertificateAuthority.load(ca_dir).rotate().save(ca_dir)
+    rotate_authority(ca_dir)
     typer.echo(f"rotated {ca_dir / 'ca.crt'}", err=True)
+
+
+def _check_root(authority: CertificateAuthority, ca_dir: Path) -> None:
+    """Raises ConfigError if the root has expired. Says on stderr if it should be replaced soon."""
+    end = authority.certificate.not_valid_after_utc
+    remedy = f"replace it with: fedhpa certs rotate --ca-dir {ca_dir}"
+    if end <= datetime.now(UTC):
+        raise ConfigError(f"{ca_dir / 'ca.crt'}: the root expired at {end:%Y-%m-%d %H:%M} UTC; {remedy}")
+    if authority.renewal_due():
+        typer.echo(f"{ca_dir / 'ca.crt'}: the root expires at {end:%Y-%m-%d %H:%M} UTC; {remedy}", err=True)
 
 
 def register(app: typer.Typer) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -34,6 +35,13 @@ MetricsVia = Annotated[
 ]
 
 
+# Bytes of a file of certificates. An API server stores objects of at most 1.5 MiB.
+MAX_CERTIFICATES: Final = 1_000_000
+
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+_CERTIFICATE: Final = re.compile(_BEGIN + rb"[^-]*-----END CERTIFICATE-----")
+
+
 class JsonOrText(StrEnum):
     """The output formats of most commands."""
 
@@ -42,11 +50,25 @@ class JsonOrText(StrEnum):
 
 
 def read_certificates(option: str, path: Path) -> bytes:
-    """Returns the PEM file that an option names. Raises ConfigError that names option and file."""
+    """Returns the certificates of the PEM file that an option names, without its keys and comments.
+
+    Raises ConfigError that names option and file.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_CERTIFICATES + 1)
     except OSError as error:
         raise ConfigError(f"{option}={path}: cannot be read: {error.strerror}") from error
-    if b"BEGIN CERTIFICATE" not in content:
-        raise ConfigError(f"{option}={path}: expected a PEM certificate")
-    return content
+    if len(content) > MAX_CERTIFICATES:
+        raise ConfigError(f"{option}={path}: has more than {MAX_CERTIFICATES} bytes")
+    blocks = _CERTIFICATE.findall(content)
+    if not blocks or len(blocks) != content.count(_BEGIN):
+        raise ConfigError(f"{option}={path}: expected PEM certificates")
+    try:
+        certificates = [x509.load_pem_x509_certificate(block) for block in blocks]
+    except ValueError as error:
+        raise ConfigError(f"{option}={path}: certificate is damaged") from error
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from certs import CertificateAuthority, IssuedCertificate, ensure_authority, ensure_certificate
+from certs import (
+    CertificateAuthority,
+    IssuedCertificate,
+    ensure_authority,
+    ensure_certificate,
+    rotate_authority,
+)
 from fedhpa.cli.main import run
 
 NOW = dt.datetime(2026, 3, 11, tzinfo=dt.UTC)
@@ -41,13 +47,13 @@ def test_a_certificate_that_expires_soon_is_renewed(tmp_path: Path) -> None:
 
 
 def test_other_names_or_another_root_need_another_certificate(tmp_path: Path) -> None:
-    """A certificate for other names, or of an older root, is replaced."""
+    """A certificate for other names, or of a root that is not in the bundle, is replaced."""
     authority = CertificateAuthority.create("ca", now=NOW)
     ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
-    rotated = authority.rotate(NOW)
+    other = authority.rotate(NOW).without_previous()
 
     assert ensure_certificate(authority, tmp_path, issuer(authority, "b.svc"), now=NOW)
-    assert ensure_certificate(rotated, tmp_path, issuer(rotated, "b.svc"), now=NOW)
+    assert ensure_certificate(other, tmp_path, issuer(other, "b.svc"), now=NOW)
 
 
 def test_an_unreadable_certificate_is_replaced(tmp_path: Path) -> None:
@@ -59,13 +65,14 @@ def test_an_unreadable_certificate_is_replaced(tmp_path: Path) -> None:
     assert ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
 
 
-def test_an_authority_is_created_kept_and_rotated(tmp_path: Path) -> None:
-    """Each call reads and writes only the folder."""
+def test_an_authority_is_created_and_kept_until_it_is_rotated(tmp_path: Path) -> None:
+    """An old root is kept, too. Each call reads and writes only the folder."""
     created = ensure_authority(tmp_path, "ca", now=NOW)
     kept = ensure_authority(tmp_path, "ca", now=NOW)
-    rotated = ensure_authority(tmp_path, "ca", now=NOW + dt.timedelta(days=3000))
+    old = ensure_authority(tmp_path, "ca", now=NOW + dt.timedelta(days=3000))
+    rotated = rotate_authority(tmp_path, now=NOW + dt.timedelta(days=3000))
 
-    assert kept.bundle_pem == created.bundle_pem
+    assert kept.bundle_pem == old.bundle_pem == created.bundle_pem
     assert rotated.previous == (created.certificate,)
     assert CertificateAuthority.load(tmp_path).bundle_pem == rotated.bundle_pem
 
