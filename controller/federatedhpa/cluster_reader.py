@@ -6,8 +6,10 @@ An error becomes a reason in the snapshot, never a number.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.metric_reader import (
@@ -27,6 +29,7 @@ from fedhpa.cache import Fetched
 from fedhpa.decision import ClusterScale, ClusterSnapshot, Failure, ScalingMetric
 from fedhpa.kube.mapping import Resource
 from fedhpa.kube.responses import NOT_FOUND
+from fedhpa.kube.supervision import contain, reason_of
 from fedhpa.kube.writes import get_scale
 from fedhpa.members.lists import pod_metrics, pod_metrics_path
 from fedhpa.members.member import Member
@@ -36,6 +39,8 @@ from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord
 NOT_REGISTERED = "no Cluster of this name is registered"
 # A first list of tens of megabytes takes longer than the deadline of a call. It gets this long, once.
 FIRST_LIST_SECONDS = 10.0
+# The name of the task of each cluster, in the log and the counter of failures.
+TASK: Final = "read-cluster"
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,10 @@ class Workload:
     def path(self) -> str:
         """Its URL path, the same on the hub and in every member."""
         return self.resource.path(self.namespace, self.name)
+
+    def about(self, cluster: str) -> dict[str, str]:
+        """Its name in one cluster, for the log."""
+        return {"cluster": cluster, "namespace": self.namespace, "name": self.name}
 
     @property
     def is_builtin(self) -> bool:
@@ -111,16 +120,34 @@ async def read_clusters(
     names: tuple[str, ...],
     needs: MetricNeeds,
 ) -> dict[str, ClusterReading]:
-    """Read all named clusters at once. An error of a member is part of its reading, never raised."""
-    found = {name: _read_cached(caches, members.get(name), name, workload, needs) for name in names}
+    """Read all named clusters at once. Whatever reading one raises is the reason in its reading."""
+    found: dict[str, ClusterReading | None] = {}
+    for name in names:
+        try:
+            found[name] = _read_cached(caches, members.get(name), name, workload, needs)
+        except Exception as error:
+            found[name] = _unread(name, reason_of(TASK, error, **workload.about(name)))
     missing = [name for name, reading in found.items() if reading is None]
     if missing:
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:  # the tasks never raise
             tasks = {
-                name: group.create_task(_read(caches, members[name], workload, needs)) for name in missing
+                name: group.create_task(
+                    contain(
+                        TASK,
+                        functools.partial(_read, caches, members[name], workload, needs),
+                        functools.partial(_unread, name),
+                        **workload.about(name),
+                    )
+                )
+                for name in missing
             }
         found.update((name, task.result()) for name, task in tasks.items())
     return {name: reading for name, reading in found.items() if reading is not None}
+
+
+def _unread(name: str, reason: str) -> ClusterReading:
+    """The reading of a cluster that could not be read at all."""
+    return ClusterReading(ClusterSnapshot(name=name, error=reason))
 
 
 def _read_cached(
@@ -167,7 +194,14 @@ async def _read(
     if isinstance(selector, ClusterReading):
         return selector
     async with asyncio.TaskGroup() as group:  # the tasks never raise
-        reading_usage = group.create_task(_usage(caches, member, workload.namespace, needs))
+        reading_usage = group.create_task(
+            contain(
+                "read-usage",
+                functools.partial(_usage, caches, member, workload.namespace, needs),
+                Failure,
+                **workload.about(name),
+            )
+        )
         index = await _pods(caches, member, workload.namespace)
         if isinstance(index, Failure):
             reading_usage.cancel()

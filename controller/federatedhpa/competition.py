@@ -8,6 +8,7 @@ wanted. Two FederatedHPAs that select the same pods stop each other (Kubernetes 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -22,6 +23,7 @@ from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Key
+from fedhpa.kube.supervision import contain, report_failure
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +102,11 @@ class CompetingAutoscalers:
         # A thousand objects come here at every reconcile, and most lists are fresh: only old ones get a task.
         old = [name for name in clients if self._cached(name, namespace)[0] <= now]
         if old:
-            await asyncio.gather(*(self._refresh(name, clients[name], namespace) for name in old))
+            async with asyncio.TaskGroup() as group:  # the tasks never raise
+                for name in old:
+                    refresh = functools.partial(self._refresh, name, clients[name], namespace)
+                    about = {"cluster": name, "namespace": namespace}
+                    group.create_task(contain("list-autoscalers", refresh, lambda _: None, **about))
         return tuple(
             f"HorizontalPodAutoscaler {namespace}/{one.metadata.name} in {name}"
             for name in sorted(clients)
@@ -125,6 +131,8 @@ class CompetingAutoscalers:
             except (FedHPAError, TimeoutError) as error:
                 # The permission may be missing, or the server unavailable. The last list stays valid.
                 log.debug("autoscalers not listed", cluster=cluster, namespace=namespace, error=str(error))
+            except Exception as error:  # tried again after the same time, not at every reconcile
+                report_failure("list-autoscalers", error, cluster=cluster, namespace=namespace)
             self._drop_old()
             self._known[key] = (self._clock() + KEEP_SECONDS, known)
 

@@ -8,6 +8,7 @@ metrics, which have none, a value counts only if exactly one cluster has a pod o
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
 from fedhpa.decision import Failure, ScalingMetric
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.supervision import contain
 from fedhpa.members.breaker import CircuitBreaker
 from fedhpa.members.lists import pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
@@ -76,7 +78,7 @@ async def read_hub(
     readings: Mapping[str, ClusterReading],
     needs: MetricNeeds,
 ) -> FleetReading:
-    """The readings, completed with the hub's metrics. An error of the hub is part of them, never raised."""
+    """The readings, completed with the hub's metrics. Whatever reading raises is the reason in them."""
     fleet = FleetReading(dict(readings))
     groups: dict[str, dict[str, ClusterReading]] = {}
     for name, reading in readings.items():
@@ -84,15 +86,25 @@ async def read_hub(
         if reading.selector is not None and reading.snapshot.error is None:
             groups.setdefault(str(reading.selector), {})[name] = reading
     of_pods = {key: spec for key, spec in needs.queries.items() if spec.metric_type.per_pod}
+    # These metrics do not depend on pods: the first group queries them, and a failure is every group's.
     rest = {key: spec for key, spec in needs.queries.items() if not spec.metric_type.per_pod}
-    for group in groups.values():
+    failed: dict[str, Failure] = {}
+    for number, group in enumerate(groups.values()):
+        queries = of_pods | rest if number == 0 else of_pods
+        about = {"cluster": hub.name, "namespace": namespace}
         async with asyncio.TaskGroup() as tasks:  # the tasks never raise
-            usage = tasks.create_task(_usage(caches, hub, namespace, group, needs))
+            usage = tasks.create_task(
+                contain(
+                    "read-usage",
+                    functools.partial(_usage, caches, hub, namespace, group, needs),
+                    functools.partial(_all_failed, group),
+                    **about,
+                )
+            )
             source = _source(caches, hub, namespace, group, needs)
-            custom, external = await read_metrics(source, of_pods | rest)
+            custom, external = await read_metrics(source, queries)
         by_cluster = {key: _split_by_cluster(custom[key], group) for key in of_pods}
-        failed: dict[str, Failure] = {}
-        for key, spec in rest.items():
+        for key, spec in rest.items() if number == 0 else ():
             _add_samples(
                 fleet, failed, key, (external if spec.metric_type.api == EXTERNAL_API else custom)[key]
             )
@@ -101,8 +113,11 @@ async def read_hub(
             fleet.clusters[name] = _with_metrics(
                 reading, usage.result().get(name, ()), answers, failed, needs.queries
             )
-        rest = {}  # these metrics do not depend on pods, so one group queries them
     return fleet
+
+
+def _all_failed(group: Mapping[str, ClusterReading], reason: str) -> UsageByCluster:
+    return dict.fromkeys(group, Failure(reason))
 
 
 def _add_samples(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
@@ -16,12 +17,15 @@ from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.decision import Failure, ScalingMetric
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.responses import MAX_MESSAGE
+from fedhpa.kube.supervision import contain
 from fedhpa.members import metrics as apis
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling.records import CustomSample, ExternalSample
 
 # Concurrent queries of one object to one cluster. Admission allows 64 metrics.
 MAX_CONCURRENT: Final = 8
+# The name of the task of each query, in the log and the counter of failures.
+TASK: Final = "read-metric"
 
 CustomAnswers = Mapping[str, tuple[CustomSample, ...] | Failure]
 ExternalAnswers = Mapping[str, tuple[ExternalSample, ...] | Failure]
@@ -51,18 +55,23 @@ def metric_queries(metrics: Sequence[ScalingMetric]) -> Mapping[str, ScalingMetr
 async def read_metrics(
     source: MetricSource, queries: Mapping[str, ScalingMetric]
 ) -> tuple[CustomAnswers, ExternalAnswers]:
-    """The samples of all queries by key; a failed query has its reason. Never raises."""
+    """The samples of all queries by key; a query that failed or raised has its reason. Never raises."""
     if not queries:
         return {}, {}
     slots = asyncio.Semaphore(MAX_CONCURRENT)
-    async with asyncio.TaskGroup() as group:
+    about = {"cluster": source.member.name, "namespace": source.namespace}
+    async with asyncio.TaskGroup() as group:  # the tasks never raise
         custom = {
-            key: group.create_task(_custom(source, spec, slots))
+            key: group.create_task(
+                contain(TASK, partial(_custom, source, spec, slots), Failure, metric=spec.name, **about)
+            )
             for key, spec in queries.items()
             if spec.metric_type.api == CUSTOM_API
         }
         external = {
-            key: group.create_task(_external(source, spec, slots))
+            key: group.create_task(
+                contain(TASK, partial(_external, source, spec, slots), Failure, metric=spec.name, **about)
+            )
             for key, spec in queries.items()
             if spec.metric_type.api == EXTERNAL_API
         }

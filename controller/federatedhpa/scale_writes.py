@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from fedhpa.api.errors import Conflict, FedHPAError
@@ -17,6 +18,7 @@ from fedhpa.api.wire import Scale
 from fedhpa.decision import Assignment
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.supervision import contain
 from fedhpa.kube.writes import get_scale, put_scale
 
 # As client-go retries on conflict.
@@ -25,15 +27,25 @@ FIRST_WAIT_SECONDS: Final = 0.02
 MAX_WAIT_SECONDS: Final = 0.5
 
 
-class Superseded(FedHPAError):
+class WriteFailed(FedHPAError):
+    """A scale was not written as decided. `written` are the clusters whose share was, with that share."""
+
+    def __init__(self, message: str, written: Mapping[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.written = written or {}
+
+
+class Superseded(WriteFailed):
     """Someone else changed the replicas between the decision and its write."""
 
 
-class NotWritten(FedHPAError):
+class NotWritten(WriteFailed):
     """The writes of shares to `clusters` failed."""
 
-    def __init__(self, message: str, clusters: Sequence[str]) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, clusters: Sequence[str], written: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(message, written)
         self.clusters = clusters
 
 
@@ -93,7 +105,8 @@ async def write_assignment(
     """Write each cluster's share where it differs from its current replicas, to all clusters at once.
 
     A cluster without a target does not answer, so its replicas stay. After all writes were tried, raises
-    NotWritten with the first error, or Superseded if no other error occurred.
+    NotWritten with the first error, or Superseded if no other error occurred. Both name the shares that were
+    written all the same.
     """
     changes = [
         (share, targets[share.cluster])
@@ -110,11 +123,25 @@ async def write_assignment(
             return error
         return None
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [(share.cluster, group.create_task(write(share, target))) for share, target in changes]
-    failures = [(cluster, error) for cluster, task in tasks if (error := task.result()) is not None]
+    def failed(reason: str) -> FedHPAError:
+        return FedHPAError(reason)
+
+    async with asyncio.TaskGroup() as group:  # the tasks never raise: one cluster stops no other's write
+        tasks = [
+            (
+                share,
+                group.create_task(
+                    contain("write-scale", partial(write, share, target), failed, cluster=share.cluster)
+                ),
+            )
+            for share, target in changes
+        ]
+    outcomes = [(share, task.result()) for share, task in tasks]
+    written = {share.cluster: share.replicas for share, error in outcomes if error is None}
+    failures = [(share.cluster, error) for share, error in outcomes if error is not None]
     refused = [(cluster, error) for cluster, error in failures if not isinstance(error, Superseded)]
     for cluster, error in refused:
-        raise NotWritten(f"cluster {cluster!r}: {error}", [name for name, _ in refused]) from error
+        message = f"cluster {cluster!r}: {error}"
+        raise NotWritten(message, [name for name, _ in refused], written) from error
     for _, error in failures:
-        raise error
+        raise Superseded(str(error), written) from error

@@ -16,7 +16,7 @@ from fedhpa.kube.paths import group_path, resource_path, segment
 from fedhpa.kube.reflector import Change, Key, Reflector
 from fedhpa.kube.responses import NOT_FOUND, Listing, Response
 from fedhpa.kube.rotation import follow_config
-from fedhpa.kube.supervision import FAILURE_OBSERVER, report_failure, supervise
+from fedhpa.kube.supervision import FAILURE_OBSERVER, contain, reason_of, report_failure, supervise
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 
 __all__ = [
@@ -38,12 +38,14 @@ __all__ = [
     "Resource",
     "ResourceMapper",
     "Response",
+    "contain",
     "follow_config",
     "get_scale",
     "group_path",
     "load_config",
     "patch_status",
     "put_scale",
+    "reason_of",
     "report_failure",
     "resource_path",
     "segment",

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from typing import TypeVar
 
 import structlog
 
+from fedhpa.api.errors import FedHPAError
 from fedhpa.api.texts import one_line
 from fedhpa.kube.backoff import Backoff
 
 log = structlog.get_logger(__name__)
 
 FailureObserver = Callable[[str], None]
+T = TypeVar("T")
 
 RESTART_SECONDS = (1.0, 30.0)
 # A task that ran this long before it failed starts again after the first delay.
@@ -66,6 +69,32 @@ async def supervise(
         if clock() - began >= LONG_SECONDS:
             delays.reset()
         await asyncio.sleep(delays.next())
+
+
+async def contain(
+    task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T], **about: str
+) -> T:
+    """Returns the result of `work()`; after an exception `failed(reason)`. Raises only CancelledError.
+
+    A child of a TaskGroup that is contained never cancels its siblings. An error that the product raises on
+    purpose is its own reason. Any other is reported as a failure of `task`; `about` is as in `supervise`.
+    """
+    try:
+        return await work()
+    except asyncio.CancelledError as error:
+        if _is_cancelled():
+            raise
+        return failed(reason_of(task, error, **about))
+    except Exception as error:
+        return failed(reason_of(task, error, **about))
+
+
+def reason_of(task: str, error: BaseException, **about: str) -> str:
+    """Returns the bounded reason that a condition shows for an exception; reports it unless it is expected."""
+    if isinstance(error, FedHPAError):
+        return one_line(str(error), MAX_CAUSE)
+    report_failure(task, error, **about)
+    return f"internal error: {explain(error)}"
 
 
 def report_failure(
