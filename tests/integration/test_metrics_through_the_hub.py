@@ -155,3 +155,17 @@ async def test_pods_metrics_count_where_names_are_unique(clusters: tuple[str, ..
 
         assert (sum(w.replicas.values()) == 4 * len(clusters)) == scaled
         assert ("custom metrics name no cluster" in message) != scaled
+
+
+@pytest.mark.parametrize("app", ["web", "shop-web"])
+async def test_failed_external_metric_is_missing_in_every_cluster(app: str) -> None:
+    """A failure of a metric of no pod counts for all clusters, also for those with another selector."""
+    source = {"metric": {"name": "depth"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    async with world(m1=2, m2=2) as w:
+        w.members["m2"].deploy(2, app=app)
+        w.hub.refused["GET", EXTERNAL_PATH] = 500
+        w.scale(metrics=[{"type": "External", "external": source}], **BOTH)
+        async with w.controller(metrics_via=HUB):
+            await eventually(lambda: w.state("m1") == "MetricsMissing")
+
+        assert w.state("m2") == "MetricsMissing"
