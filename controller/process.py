@@ -141,14 +141,18 @@ async def _lead_shards(
 
     if not values[common.LEADER_ELECT] or settings.paused:
         # A paused process writes no Lease either. Several processes that only read do no harm.
-        await work(Shard())
+        metrics.set_leader(str(Shard()), True)
+        await supervise("shard", lambda: work(Shard()), name=str(Shard()))
         return
+    for index in range(values[SHARDS]):
+        metrics.set_leader(str(Shard(index, values[SHARDS])), False)
     election = ShardElection(
         hub,
         values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
         f"{socket.gethostname()}_{uuid.uuid4()}",
         values[SHARDS],
         timing=_lease_timing(values),
+        on_lead=lambda shard, leads: metrics.set_leader(str(shard), leads),
     )
     await election.run(work)
 
@@ -173,7 +177,7 @@ async def lead(
         by_shard[shard] = objects
         metrics.set_objects(sum(by_shard.values()))
 
-    events = EventRecorder(hub, COMPONENT, wall=clock.wall)
+    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
         caches = MemberCaches(lists, clock.monotonic)
         snapshots = SnapshotBuilder(hub, lambda: members.members, caches, settings, clock=clock.monotonic)

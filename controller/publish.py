@@ -16,12 +16,19 @@ FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "federatedhpas", namespaced=
 
 
 async def write_status(
-    hub: ApiClient, resource: Resource, raw: Mapping[str, Any], status: Mapping[str, Any], deadline: float
+    hub: ApiClient,
+    resource: Resource,
+    raw: Mapping[str, Any],
+    status: Mapping[str, Any],
+    deadline: float,
+    *,
+    unless_newer: bool = False,
 ) -> Mapping[str, Any]:
     """Write the status of the object read as `raw`; return the object as stored.
 
     A change of the spec in between does not matter, because only this controller writes the status. Nothing
-    is written if the object was deleted and created again. Raises ApiError if the hub refuses.
+    is written if the object was deleted and created again or, with `unless_newer`, if its status has a newer
+    decision. Raises ApiError if the hub refuses.
     """
     metadata = raw["metadata"]
     uid = metadata.get("uid")
@@ -29,10 +36,19 @@ async def write_status(
     def mutate(current: dict[str, Any]) -> dict[str, Any] | None:
         if current["metadata"].get("uid") != uid:
             return None
+        if unless_newer and _decided_at(current.get("status")) > _decided_at(status):
+            return None
         return {**current, "status": dict(status)}
 
     path = resource.path(metadata["namespace"], metadata["name"])
     return await update_with_retry(hub, path, mutate, subresource="status", deadline=deadline)
+
+
+def _decided_at(status: Any) -> str:
+    """The time of a status' decision, as text that orders by time; "" without one."""
+    decision = status.get("decision") if isinstance(status, Mapping) else None
+    time = decision.get("time") if isinstance(decision, Mapping) else None
+    return time if isinstance(time, str) else ""
 
 
 def record_events(

@@ -21,6 +21,7 @@ import time
 import zlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,7 @@ from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.leases import API_VERSION, WANTED_BY, LeaderElector, LeaseTiming
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Key
+from fedhpa.kube.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -155,6 +157,7 @@ class ShardElection:
     """One process's part in the election of all shards; `identity` must be unique among the processes.
 
     `run` calls `work` for every shard that it acquires, and cancels the call when it loses the shard.
+    `on_lead` is called when this process begins or ends to lead a shard.
     """
 
     def __init__(
@@ -167,6 +170,7 @@ class ShardElection:
         timing: LeaseTiming | None = None,
         clock: Clock = SYSTEM,
         rng: random.Random | None = None,
+        on_lead: Callable[[Shard, bool], None] = lambda *_: None,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -185,6 +189,7 @@ class ShardElection:
                 may_acquire=self._may_acquire,
                 may_lead=self._may_lead,
                 yields_to=self._can_release,
+                on_change=partial(on_lead, Shard(index, shards)),
                 clock=clock.monotonic,
                 wall=clock.wall,
                 rng=rng,
@@ -198,12 +203,17 @@ class ShardElection:
         return [index for index, elector in enumerate(self.electors) if elector.is_leader]
 
     async def run(self, work: Work) -> None:
-        """Take part in the election of all shards until cancelled. An exception of `work` ends it."""
+        """Take part in the election of all shards until cancelled.
+
+        After an exception of `work` the Lease is released, and this process takes part again after a while.
+        """
         async with asyncio.TaskGroup() as group:
             for index, elector in enumerate(self.electors):
-                group.create_task(self._elect(elector, Shard(index, self._shards), work))
+                shard = Shard(index, self._shards)
+                elect = partial(self._elect, elector, shard, work)
+                group.create_task(supervise("shard", elect, name=str(shard)))
             if self._shards > 1:
-                group.create_task(self._balance())
+                group.create_task(supervise("shard-balance", self._balance))
 
     async def _elect(self, elector: LeaderElector, shard: Shard, work: Work) -> None:
         await elector.run(lambda: work(shard))

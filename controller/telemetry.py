@@ -6,7 +6,8 @@ never registers them. `fedhpa_controller_*` add what only a federation has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -14,6 +15,8 @@ from controller.decisions import DecisionLog
 from fedhpa.decision import Decision, MetricResult
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
+# Lateness: from one tenth of a second to several sync periods.
+LATENESS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0)
 NAMES = ("namespace", "hpa_name")
 PREFIX = "horizontal_pod_autoscaler_controller_"
 
@@ -21,7 +24,9 @@ PREFIX = "horizontal_pod_autoscaler_controller_"
 class ControllerMetrics:
     """The controller's series in one registry, and the log of its decisions."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._succeeded_at: dict[tuple[str, str], float] = {}
         labels = ("action", "error")
         self._reconciliations = Counter(
             f"{PREFIX}reconciliations", "Reconciliations of FederatedHPAs.", labels, registry=registry
@@ -74,6 +79,51 @@ class ControllerMetrics:
         self._dry_run = Gauge(
             "fedhpa_controller_dry_run", "1 while spec.dryRun stops the writes.", NAMES, registry=registry
         )
+        self._minimum = Gauge(
+            "fedhpa_controller_min_replicas", "minReplicas at the last decision.", NAMES, registry=registry
+        )
+        self._maximum = Gauge(
+            "fedhpa_controller_max_replicas", "maxReplicas at the last decision.", NAMES, registry=registry
+        )
+        self._success_age = Gauge(
+            "fedhpa_controller_seconds_since_success",
+            "Seconds since the last reconcile with a decision and without a failed write; since this process "
+            "took the object over if there was none.",
+            NAMES,
+            registry=registry,
+        )
+        self._lateness = Histogram(
+            "fedhpa_controller_reconcile_lateness_seconds",
+            "Seconds between the time at which a reconcile was due and its start.",
+            buckets=LATENESS_BUCKETS,
+            registry=registry,
+        )
+        self._failures = Counter(
+            "fedhpa_controller_reconcile_failures",
+            "Reconciles that ended without a decision: ReconcileFailed (an exception), ReconcileTimedOut, "
+            "InvalidObject.",
+            ("reason",),
+            registry=registry,
+        )
+        self._status_failures = Counter(
+            "fedhpa_controller_status_write_failures",
+            "Writes of a status that the hub did not store.",
+            registry=registry,
+        )
+        self._scale_failures = Counter(
+            "fedhpa_controller_scale_write_failures",
+            "Writes of a scale that failed, by cluster; the cluster of a template on the hub is empty.",
+            ("cluster",),
+            registry=registry,
+        )
+        self._events_dropped = Counter(
+            "fedhpa_controller_events_dropped",
+            "Events that were not recorded: too many of them, or the hub refused them.",
+            registry=registry,
+        )
+        self._leader = Gauge(
+            "fedhpa_controller_leader", "1 while this process leads the shard.", ("shard",), registry=registry
+        )
         of_metric = (*NAMES, "metric")
         self._ratio = Gauge(
             "fedhpa_controller_metric_usage_ratio",
@@ -109,6 +159,48 @@ class ControllerMetrics:
     def task_failed(self, task: str) -> None:
         """Count an unexpected failure of a background task."""
         self._task_failures.labels(task).inc()
+
+    def watch_success(self, namespace: str, name: str) -> None:
+        """Show from now on for how long an object has not been reconciled successfully."""
+        key = (namespace, name)
+        if key not in self._succeeded_at:
+            self._succeeded_at[key] = self._clock()
+            self._success_age.labels(*key).set_function(lambda: self._success_seconds(key))
+
+    def record_success(self, namespace: str, name: str) -> None:
+        """Note a reconcile with a decision and without a failed write."""
+        self.watch_success(namespace, name)
+        self._succeeded_at[namespace, name] = self._clock()
+
+    def _success_seconds(self, key: tuple[str, str]) -> float:
+        now = self._clock()
+        return now - self._succeeded_at.get(key, now)
+
+    def set_bounds(self, namespace: str, name: str, minimum: int, maximum: int, *, late: float) -> None:
+        """Show an object's bounds, and count how `late` in seconds its reconcile began."""
+        self._minimum.labels(namespace, name).set(minimum)
+        self._maximum.labels(namespace, name).set(maximum)
+        self._lateness.observe(late)
+
+    def count_failure(self, reason: str) -> None:
+        """Count a reconcile without a decision."""
+        self._failures.labels(reason).inc()
+
+    def count_status_failure(self) -> None:
+        """Count a status that the hub did not store."""
+        self._status_failures.inc()
+
+    def count_scale_failure(self, cluster: str) -> None:
+        """Count a scale that was not written; `cluster` is "" for the hub."""
+        self._scale_failures.labels(cluster).inc()
+
+    def count_dropped_event(self) -> None:
+        """Count an event that was not recorded."""
+        self._events_dropped.inc()
+
+    def set_leader(self, shard: str, leads: bool) -> None:
+        """Show whether this process leads a shard."""
+        self._leader.labels(shard).set(leads)
 
     def set_hub_finding(self, reason: str, found: bool) -> None:
         """Show a result of the hub's checks."""
@@ -172,6 +264,7 @@ class ControllerMetrics:
     def forget(self, namespace: str, name: str) -> None:
         """Drop the series of a deleted object."""
         self._drop_metrics(namespace, name, self._metrics_of.pop((namespace, name), ()))
+        self._succeeded_at.pop((namespace, name), None)
         for gauge in (
             self._desired,
             self._missing,
@@ -179,6 +272,9 @@ class ControllerMetrics:
             self._lost,
             self._competitors,
             self._dry_run,
+            self._minimum,
+            self._maximum,
+            self._success_age,
         ):
             gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
 

@@ -37,16 +37,18 @@ def ambiguous_with(
     key: Key,
     labels: Mapping[str, Iterable[Mapping[str, str]]],
     selectors: Mapping[Key, Mapping[str, Selector]],
+    same_target: Iterable[Key] = (),
 ) -> tuple[str, ...]:
     """The FederatedHPAs (namespace/name, `key` included) that select pods of `key`; empty if only `key` does.
 
     `labels` are the label sets of its pods, by cluster; `selectors` are those of all objects, by cluster.
+    `same_target` are the objects with the same target, which select the same pods once there are any.
     """
     namespace = key[0]
     others = [other for other in selectors if other != key and other[0] == namespace]
     if not others:
         return ()
-    found: set[Key] = set()
+    found = {other for other in same_target if other != key and other[0] == namespace}
     for cluster, label_sets in labels.items():
         for other in others:
             selector = selectors[other].get(cluster)

@@ -5,30 +5,46 @@ Status, events, series and log are all derived from the one `Decision`.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 import structlog
 
+from controller.federatedhpa.clock_steps import SteppedClock
 from controller.federatedhpa.competition import CompetingAutoscalers
+from controller.federatedhpa.failures import INVALID_OBJECT, FailureReports, StatusLog
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.scale_writes import NotWritten, Superseded, write_assignment, write_scale
+from controller.federatedhpa.scale_writes import (
+    NotWritten,
+    Superseded,
+    WriteFailed,
+    may_be_written,
+    write_assignment,
+    write_scale,
+)
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, Observation, SnapshotBuilder
-from controller.federatedhpa.status import QUIET_SECONDS, worth_writing
+from controller.federatedhpa.status import QUIET_SECONDS, Unstored, Windows, worth_writing
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events, write_status
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError, InvalidObject
-from fedhpa.decision import Decision, Event, Snapshot, decide
+from fedhpa.decision import ClusterScale, Decision, Snapshot, TemplateScale, decide, history_after_scale
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.reflector import Key
+from fedhpa.kube.supervision import contain, reason_of
 
 log = structlog.get_logger(__name__)
+
+# After the loss of a Lease, five seconds remain before another process leads; releasing it takes two.
+FLUSH_SECONDS: Final = 2.0
+FLUSH_CONCURRENCY: Final = 16
 
 
 class FederatedHPAReconciler:
@@ -53,6 +69,14 @@ class FederatedHPAReconciler:
         self._wall = wall
         self._clock = clock
         self._memories: dict[Key, ObjectMemory] = {}
+        self._times = SteppedClock(wall, clock)
+        self._failures = FailureReports(hub, events, metrics, wall, writes=not settings.paused)
+        self._status_log = StatusLog(metrics, clock)
+        self._unstored: dict[Key, Unstored] = {}
+        # The objects and statuses that a former leader's successor would want to know.
+        self._unwritten: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+        # The reason for each missing cluster that was logged, and when.
+        self._logged: dict[Key, dict[str, tuple[str, float]]] = {}
         self._autoscalers = CompetingAutoscalers(clock=clock)
         self._hub_check = HubCheck(hub, clock=clock, on_finding=metrics.set_hub_finding)
         self._competitors: dict[Key, tuple[str, ...]] = {}
@@ -63,8 +87,13 @@ class FederatedHPAReconciler:
 
     def forget(self, key: Key) -> None:
         """Drop the memory of a deleted object."""
-        self._competitors.pop(key, None)
+        for table in (self._competitors, self._unstored, self._unwritten, self._logged):
+            table.pop(key, None)
         self._hub_check.forget(key)
+        self._times.forget(key)
+        self._failures.clear(key)
+        self._status_log.forget(key)
+        self._snapshots.forget(key)
         if self._memories.pop(key, None) is not None:
             self._metrics.forget(*key)
 
@@ -74,23 +103,23 @@ class FederatedHPAReconciler:
         """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
 
         `known` are the keys of all objects. Nothing is scaled while an object of the same namespace was never
-        reconciled, because it may select the same pods. Raises ApiError only if the hub refuses the status;
-        errors of members are part of the decision.
+        reconciled, because it may select the same pods. Errors of members are part of the decision, and what
+        the hub refuses is shown. What else it raises is a failure of this object: see `failed`.
         """
         began = self._clock()
         memory = self._memory(key, raw)
         try:
-            observed = await self._snapshots.build(key, raw, self._memories, self._wall(), late=late)
+            now = self._times.now(key, memory)
+            observed = await self._snapshots.build(key, raw, self._memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
-            self._report_invalid(key, raw, memory, str(error))
+            await self._failures.report(key, raw, INVALID_OBJECT, str(error))
             return False
         finally:
             memory.reconciled = True
         if self._memories.get(key) is not memory:
             return False  # deleted in between
-        memory.read_error = ""
-        now = self._wall()
+        now = self._times.now(key, memory)
         observed = replace(observed, snapshot=self._with_conflicts(key, raw, observed.snapshot, now))
         outcome = await self._decide_and_write(key, memory, observed, known, now)
         if outcome is None:
@@ -101,11 +130,13 @@ class FederatedHPAReconciler:
             self._metrics.set_conflicts(
                 *key, dry_run=snapshot.hpa.spec.dry_run, competitors=len(snapshot.contested_by)
             )
+            bounds = snapshot.hpa.spec.min_replicas, snapshot.hpa.spec.max_replicas
+            self._metrics.set_bounds(*key, *bounds, late=late)
         self._log(key, memory, decision, written)
-        if not self._settings.paused:
-            blocked = snapshot.blocked
-            contended = blocked is not None and blocked.reason == ANOTHER_CONTROLLER
-            await self._publish(key, raw, memory, decision, contended=contended)
+        self._failures.clear(key)
+        stored = self._settings.paused or await self._publish(key, raw, memory, decision, snapshot)
+        if stored and decision.error is None and self._memories.get(key) is memory:
+            self._metrics.record_success(*key)
         # The results are used by the next reconcile, so that no write waits for them.
         competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
         if self._memories.get(key) is memory:
@@ -136,21 +167,65 @@ class FederatedHPAReconciler:
         if written and self._has_unknown_neighbours(key, known):
             return None
         if written:
-            try:
-                await self._write_scale(observed, decision)
-            except Superseded as error:
-                log.info("decision superseded", namespace=key[0], name=key[1], detail=str(error))
-                return None
-            except FedHPAError as error:
-                written = False
-                if isinstance(error, NotWritten):
-                    memory.refused |= dict.fromkeys(error.clusters, now)
-                decision = decide(snapshot, memory.history, now, rules, write_error=str(error))
+            error = await self._try_to_write(key, memory, observed, decision)
+            if error is not None:
+                after = self._after_failed_write(key, memory, snapshot, error, now)
+                return None if after is None else (after, False)
         memory.note_decision(snapshot, decision)
         if written and observed.template is None:
             memory.note_write(decision.assignment)
         memory.history = decision.history
         return decision, written
+
+    async def _try_to_write(
+        self, key: Key, memory: ObjectMemory, observed: Observation, decision: Decision
+    ) -> FedHPAError | None:
+        """Write the decided replicas. Returns the error, which names the shares that were written.
+
+        A write without an answer may have been made all the same. Then the memory stays that of before the
+        write, so that the next reconcile counts what has changed since.
+        """
+        about = {"namespace": key[0], "name": key[1]}
+        _expect(memory, observed.snapshot, decision.current_replicas)
+        error: FedHPAError | None = None
+        try:
+            await self._write_scale(observed, decision)
+        except FedHPAError as failure:
+            error = failure
+        except Exception as failure:
+            error = FedHPAError(reason_of("write-scale", failure, **about))
+        if error is None or not may_be_written(error):
+            memory.reported_size = None
+        if error is None or isinstance(error, Superseded):
+            return error
+        for cluster in error.clusters if isinstance(error, NotWritten) else ("",):
+            self._metrics.count_scale_failure(cluster)
+        written = dict(error.written) if isinstance(error, WriteFailed) else {}
+        what = "scale written in part" if written else "scale not written"
+        log.warning(what, error=str(error), written=written, **about)
+        return error
+
+    def _after_failed_write(
+        self, key: Key, memory: ObjectMemory, snapshot: Snapshot, error: FedHPAError, now: float
+    ) -> Decision | None:
+        """The decision after a failed write, which counts what was written; None if it is to be made anew."""
+        shares = error.written if isinstance(error, WriteFailed) else {}
+        change = _change(snapshot, shares)
+        decision: Decision | None = None
+        if isinstance(error, Superseded):
+            log.info("decision superseded", namespace=key[0], name=key[1], detail=str(error))
+            memory.history = history_after_scale(snapshot.hpa.spec, memory.history, change, now)
+        else:
+            rules = self._settings.decision
+            decision = decide(
+                snapshot, memory.history, now, rules, write_error=str(error), written_change=change
+            )
+            memory.note_decision(snapshot, decision)
+            memory.history = decision.history
+        if isinstance(error, NotWritten):
+            memory.refused |= dict.fromkeys(error.clusters, now)
+        memory.last_replicas |= shares
+        return decision
 
     def _has_unknown_neighbours(self, key: Key, known: Iterable[Key]) -> bool:
         """True if an object of the same namespace was never reconciled."""
@@ -159,20 +234,33 @@ class FederatedHPAReconciler:
             for other in known
         )
 
-    def _report_invalid(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, error: str) -> None:
-        """Log and record once that an object cannot be read. Its status cannot be written either."""
-        if memory.read_error == error:
-            return
-        memory.read_error = error
-        log.warning("object cannot be read", namespace=key[0], name=key[1], error=error)
-        if not self._settings.paused:
-            record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "InvalidObject", error)])
+    async def failed(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
+        """Show on the object that its reconcile raised or took too long. The hub may refuse that."""
+        self._metrics.watch_success(*key)
+        await self._failures.report(key, raw, reason, message)
+
+    def unreadable(self, key: Key, uid: str, message: str) -> None:
+        """Show that an object cannot even be decoded, and is therefore left out."""
+        metadata = {"namespace": key[0], "name": key[1], "uid": uid}
+        self._failures.note(key, {"metadata": metadata}, INVALID_OBJECT, message)
 
     def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         memory = self._memories.get(key)
         if memory is None or memory.uid != raw["metadata"].get("uid", ""):
-            memory = self._memories[key] = ObjectMemory.restore(raw, self._wall())
+            memory = self._memories[key] = self._restored(key, raw)
+            self._unstored[key] = Unstored.of(memory.history)
+            self._unwritten.pop(key, None)
+            self._times.forget(key)
+            self._metrics.watch_success(*key)
         return memory
+
+    def _restored(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
+        try:
+            return ObjectMemory.restore(raw, self._wall())
+        except Exception as error:
+            # A status that cannot be read is a fresh start: the present size is the first recommendation.
+            reason_of("restore-memory", error, namespace=key[0], name=key[1])
+            return ObjectMemory(uid=str(raw["metadata"].get("uid", "")))
 
     async def _write_scale(self, observed: Observation, decision: Decision) -> None:
         template, replicas = observed.template, decision.desired_replicas
@@ -187,25 +275,74 @@ class FederatedHPAReconciler:
         raw: Mapping[str, Any],
         memory: ObjectMemory,
         decision: Decision,
-        *,
-        contended: bool = False,
-    ) -> None:
+        snapshot: Snapshot,
+    ) -> bool:
+        """Record the events, and write the status if it is due. Returns False if the hub did not store it."""
         record_events(self._events, FEDERATED_HPAS, raw, decision.events)
+        unstored = self._unstored.setdefault(key, Unstored())
+        unstored.note(decision.history)
+        windows = Windows.of(snapshot.hpa.spec, self._settings.decision.downscale_stabilization)
         # The other controller also writes the status. At most one write a minute keeps the two from racing.
+        blocked = snapshot.blocked
+        contended = blocked is not None and blocked.reason == ANOTHER_CONTROLLER
         due = not contended or abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
-        if due and worth_writing(raw.get("status"), decision.status, memory.status_written_at, decision.now):
+        if not due or not worth_writing(
+            raw.get("status"),
+            decision.status,
+            memory.status_written_at,
+            decision.now,
+            would_be_forgotten=unstored.matters(decision.history, windows),
+        ):
+            if unstored.differs(decision.history) and not contended:
+                self._unwritten[key] = (raw, decision.status)
+            return True
+        try:
             await write_status(self._hub, FEDERATED_HPAS, raw, decision.status, HUB_DEADLINE_SECONDS)
-            memory.status_written_at = decision.now
-            log.debug("status written", namespace=key[0], name=key[1])
+        except FedHPAError as error:
+            self._status_log.failed(key, error)
+            self._unwritten[key] = (raw, decision.status)
+            return False
+        self._status_log.succeeded(key)
+        self._unwritten.pop(key, None)
+        self._unstored[key] = Unstored.of(decision.history)
+        memory.status_written_at = decision.now
+        log.debug("status written", namespace=key[0], name=key[1])
+        return True
+
+    async def flush(self) -> None:
+        """Write the statuses with recommendations that no status has, so that the next leader knows them.
+
+        Takes at most FLUSH_SECONDS. A status that another process wrote in the meantime stays.
+        """
+        left, self._unwritten = self._unwritten, {}
+        if not left or self._settings.paused:
+            return
+        slots = asyncio.Semaphore(FLUSH_CONCURRENCY)
+
+        async def write(raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+            async with slots:
+                await write_status(self._hub, FEDERATED_HPAS, raw, status, FLUSH_SECONDS, unless_newer=True)
+            return True
+
+        tasks = [
+            asyncio.create_task(
+                contain("flush-status", partial(write, raw, status), lambda _: False, namespace=ns, name=name)
+            )
+            for (ns, name), (raw, status) in left.items()
+        ]
+        try:
+            await asyncio.wait(tasks, timeout=FLUSH_SECONDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+        written = sum(task.done() and not task.cancelled() and task.result() for task in tasks)
+        log.info("last statuses written", written=written, of=len(tasks))
 
     def _log(self, key: Key, memory: ObjectMemory, decision: Decision, written: bool) -> None:
         bound = log.bind(namespace=key[0], name=key[1])
         missing = decision.coverage.missing
-        for cluster in sorted(set(missing) - memory.missing):
-            bound.warning("cluster missing", cluster=cluster, reason=missing[cluster])
-        for cluster in sorted(memory.missing.intersection(decision.coverage.answered) - set(missing)):
-            bound.info("cluster available again", cluster=cluster)
-        memory.missing = frozenset(missing)
+        if missing or memory.missing:
+            self._log_missing(key, memory, decision)
         if written:
             bound.info(
                 "scaled",
@@ -219,3 +356,44 @@ class FederatedHPAReconciler:
             bound.debug(
                 "decided", replicas=decision.desired_replicas, missing=dict(decision.coverage.missing)
             )
+
+    def _log_missing(self, key: Key, memory: ObjectMemory, decision: Decision) -> None:
+        """Log which clusters went and came, and the newest reason of each, at most once a minute."""
+        bound = log.bind(namespace=key[0], name=key[1])
+        missing, now = decision.coverage.missing, self._clock()
+        logged = self._logged.setdefault(key, {})
+        for cluster, reason in sorted(missing.items()):
+            before, at = logged.get(cluster, ("", now))
+            if cluster not in memory.missing:
+                bound.warning("cluster missing", cluster=cluster, reason=reason)
+            elif before == reason or now - at < QUIET_SECONDS:
+                continue
+            else:
+                bound.warning("cluster still missing", cluster=cluster, reason=reason)
+            logged[cluster] = (reason, now)
+        for cluster in sorted(memory.missing.intersection(decision.coverage.answered) - set(missing)):
+            bound.info("cluster available again", cluster=cluster)
+        for cluster in logged.keys() - missing.keys():
+            del logged[cluster]
+        if not logged:
+            del self._logged[key]
+        memory.missing = frozenset(missing)
+
+
+def _expect(memory: ObjectMemory, snapshot: Snapshot, current: int) -> None:
+    """Note the sizes from before a write, with which `count_unreported_scale` compares what it finds."""
+    target = snapshot.target
+    memory.reported_size = target.replicas if isinstance(target, TemplateScale) else current
+    for cluster in snapshot.clusters:
+        if isinstance(cluster.scale, ClusterScale):
+            memory.last_replicas[cluster.name] = cluster.scale.spec_replicas
+
+
+def _change(snapshot: Snapshot, written: Mapping[str, int]) -> int:
+    """By how many replicas the written shares change the size."""
+    before = {
+        cluster.name: cluster.scale.spec_replicas
+        for cluster in snapshot.clusters
+        if isinstance(cluster.scale, ClusterScale)
+    }
+    return sum(replicas - before.get(cluster, replicas) for cluster, replicas in written.items())

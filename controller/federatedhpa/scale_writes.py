@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from fedhpa.api.errors import Conflict, FedHPAError
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.wire import Scale
 from fedhpa.decision import Assignment
 from fedhpa.kube.backoff import Backoff
@@ -25,6 +25,8 @@ from fedhpa.kube.writes import get_scale, put_scale
 TRIES: Final = 5
 FIRST_WAIT_SECONDS: Final = 0.02
 MAX_WAIT_SECONDS: Final = 0.5
+# People read the message of a condition.
+MAX_NAMED: Final = 8
 
 
 class WriteFailed(FedHPAError):
@@ -40,13 +42,28 @@ class Superseded(WriteFailed):
 
 
 class NotWritten(WriteFailed):
-    """The writes of shares to `clusters` failed."""
+    """The writes of shares to `clusters` failed. `unsure` is true if one may have been made all the same."""
 
     def __init__(
-        self, message: str, clusters: Sequence[str], written: Mapping[str, int] | None = None
+        self,
+        message: str,
+        clusters: Sequence[str],
+        written: Mapping[str, int] | None = None,
+        *,
+        unsure: bool = True,
     ) -> None:
         super().__init__(message, written)
         self.clusters = clusters
+        self.unsure = unsure
+
+
+def may_be_written(error: FedHPAError) -> bool:
+    """True if a write that ended with the error may have been made: there was no answer, or no clear one."""
+    if isinstance(error, NotWritten):
+        return error.unsure
+    return not isinstance(error, Superseded) and not (
+        isinstance(error, ApiError) and 400 <= error.status < 500
+    )
 
 
 def _ignore(_: Scale) -> None:
@@ -142,6 +159,13 @@ async def write_assignment(
     refused = [(cluster, error) for cluster, error in failures if not isinstance(error, Superseded)]
     for cluster, error in refused:
         message = f"cluster {cluster!r}: {error}"
-        raise NotWritten(message, [name for name, _ in refused], written) from error
+        if written:
+            shares = ", ".join(
+                f"{name}: {replicas}" for name, replicas in sorted(written.items())[:MAX_NAMED]
+            )
+            more = f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""
+            message += f"; written all the same: {shares}{more}"
+        unsure = any(may_be_written(each) for _, each in refused)
+        raise NotWritten(message, [name for name, _ in refused], written, unsure=unsure) from error
     for _, error in failures:
         raise Superseded(str(error), written) from error

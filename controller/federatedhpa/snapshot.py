@@ -53,6 +53,9 @@ from fedhpa.kube.writes import get_scale
 from fedhpa.members.member import Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
+
+TargetIdentity = tuple[str, str, str]
+
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
 MAX_PERIOD_SECONDS: Final = 300.0
@@ -91,8 +94,10 @@ class SnapshotBuilder:
         self._members = members
         self._caches = caches
         self._settings = settings
-        # By namespace, how often the selectors of any of its objects changed.
+        # By namespace, how often the selectors or targets of any of its objects changed.
         self._selector_versions: dict[str, int] = {}
+        # Group, kind and name of each object's target.
+        self._targets: dict[Key, TargetIdentity] = {}
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """Seconds between two reconciles of the object."""
@@ -100,7 +105,12 @@ class SnapshotBuilder:
         own = spec.get("syncPeriodSeconds") if isinstance(spec, Mapping) else None
         if not own or isinstance(own, bool) or not isinstance(own, int | float):
             return self._settings.sync_period
-        return min(max(float(own), MIN_PERIOD_SECONDS), MAX_PERIOD_SECONDS)
+        return float(min(max(own, MIN_PERIOD_SECONDS), MAX_PERIOD_SECONDS))
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a deleted object."""
+        if self._targets.pop(key, None) is not None:
+            self._compare_again(key[0])
 
     async def build(
         self,
@@ -120,6 +130,7 @@ class SnapshotBuilder:
         hpa = self._decode(raw)
         spec = raw.get("spec") or {}
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
+        self._note_target(key, spec, scales=unsupported is None)
         if unsupported is not None:
             return _blocked(hpa, Blocked("NotBuilt", unsupported, condition="ScalingActive"))
         try:
@@ -200,8 +211,25 @@ class SnapshotBuilder:
     def _note_selectors(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
         """Store the object's selectors. A change makes all objects of the namespace compare them again."""
         if selectors != memory.selectors:
-            self._selector_versions[key[0]] = self._selector_versions.get(key[0], 0) + 1
+            self._compare_again(key[0])
             memory.selectors = selectors
+
+    def _note_target(self, key: Key, spec: Mapping[str, Any], *, scales: bool) -> None:
+        if not scales:
+            self.forget(key)
+            return
+        reference = spec.get("scaleTargetRef")
+        known = reference if isinstance(reference, Mapping) else {}
+        # All versions of a group serve the same object.
+        group = str(known.get("apiVersion") or "").rpartition("/")[0]
+        target = (group, str(known.get("kind") or ""), str(known.get("name") or ""))
+        if self._targets.get(key) != target:
+            self._targets[key] = target
+            self._compare_again(key[0])
+
+    def _compare_again(self, namespace: str) -> None:
+        """Let all objects of the namespace compare their selectors and targets again."""
+        self._selector_versions[namespace] = self._selector_versions.get(namespace, 0) + 1
 
     def _ambiguous_with(
         self,
@@ -210,12 +238,16 @@ class SnapshotBuilder:
         readings: Mapping[str, ClusterReading],
         memories: Mapping[Key, ObjectMemory],
     ) -> tuple[str, ...]:
-        """The objects that select the same pods; compared only if labels or selectors changed."""
+        """The objects with the same target or the same pods; compared only if any of these changed.
+
+        Two objects with one target are ambiguous while it has no pods, too: their bounds may differ.
+        """
         labels = {name: reading.label_sets for name, reading in readings.items() if reading.label_sets}
         basis = (self._selector_versions.get(key[0], 0), len(memories), labels)
         if memory.ambiguity_basis != basis:
             others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
-            memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others), basis
+            same = [other for other in others if self._targets.get(other, ()) == self._targets[key]]
+            memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others, same), basis
         return memory.ambiguous_with
 
     def _decode(self, raw: Mapping[str, Any]) -> ScalingObject:

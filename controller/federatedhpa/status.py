@@ -1,13 +1,17 @@
 """When a FederatedHPA's status is worth a write.
 
-Changes that a person would act on are written at once and other changes at most once a minute. If only times
-change, one write in ten minutes is enough (docs/reference/federatedhpa.md).
+Changes that a person would act on are written at once, and so is history that a later decision depends on.
+Other changes are written at most once a minute. If only times change, one write in ten minutes is enough
+(docs/reference/federatedhpa.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from fedhpa.decision import History, ScaleEvent, ScalingSpec
 
 QUIET_SECONDS: Final = 60.0
 # For a status in which only times differ: shows that the controller still works.
@@ -19,11 +23,79 @@ CONDITION_FIELDS: Final = ("type", "status", "reason")
 CLUSTER_FIELDS: Final = ("name", "state", "currentReplicas", "desiredReplicas", "minReplicas", "maxReplicas")
 
 
+class Windows(NamedTuple):
+    """The stabilization windows of an object in seconds."""
+
+    up: float
+    down: float
+
+    @classmethod
+    def of(cls, spec: ScalingSpec, default_down: float) -> Windows:
+        """The windows that a spec sets; `default_down` is the controller's."""
+        if spec.behavior is None:
+            return cls(0.0, default_down)
+        down = spec.behavior.scale_down.stabilization_seconds
+        return cls(spec.behavior.scale_up.stabilization_seconds or 0, default_down if down is None else down)
+
+
+@dataclass
+class Unstored:
+    """What an object's status does not have yet of its history.
+
+    A restart knows the stored history and takes the `last` stored recommendation as repeated until then
+    (controller.federatedhpa.memory). It would forget only the recommendations since then that are higher or
+    lower than `last`, and scale events other than `events`.
+    """
+
+    last: int | None = None
+    highest: int | None = None
+    lowest: int | None = None
+    events: tuple[tuple[ScaleEvent, ...], tuple[ScaleEvent, ...]] = ((), ())
+
+    @classmethod
+    def of(cls, stored: History) -> Unstored:
+        """The state after a status with this history was written or restored."""
+        return cls(last=_newest(stored), events=(stored.scale_ups, stored.scale_downs))
+
+    def note(self, history: History) -> None:
+        """Count the newest recommendation of a history that is not stored yet."""
+        newest = _newest(history)
+        if newest is not None:
+            self.highest = newest if self.highest is None else max(self.highest, newest)
+            self.lowest = newest if self.lowest is None else min(self.lowest, newest)
+
+    def differs(self, history: History) -> bool:
+        """True if a restart would take another size than the newest as the last recommendation."""
+        return self.last != _newest(history)
+
+    def matters(self, history: History, windows: Windows) -> bool:
+        """True if a later decision could be another one after a restart."""
+        if self.events != (history.scale_ups, history.scale_downs):
+            return True
+        if self.last is None or self.highest is None or self.lowest is None:
+            return False
+        return (windows.down > 0 and self.highest > self.last) or (windows.up > 0 and self.lowest < self.last)
+
+
+def _newest(history: History) -> int | None:
+    if not history.recommendations:
+        return None
+    return max(history.recommendations, key=lambda entry: entry.time).replicas
+
+
 def worth_writing(
-    stored: Mapping[str, Any] | None, wanted: Mapping[str, Any], written_at: float, now: float
+    stored: Mapping[str, Any] | None,
+    wanted: Mapping[str, Any],
+    written_at: float,
+    now: float,
+    *,
+    would_be_forgotten: bool = False,
 ) -> bool:
-    """True if `wanted` should replace the `stored` status; `written_at` is our last write, POSIX seconds."""
-    if stored is None or _essence(stored) != _essence(wanted):
+    """True if `wanted` should replace the `stored` status; `written_at` is our last write, POSIX seconds.
+
+    With `would_be_forgotten`, a restart would not know something that a later decision depends on.
+    """
+    if stored is None or would_be_forgotten or _essence(stored) != _essence(wanted):
         return True
     # The clock of a former leader may have been ahead of ours.
     waited = abs(now - written_at)

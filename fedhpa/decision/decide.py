@@ -24,11 +24,13 @@ def decide(
     settings: ControllerSettings,
     *,
     write_error: str | None = None,
+    written_change: int = 0,
 ) -> Decision:
     """Returns the decision on one FederatedHPA at `now` (POSIX seconds). No snapshot makes it raise.
 
     The decision assumes that the scale write succeeds. If it failed, the caller decides again on the same
-    input with the error as `write_error`: then no scale is counted, and conditions and events name the error.
+    input with the error as `write_error`: then conditions and events name the error, and only
+    `written_change` counts as a scale: by how many replicas the writes that succeeded changed the size.
     """
     context = Context(snapshot, history, now, settings)
     try:
@@ -42,7 +44,14 @@ def decide(
         verdict = decide_size(context, current)
     except NoDecision as stop:
         return undecided(context, current, str(stop), have_scale=True)
-    return decided(context, current, verdict.replicas, verdict.reason, write_error=write_error)
+    return decided(
+        context,
+        current,
+        verdict.replicas,
+        verdict.reason,
+        write_error=write_error,
+        written_change=written_change,
+    )
 
 
 def _check_blocked(context: Context) -> None:

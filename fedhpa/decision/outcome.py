@@ -32,9 +32,15 @@ _MAX_NAMED: Final = 4
 
 
 def decided(
-    context: Context, current: int, desired: int, reason: str, *, write_error: str | None = None
+    context: Context,
+    current: int,
+    desired: int,
+    reason: str,
+    *,
+    write_error: str | None = None,
+    written_change: int = 0,
 ) -> Decision:
-    """Returns the decision for a size. With `write_error` no scale is counted: its write failed."""
+    """Returns the decision for a size. With `write_error` only `written_change` is counted as a scale."""
     error: str | None = None
     rescale = moves = False
     shares: tuple[Assignment, ...] = ()
@@ -55,6 +61,8 @@ def decided(
             builder.note("DryRun", f"New size would be: {desired}; reason: {reason}")
     elif (desired != current or changes) and write_error is not None:
         _report_failed_write(context, desired, reason, write_error)
+        # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses.
+        context.history = history_after_scale(context.spec, context.history, written_change, context.now)
         error, desired = write_error, stored.desired_replicas or 0
     elif desired != current:
         rescale = True

@@ -95,7 +95,7 @@ class _TokenBucket:
 
 
 class EventRecorder:
-    """Records the events of one component in one API server."""
+    """Records the events of one component in one API server. `on_drop` is called for each dropped event."""
 
     def __init__(
         self,
@@ -105,12 +105,14 @@ class EventRecorder:
         instance: str = "",
         wall: Callable[[], float] = time.time,
         backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS),
+        on_drop: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._component = component
         self._instance = instance or component
         self._wall = wall
         self._backoff = backoff
+        self._on_drop = on_drop
         self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(QUEUE_SIZE)
         self._written: OrderedDict[_EventKey, _WrittenEvent] = OrderedDict()
         self._groups: OrderedDict[tuple[_Identity, str, str], _SimilarEvents] = OrderedDict()
@@ -259,6 +261,7 @@ class EventRecorder:
 
     def _drop(self, occurrence: _Occurrence, why: str) -> None:
         self._dropped += 1
+        self._on_drop()
         about = occurrence.about
         log.debug(
             "event dropped",

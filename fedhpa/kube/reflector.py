@@ -72,6 +72,8 @@ class Reflector(Generic[T]):
     - `make`: makes the record of an item; None leaves the item out. A change that leaves the record equal is
       not reported to listeners.
     - `on_problem`: called with each failure, and with None when list and watch work again.
+    - `on_unreadable`: called with the key, the uid and the reason of each object that is left out because it
+      cannot be decoded.
     - `name`: the name in logs.
     """
 
@@ -90,6 +92,7 @@ class Reflector(Generic[T]):
         watch_idle: float = WATCH_IDLE_SECONDS,
         backoff: Backoff | None = None,
         on_problem: Callable[[str | None], None] | None = None,
+        on_unreadable: Callable[[Key, str, str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.synced = asyncio.Event()
@@ -103,6 +106,7 @@ class Reflector(Generic[T]):
         self._watch_idle = watch_idle
         self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         self._on_problem = on_problem
+        self._on_unreadable = on_unreadable
         self._clock = clock
         self._name = name or path
         self._log = log.bind(api=client.config.name, collection=self._name)
@@ -327,8 +331,19 @@ class Reflector(Generic[T]):
             item = decode_json(raw, self._item)
         except InvalidJson as error:
             self._log.warning("object cannot be read", namespace=key[0], name=key[1], error=str(error))
+            self._tell_unreadable(key, raw, str(error))
             return None
         return self._record(key, item)
+
+    def _tell_unreadable(self, key: Key, raw: msgspec.Raw, reason: str) -> None:
+        if self._on_unreadable is None:
+            return
+        try:
+            uid = decode_json(raw, _Meta).metadata.uid
+            self._on_unreadable(key, uid, reason)
+        # A listener must not end the watch of all objects.
+        except Exception as error:
+            report_failure("object-unreadable", error, namespace=key[0], name=key[1])
 
     def _record(self, key: Key, item: Any) -> T | None:
         try:

@@ -71,9 +71,7 @@ async def supervise(
         await asyncio.sleep(delays.next())
 
 
-async def contain(
-    task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T], **about: str
-) -> T:
+async def contain(task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T], **about: str) -> T:
     """Returns the result of `work()`; after an exception `failed(reason)`. Raises only CancelledError.
 
     A child of a TaskGroup that is contained never cancels its siblings. An error that the product raises on
@@ -90,10 +88,13 @@ async def contain(
 
 
 def reason_of(task: str, error: BaseException, **about: str) -> str:
-    """Returns the bounded reason that a condition shows for an exception; reports it unless it is expected."""
+    """Returns the bounded reason that a condition shows for an exception.
+
+    Every exception but the product's own errors is reported as a failure of `task`.
+    """
     if isinstance(error, FedHPAError):
         return one_line(str(error), MAX_CAUSE)
-    report_failure(task, error, **about)
+    report_failure(task, error, on_failure=None, **about)
     return f"internal error: {explain(error)}"
 
 

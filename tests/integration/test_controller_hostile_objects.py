@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from controller import publish
+from controller.federatedhpa import reconciler, snapshot
+from controller.federatedhpa.memory import ObjectMemory
 from controller.flags import KARMADA
+from controller.hub_check import HubCheck
 from tests.support.controller import HPAS, NAMESPACE, federated_hpa, reconciliations, world
-from tests.support.fakeapi import eventually
+from tests.support.fakeapi import PODS, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
+AMBIGUOUS = "AmbiguousSelector"
 # Objects that a schema would refuse, as stored before there was one.
 SPEC = federated_hpa(target="odd")["spec"]
 MALFORMED: list[dict[str, Any]] = [
@@ -21,6 +27,7 @@ MALFORMED: list[dict[str, Any]] = [
     {"spec": {"maxReplicas": "many"}},
     {"spec": {**SPEC, "syncPeriodSeconds": "often"}},
     {"spec": {**SPEC, "syncPeriodSeconds": {"seconds": 1}}},
+    {"spec": {**SPEC, "syncPeriodSeconds": 10**400}},
     {"spec": {**SPEC, "clusterAffinity": "everywhere"}},
     {"spec": {**SPEC, "clusterAffinity": {"clusterNames": 7}}},
     {"spec": {**SPEC, "scaleTargetRef": ["web"]}},
@@ -193,3 +200,109 @@ async def test_rival_of_another_namespace_is_none() -> None:
         w.hub.put(HPAS, other)
         async with w.controller():
             await eventually(lambda: w.replicas == {"m1": 4})
+
+
+def nested(levels: int) -> Any:
+    """A value of so many objects within each other."""
+    value: Any = "deep"
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [60, 190, 500, 850])
+async def test_deeply_nested_object_does_not_stop_the_others(levels: int) -> None:
+    """An object with any nesting stops no other one, also when it changes."""
+    preference = {"clusterName": "m1", "maxResourceUsage": 0.5, "x": nested(levels)}
+    async with world(m1=2) as w:
+        w.load(200)
+        odd = federated_hpa("odd", target="odd")
+        odd["spec"]["clusterHPAPreference"] = preference
+        w.hub.put(HPAS, odd)
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.replicas == {"m1": 4})
+            changed = {**odd, "metadata": {**odd["metadata"], "generation": 2}}
+            w.hub.put(HPAS, changed)
+            w.load(100)
+            await eventually(lambda: w.replicas == {"m1": 2})
+
+            assert not controller.task.done()
+            if levels > 200:
+                await eventually(lambda: w.events("InvalidObject", "odd"))
+
+
+def raising(error: BaseException, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which raises for the object `odd`."""
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        if any("odd" in str(argument)[:400] for argument in arguments):
+            raise error
+        return original(*arguments, **named)
+
+    return wrapped
+
+
+PARTS: list[tuple[Any, str]] = [
+    (snapshot, "decode_object"),
+    (reconciler, "decide"),
+    (publish, "update_with_retry"),
+    (HubCheck, "other_controller"),
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part[1])
+@pytest.mark.parametrize("error", [RecursionError("too deep"), KeyError("x"), MemoryError()], ids=repr)
+async def test_exception_about_one_object_is_shown_on_it_alone(
+    monkeypatch: pytest.MonkeyPatch, part: tuple[Any, str], error: BaseException
+) -> None:
+    """Whatever decoding, deciding or publishing one object raises is counted and shown on that object."""
+    owner, name = part
+    async with world(m1=2) as w:
+        w.load(200)
+        w.members["m1"].deploy(2, name="odd", app="odd")
+        w.scale("odd", target="odd")
+        w.hub.find(HPAS, "odd", NAMESPACE)["metadata"]["labels"] = {"is": "odd"}  # type: ignore[index]
+        w.scale()
+        async with w.controller() as controller:
+            monkeypatch.setattr(owner, name, raising(error, getattr(owner, name)))
+            await eventually(lambda: w.replicas["m1"] >= 4)
+            await eventually(lambda: w.events("ReconcileFailed", "odd"))
+            failures = controller.total("fedhpa_controller_reconcile_failures_total")
+            shown = w.condition("AbleToScale", "odd")
+            monkeypatch.undo()
+            await eventually(lambda: w.condition("AbleToScale", "odd")[0] == "True")
+
+        (message,) = w.events("ReconcileFailed", "odd")
+        assert message.startswith(f"internal error: {type(error).__name__}")
+        assert failures >= 1
+        assert shown[:2] == ("False", "ReconcileFailed")
+        assert not w.events("ReconcileFailed", "web")
+
+
+async def test_status_that_makes_the_reader_raise_is_a_fresh_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception while the memory is restored stops neither this object nor its neighbours."""
+    async with world(m1=2) as w:
+        w.load(200)
+        w.members["m1"].deploy(2, name="odd", app="odd")
+        w.scale("odd", target="odd")
+        w.scale()
+        broken = raising(OverflowError("year 10000"), ObjectMemory.restore)
+        monkeypatch.setattr(ObjectMemory, "restore", broken)
+        async with w.controller():
+            await eventually(lambda: w.replicas["m1"] >= 4)
+            await eventually(lambda: w.status("odd").get("desiredReplicas"))
+
+
+async def test_two_autoscalers_of_one_target_without_pods_are_both_told() -> None:
+    """Two objects with one target are ambiguous although no pod shows it."""
+    async with world(m1=6) as w:
+        plane = w.members["m1"]
+        plane.pods_follow = False
+        for pod in list(plane.all(PODS)):
+            plane.remove(PODS, pod["metadata"]["name"], NAMESPACE)
+        w.scale()
+        w.scale("rival", target="web")
+        async with w.controller():
+            for name in ("web", "rival"):
+                await eventually(lambda name=name: w.condition("ScalingActive", name)[1] == AMBIGUOUS)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Whatever exception one member's task raises, wherever it raises it, the other members decide and are scaled."""
+"""Whatever a task of one member raises, the others are read, and the object is decided on and scaled."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from controller.federatedhpa.node_capacity import NodeCapacity
 from controller.flags import HUB
 from fedhpa.api.errors import InvalidObject
 from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.members import metrics
 from fedhpa.members.client import MemberClient
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.scales import ScaleCache
 from fedhpa.members.watches import PodCache
-from tests.support.controller_world import World, reconciliations, world
+from tests.support.controller import World, reconciliations, world
 from tests.support.fakeapi import eventually
 from tests.support.nightly import examples
 
@@ -39,7 +40,7 @@ PLACES: list[tuple[Any, str]] = [
     (SharedLists, "fresh"),
     (SharedLists, "get"),
     (ResourceMapper, "resolve"),
-    (metric_reader.apis, "custom_version"),
+    (metrics, "custom_version"),
     (metric_reader, "_own_samples"),
     (CompetingAutoscalers, "_refresh"),
     (NodeCapacity, "_read"),
@@ -148,10 +149,14 @@ async def test_exceptions_at_random_places_and_times_cost_only_that_member(
     """Whatever some calls of one member raise, the other is scaled, and all are complete again afterwards."""
     chance = random.Random(seed)
     healed = False
+
+    def fails(share: float) -> bool:
+        return not healed and chance.random() < share
+
     async with world(m1=2, m2=2) as w:
         for place in chance.sample(PLACES, 4):
             error, share = chance.choice(RAISED), chance.choice((0.2, 0.5, 1.0))
-            sabotage(monkeypatch, place, error, lambda share=share: not healed and chance.random() < share)
+            sabotage(monkeypatch, place, error, functools.partial(fails, share))
         w.scale(**BOTH)
         w.load(600)
         async with w.controller() as controller:

@@ -207,6 +207,11 @@ class Controller:
         """A gauge of an autoscaler."""
         return self.series.get_sample_value(series, {"namespace": NAMESPACE, "hpa_name": name})
 
+    def total(self, series: str) -> float:
+        """The sum of all samples of a series."""
+        metrics = self.series.restricted_registry([series]).collect()
+        return sum(sample.value for metric in metrics for sample in metric.samples if sample.name == series)
+
 
 class ControllerWorld:
     """A hub and its members; autoscalers are put on the hub by the tests."""
@@ -288,7 +293,8 @@ class ControllerWorld:
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
             made = controller_settings(**{"member_deadline": self._deadline, **settings})
-            work = lead(made, client, members, ControllerMetrics(registry), clock=self.clock)
+            metrics = ControllerMetrics(registry, clock=self.clock.monotonic)
+            work = lead(made, client, members, metrics, clock=self.clock)
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
 

@@ -1,0 +1,87 @@
+"""Steps of the wall clock, which must not change how long ago something happened.
+
+Kubernetes' objects and the status hold wall times, so the memory of an object does too. A step of the wall
+clock would make all of them look older, or lie in the future: windows would end at once, or never. Therefore
+the monotonic clock of the process shows each step, and the times in memory move with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+import structlog
+
+from controller.federatedhpa.memory import ObjectMemory
+from fedhpa.decision import History
+from fedhpa.kube.reflector import Key
+
+log = structlog.get_logger(__name__)
+
+# Less is the slewing of a time service, or the time between the reads of the two clocks.
+STEP_SECONDS: Final = 1.0
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class SteppedClock:
+    """The wall clock. `now` moves the times in an object's memory by the steps since its last call."""
+
+    def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._reported = wall() - monotonic()
+        # By object, the difference of the two clocks to which the times in its memory belong.
+        self._offsets: dict[Key, float] = {}
+
+    def now(self, key: Key, memory: ObjectMemory) -> float:
+        """The wall time in POSIX seconds; the times in `memory` are comparable with it afterwards."""
+        wall = self._wall()
+        offset = wall - self._monotonic()
+        step = offset - self._offsets.setdefault(key, offset)
+        if abs(step) >= STEP_SECONDS:
+            self._report(offset)
+            redate(memory, step)
+            self._offsets[key] = offset
+        return wall
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of an object, whose memory is replaced or no longer needed."""
+        self._offsets.pop(key, None)
+
+    def _report(self, offset: float) -> None:
+        """Log a step once, not for each object."""
+        step = offset - self._reported
+        if abs(step) >= STEP_SECONDS:
+            self._reported = offset
+            log.warning("wall clock stepped; windows and clocks of losses go on", seconds=round(step, 1))
+
+
+def redate(memory: ObjectMemory, seconds: float) -> None:
+    """Move all times in the memory by so many seconds."""
+    known = memory.history
+    memory.history = History(
+        None if known.recommendations is None else tuple(_moved(e, seconds) for e in known.recommendations),
+        tuple(_moved(event, seconds) for event in known.scale_ups),
+        tuple(_moved(event, seconds) for event in known.scale_downs),
+    )
+    memory.absences = {name: _all_moved(clock, seconds) for name, clock in memory.absences.items()}
+    memory.refused = {name: at + seconds for name, at in memory.refused.items()}
+    memory.status_written_at += seconds
+
+
+def _moved(entry: S, seconds: float) -> S:
+    timed: Any = entry
+    return msgspec.structs.replace(entry, time=timed.time + seconds)
+
+
+def _all_moved(clock: S, seconds: float) -> S:
+    """The struct with each of its numbers moved, all of which are times."""
+    times = {name: getattr(clock, name) for name in clock.__struct_fields__}
+    moved = {
+        name: value + seconds
+        for name, value in times.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return msgspec.structs.replace(clock, **moved)

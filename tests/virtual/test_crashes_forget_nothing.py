@@ -1,0 +1,83 @@
+"""What a leader recommended last is known to the next one, whether it stopped or crashed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support.controller import World, world
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+WINDOW, PERIOD = 300.0, 5.0
+BEHAVIOR = {"scaleDown": {"stabilizationWindowSeconds": 300}}
+HIGH, PEAK, LOW = 1000, 800, 250  # the right loads for 20, 16 and 5 pods
+
+
+async def peak_at_the_end_of_the_window(w: World, *, crash: bool) -> None:
+    """Run a leader until the window of 20 pods is about to end, with a short peak just before."""
+    w.load(HIGH)
+    w.scale(behavior=BEHAVIOR)
+    async with w.controller(sync_period=PERIOD):
+        await asyncio.sleep(WINDOW)
+        w.load(LOW)
+        await asyncio.sleep(WINDOW - 30)
+        w.load(PEAK)
+        await asyncio.sleep(PERIOD)
+        w.load(LOW)
+        await asyncio.sleep(2 * PERIOD)
+        if crash:
+            w.hub.refused["PUT", "/status"] = 503
+    w.hub.refused.clear()
+
+
+@pytest.mark.parametrize("crash", [True, False])
+async def test_peak_just_before_the_end_is_remembered(crash: bool) -> None:
+    """The peak of 16 pods within the window holds the size after a restart, too."""
+    async with world(m1=10, m2=10) as w:
+        await peak_at_the_end_of_the_window(w, crash=crash)
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(60)
+            after = sum(w.replicas.values())
+            await asyncio.sleep(WINDOW)
+
+        assert after == 16
+        assert sum(w.replicas.values()) == 5
+
+
+async def test_leader_that_stops_leaves_its_newest_recommendation() -> None:
+    """A stop writes what changed since the last status, although that was less than a minute ago."""
+    async with world(m1=4, m2=4) as w:
+        w.load(400)
+        w.scale(behavior=BEHAVIOR)
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(WINDOW)
+            w.load(200)
+            await asyncio.sleep(2 * PERIOD)
+            w.load(150)
+            await asyncio.sleep(2 * PERIOD)
+        recommended = w.status()["decision"]["history"]["recommendations"]
+
+        assert recommended[-1]["replicas"] == 3
+
+
+async def test_stop_does_not_overwrite_the_next_leaders_status() -> None:
+    """A leader that ends late leaves a status that another wrote meanwhile."""
+    async with world(m1=4, m2=4) as w:
+        w.load(400)
+        w.scale(behavior=BEHAVIOR)
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(WINDOW)
+            w.load(200)
+            await asyncio.sleep(2 * PERIOD)
+            w.load(150)
+            await asyncio.sleep(2 * PERIOD)
+            stored: dict[str, Any] = w.status()
+            decision = {**stored["decision"], "time": "2030-01-01T00:00:00Z"}
+            newer = {**w.hub.find(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), "web", "shop")}  # type: ignore[dict-item]
+            newer["status"] = {**stored, "decision": decision}
+            w.hub.put(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), newer)
+
+        assert w.status()["decision"]["time"] == "2030-01-01T00:00:00Z"
