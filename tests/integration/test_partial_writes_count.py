@@ -8,7 +8,7 @@ import pytest
 
 from controller.federatedhpa import scale_writes
 from fedhpa.kube.writes import put_scale
-from tests.support.controller import World, world
+from tests.support.controller import ControllerWorld, world
 from tests.support.fakeapi import eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -18,7 +18,7 @@ LIMIT = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 
 BOTH: dict[str, Any] = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
 
 
-def total(w: World) -> int:
+def total(w: ControllerWorld) -> int:
     return sum(w.replicas.values())
 
 

@@ -22,7 +22,7 @@ from fedhpa.members.client import MemberClient
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.scales import ScaleCache
 from fedhpa.members.watches import PodCache
-from tests.support.controller import World, reconciliations, world
+from tests.support.controller import ControllerWorld, reconciliations, world
 from tests.support.fakeapi import eventually
 from tests.support.nightly import examples
 
@@ -108,7 +108,7 @@ def sabotage(
     return raised
 
 
-async def good_member_is_scaled(w: World, **settings: Any) -> None:
+async def good_member_is_scaled(w: ControllerWorld, **settings: Any) -> None:
     """Six times the wanted load: the good member grows, the status is written, and the series move."""
     w.load(1200)
     async with w.controller(**settings) as controller:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.controller import World, world
+from tests.support.controller import ControllerWorld, world
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -16,7 +16,7 @@ BEHAVIOR = {"scaleDown": {"stabilizationWindowSeconds": 300}}
 HIGH, PEAK, LOW = 1000, 800, 250  # the right loads for 20, 16 and 5 pods
 
 
-async def peak_at_the_end_of_the_window(w: World, *, crash: bool) -> None:
+async def peak_at_the_end_of_the_window(w: ControllerWorld, *, crash: bool) -> None:
     """Run a leader until the window of 20 pods is about to end, with a short peak just before."""
     w.load(HIGH)
     w.scale(behavior=BEHAVIOR)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.kube.clock import Clock
-from tests.support.controller import World, world
+from tests.support.controller import ControllerWorld, world
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -20,13 +20,13 @@ LIMIT = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 
 class SteppingClock:
     """The clock of a world, whose wall time a test can step."""
 
-    def __init__(self, w: World) -> None:
+    def __init__(self, w: ControllerWorld) -> None:
         known = w.clock
         self.ahead = 0.0
         w.clock = Clock(known.monotonic, lambda: known.wall() + self.ahead)
 
 
-async def until_smaller(w: World, size: int) -> float:
+async def until_smaller(w: ControllerWorld, size: int) -> float:
     """Seconds until the workload has fewer replicas."""
     now = w.clock.monotonic
     began = now()
