@@ -306,3 +306,16 @@ async def test_two_autoscalers_of_one_target_without_pods_are_both_told() -> Non
         async with w.controller():
             for name in ("web", "rival"):
                 await eventually(lambda name=name: w.condition("ScalingActive", name)[1] == AMBIGUOUS)  # type: ignore[misc]
+
+
+async def test_two_autoscalers_with_other_bounds_do_not_take_turns() -> None:
+    """The smallest size of one object and the largest of the other do not move one target to and fro."""
+    async with world(m1=6) as w:
+        w.scale(minReplicas=8)
+        w.scale("rival", target="web", maxReplicas=5)
+        async with w.controller() as controller:
+            await w.reconciles(controller, 12)
+            for name in ("web", "rival"):
+                await eventually(lambda name=name: w.condition("ScalingActive", name)[1] == AMBIGUOUS)  # type: ignore[misc]
+
+        assert w.members["m1"].request_count("PUT", "/scale") == 0

@@ -23,7 +23,9 @@ async def peak_at_the_end_of_the_window(w: ControllerWorld, *, crash: bool) -> N
     async with w.controller(sync_period=PERIOD):
         await asyncio.sleep(WINDOW)
         w.load(LOW)
-        await asyncio.sleep(WINDOW - 30)
+        await asyncio.sleep(WINDOW - 50)
+        w.load(LOW + 10)  # this is written, and the next change of usage would have to wait for a minute
+        await asyncio.sleep(20)
         w.load(PEAK)
         await asyncio.sleep(PERIOD)
         w.load(LOW)
