@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.transport import tcp_connector
 from fedhpa.members.cluster import Access, Cluster
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
@@ -94,7 +95,10 @@ async def members_source(
             await stub.start()
             stack.push_async_callback(stub.stop)
             cluster = Cluster(metadata=ObjectMeta(name=name))
-            member = members[name] = Member(cluster, deadline=DEADLINE, reread=nothing)
+            # Without a connector of its own a member's http address is refused, because it would show the token.
+            member = members[name] = Member(
+                cluster, deadline=DEADLINE, reread=nothing, connector=tcp_connector
+            )
             known = answers is not None
             way = Access(stub.url, "token", None, None, ()) if known else "its credentials are not known"
             await member.observe(member.cluster, way)
