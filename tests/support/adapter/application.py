@@ -95,7 +95,7 @@ async def members_source(
             await stub.start()
             stack.push_async_callback(stub.stop)
             cluster = Cluster(metadata=ObjectMeta(name=name))
-            # Without a connector of its own a member's http address is refused, because it would show the token.
+            # Without a connector an http address is refused, because it would show the token.
             member = members[name] = Member(
                 cluster, deadline=DEADLINE, reread=nothing, connector=tcp_connector
             )
