@@ -24,6 +24,7 @@ from fedhpa.decision import Blocked, Finding
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
 from fedhpa.kube.reflector import Key
+from fedhpa.kube.supervision import contain
 
 log = structlog.get_logger(__name__)
 
@@ -103,11 +104,10 @@ class HubCheck:
         if self._clock() < self._until:
             return
         self._until = self._clock() + KEEP_SECONDS
-        found = tuple(
-            finding
-            for finding in (await self._check_schema(), await self._check_webhooks())
-            if finding is not None
-        )
+        # An answer of another shape than expected is no finding, and no object's fault.
+        checks = (self._check_schema, self._check_webhooks)
+        results = [await contain("hub-check", check, lambda _: None) for check in checks]
+        found = tuple(finding for finding in results if finding is not None)
         for finding in found:
             if finding not in self.findings:
                 log.warning("hub check failed", reason=finding.reason, detail=finding.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import os
 import socket
 import sys
@@ -103,17 +104,22 @@ async def run(values: Values, signals: Signals) -> None:
             qps=values[common.CLUSTER_API_QPS],
             burst=values[common.CLUSTER_API_BURST],
         )
+        metrics.watch_members(lambda: members.members)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(supervise("members", members.run)),
                 group.create_task(follow_config(hub, kubeconfig)),
-                group.create_task(_watch_readiness(health, members, settings.paused)),
+                group.create_task(
+                    supervise("readiness", lambda: _watch_readiness(health, members, settings.paused))
+                ),
             ]
             if settings.paused:
                 namespace = values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace()
                 lease = lease_name(0, values[SHARDS])
-                background.append(group.create_task(_record_paused(hub, namespace, lease)))
-            leading = group.create_task(_lead_shards(values, settings, hub, members, metrics))
+                record = functools.partial(_record_paused, hub, namespace, lease)
+                background.append(group.create_task(supervise("events", record)))
+            lead_shards = functools.partial(_lead_shards, values, settings, hub, members, metrics)
+            leading = group.create_task(supervise("shards", lead_shards))
             await signals.stop.wait()
             health.drain()
             leading.cancel()

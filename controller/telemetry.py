@@ -7,12 +7,15 @@ never registers them. `fedhpa_controller_*` add what only a federation has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from controller.decisions import DecisionLog
 from fedhpa.decision import Decision, MetricResult
+from fedhpa.members.member import Member
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
 # Lateness: from one tenth of a second to several sync periods.
@@ -124,6 +127,8 @@ class ControllerMetrics:
         self._leader = Gauge(
             "fedhpa_controller_leader", "1 while this process leads the shard.", ("shard",), registry=registry
         )
+        self._member_probes = MemberProbes()
+        registry.register(self._member_probes)
         of_metric = (*NAMES, "metric")
         self._ratio = Gauge(
             "fedhpa_controller_metric_usage_ratio",
@@ -197,6 +202,10 @@ class ControllerMetrics:
     def count_dropped_event(self) -> None:
         """Count an event that was not recorded."""
         self._events_dropped.inc()
+
+    def watch_members(self, members: Callable[[], Mapping[str, Member]]) -> None:
+        """Show the probes of these members."""
+        self._member_probes.members = members
 
     def set_leader(self, shard: str, leads: bool) -> None:
         """Show whether this process leads a shard."""
@@ -277,6 +286,25 @@ class ControllerMetrics:
             self._success_age,
         ):
             gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
+
+
+class MemberProbes(Collector):
+    """Collects how long the last probe of each member took."""
+
+    def __init__(self) -> None:
+        self.members: Callable[[], Mapping[str, Member]] = dict
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the family of the probes' durations."""
+        family = GaugeMetricFamily(
+            "fedhpa_controller_member_probe_duration_seconds",
+            "Duration of a member's last probe, also if it failed; absent before the first one.",
+            labels=["cluster"],
+        )
+        for name, member in sorted(self.members().items()):
+            if member.probe_seconds is not None:
+                family.add_metric([name], member.probe_seconds)
+        yield family
 
 
 def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:

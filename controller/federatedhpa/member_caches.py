@@ -13,6 +13,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics
 from fedhpa.kube.mapping import ResourceMapper
+from fedhpa.kube.supervision import supervise
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from fedhpa.members.scales import ScaleCache
@@ -39,9 +40,9 @@ class MemberCaches:
     async def run(self) -> None:
         """Watch the collections that were read, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.pods.run())
-            group.create_task(self.scales.run())
-            group.create_task(self.nodes.run())
+            group.create_task(supervise("pods", self.pods.run))
+            group.create_task(supervise("scales", self.scales.run))
+            group.create_task(supervise("nodes", self.nodes.run))
 
     def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
         """The decoder of a cluster's PodMetrics, always the same object because it is part of a cache key."""

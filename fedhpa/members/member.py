@@ -31,6 +31,8 @@ OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROB
 PROBE_SECONDS = 5.0
 # The longest time between two probes of an unavailable member, so that it is soon used when it is back.
 RETRY_SECONDS = 5.0
+# The shortest time between two log lines about another reason for the same state.
+REASON_SECONDS = 60.0
 # The shortest time between two probes.
 PROBE_GAP_SECONDS = 0.1
 FORBIDDEN = 403
@@ -118,6 +120,9 @@ class Member:
         self._born = clock()
         self._wake = asyncio.Event()
         self._probed = False
+        # The duration of the last probe, also of one that failed; None before the first.
+        self.probe_seconds: float | None = None
+        self._logged_at = clock()
         self._readiness = (False, NOT_PROBED, "not asked yet")
         self._since = wall()
         self._log = log.bind(cluster=self.name)
@@ -239,10 +244,13 @@ class Member:
         generation = self.client.generation
         self.client.breaker.half_open()
         reason: str | None = None
+        began = self._clock()
         try:
             await self.client.probe()
         except ApiError as error:
             reason = self._verdict(error)
+        finally:
+            self.probe_seconds = self._clock() - began
         if generation != self.client.generation:
             return  # the access has changed meanwhile
         self.client.probed(reason)
@@ -311,6 +319,11 @@ class Member:
             self._since = self._wall()
         if before[:2] != now[:2]:
             self._log.info("member ready" if now[0] else "member not ready", reason=now[1], message=now[2])
+            self._logged_at = self._clock()
         else:
-            self._log.debug("member still not ready", reason=now[1], message=now[2])
+            # The newest reason is the useful one. Texts that change at each probe must not fill the log.
+            due = self._clock() - self._logged_at >= REASON_SECONDS
+            self._logged_at = self._clock() if due else self._logged_at
+            write = self._log.info if due else self._log.debug
+            write("member still not ready", reason=now[1], message=now[2])
         self._on_change()

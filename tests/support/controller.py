@@ -294,6 +294,7 @@ class ControllerWorld:
             registry = CollectorRegistry()
             made = controller_settings(**{"member_deadline": self._deadline, **settings})
             metrics = ControllerMetrics(registry, clock=self.clock.monotonic)
+            metrics.watch_members(lambda: members.members)
             work = lead(made, client, members, metrics, clock=self.clock)
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
