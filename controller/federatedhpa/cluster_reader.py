@@ -120,7 +120,7 @@ async def read_clusters(
     names: tuple[str, ...],
     needs: MetricNeeds,
 ) -> dict[str, ClusterReading]:
-    """Read all named clusters at once. Whatever reading one raises is the reason in its reading."""
+    """Read all named clusters at once. An error of one cluster becomes the reason in its reading."""
     found: dict[str, ClusterReading | None] = {}
     for name in names:
         try:

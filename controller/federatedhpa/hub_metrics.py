@@ -78,7 +78,7 @@ async def read_hub(
     readings: Mapping[str, ClusterReading],
     needs: MetricNeeds,
 ) -> FleetReading:
-    """The readings, completed with the hub's metrics. Whatever reading raises is the reason in them."""
+    """The readings, completed with the hub's metrics. An error becomes the reason in the readings."""
     fleet = FleetReading(dict(readings))
     groups: dict[str, dict[str, ClusterReading]] = {}
     for name, reading in readings.items():

@@ -103,8 +103,8 @@ class FederatedHPAReconciler:
         """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
 
         `known` are the keys of all objects. Nothing is scaled while an object of the same namespace was never
-        reconciled, because it may select the same pods. Errors of members are part of the decision, and what
-        the hub refuses is shown. What else it raises is a failure of this object: see `failed`.
+        reconciled, because it may select the same pods. Errors of members are part of the decision, and the
+        status shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
         """
         began = self._clock()
         memory = self._memory(key, raw)

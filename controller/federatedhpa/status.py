@@ -40,7 +40,7 @@ class Windows(NamedTuple):
 
 @dataclass
 class Unstored:
-    """What an object's status does not have yet of its history.
+    """The history of an object that its status does not have yet.
 
     A restart knows the stored history and takes the `last` stored recommendation as repeated until then
     (controller.federatedhpa.memory). It would forget only the recommendations since then that are higher or

@@ -111,7 +111,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, and why. `error` is None if a decision could be made.
+    """The actions to take, and why. `error` is None if a decision could be made.
 
     `conditions`, `status`, `events` and `history` assume that the scale write succeeds. `rescale` asks for
     that write. `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`

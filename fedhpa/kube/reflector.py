@@ -195,7 +195,7 @@ class Reflector(Generic[T]):
                 self._log.debug("resource version expired", detail=str(error))
             except FedHPAError as error:
                 self._failed(str(error))
-            # Whatever an answer makes the code raise, it must not end the task.
+            # No error that an answer causes in the code may end the task.
             except Exception as error:
                 self._version = ""
                 report_failure(

@@ -17,7 +17,7 @@ from fedhpa.scaling.requests import requested_milli
 
 
 class Sampled(Protocol):
-    """What the readiness rules read of a sample: POSIX seconds and seconds."""
+    """The fields of a sample that the readiness rules read: POSIX seconds and seconds."""
 
     @property
     def timestamp(self) -> float:

@@ -1,1 +1,1 @@
-"""What the processes serve with: flags, TLS, health, Prometheus metrics, authentication and access review."""
+"""Serving code of all processes: flags, TLS, health, Prometheus metrics, authentication and access review."""

@@ -266,7 +266,7 @@ class MembersSource:
             except web.HTTPException:
                 raise  # The caller is over its limit, which says nothing about the member.
             except Exception as error:
-                # Whatever one member makes of a request, the others' answers are served.
+                # An error of one member does not keep the others' answers from the caller.
                 report_failure("member-answer", error, cluster=member.name, api=api)
                 missing[member.name] = one_line(f"{api}: its answer cannot be used: {explain(error)}")
             self._report(api, member.name, missing.get(member.name))

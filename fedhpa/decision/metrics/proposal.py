@@ -34,7 +34,7 @@ class MetricError(Exception):
 
 
 class MetricProposal(NamedTuple):
-    """What a metric proposes, its current value as the status shows it, and each cluster's share of it."""
+    """A metric's proposal, its current value as the status shows it, and each cluster's share of it."""
 
     proposal: Proposal
     current: Mapping[str, JSON]

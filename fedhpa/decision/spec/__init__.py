@@ -1,1 +1,1 @@
-"""What a FederatedHPA asks for: its spec with defaults applied and quantities parsed."""
+"""The spec of a FederatedHPA, with defaults applied and quantities parsed."""
