@@ -23,7 +23,7 @@ ANSWERS = recorded.read()["answers"]
 SIZES: Final = "lengths and sizes of the contract, which only the API server's cost budget needs"
 KARMADAS: Final = "a bound of Karmada's CRD that Karmada's webhook does not have either"
 
-# What the CRD refuses though our validation would admit it, and why.
+# Changes that the CRD refuses though our validation would admit them, and why.
 SCHEMA_ALONE: Final = {
     "target: a name of 600 characters": SIZES,
     "behavior: 65 policies": SIZES,
@@ -62,9 +62,9 @@ def test_the_crd_refuses_a_part_of_what_the_webhook_refuses(name: str) -> None:
 
 BOTH = [name for name in OBJECTS if ANSWERS[name] and admission.refusal(OBJECTS[name])]
 
-# What the API server's own decoder and schema say, in words that nobody can choose.
+# Messages of the API server's own decoder and schema, which we cannot choose.
 SERVERS_WORDS: Final = ("in body", "Checked value must be of type", "Required value")
-# What the CRD says in other words than the webhook: it may name the remedy, which Karmada's messages do not.
+# Messages of the CRD that differ from the webhook's. They may name the remedy; Karmada's messages do not.
 REWORDED: Final = (
     "maxReplicas, or its other name federatedMaxReplicas, must be given",
     "must be greater than or equal to 1; 0 needs an Object or External metric",

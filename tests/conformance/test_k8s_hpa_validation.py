@@ -1,7 +1,7 @@
 """Kubernetes 1.36 judging HorizontalPodAutoscalers, replayed as FederatedHPAs; differences are listed.
 
-Every row of the table is run. What differs is a row of docs/explanation/differences.md, which a test looks
-for.
+Every row of the table is run. Each difference is a row of docs/explanation/differences.md; a test checks that
+the row exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIFFERENCES = (Path(__file__).parents[2] / "docs" / "explanation" / "differences
 AUTOSCALERS = [case for case in (*TABLE["validation_cases"], *TABLE["strategy_cases"]) if "hpa" in case]
 SCALES = [case for case in TABLE["validation_cases"] if case["kind"] == "scale"]
 
-# What of docs/explanation/differences.md each kind of difference is.
+# The row of docs/explanation/differences.md for each kind of difference.
 ZERO: Final = "`minReplicas: 0` is refused (Karmada)"
 API_VERSION_UNCHECKED: Final = "the target's `apiVersion` is not checked (Karmada, Q4)"
 MAXIMUM: Final = "`maxReplicas: 0` is answered with `Required value: must be set and greater than 0`"

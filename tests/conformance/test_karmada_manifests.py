@@ -65,7 +65,7 @@ AUTOSCALERS = [row for row in MANIFESTS if row["object"]["kind"] == "FederatedHP
 
 @pytest.mark.parametrize("row", AUTOSCALERS, ids=lambda row: row["from"])
 def test_mutation_only_adds_karmadas_defaults(row: dict[str, Any]) -> None:
-    """What the manifest says stays; only rules of its behavior are filled in."""
+    """Mutation keeps the manifest's fields and only fills in rules of its behavior."""
     patch = patch_of(row["object"])
 
     assert {operation["op"] for operation in patch} <= {"add"}

@@ -1,4 +1,4 @@
-"""What a caller or one pod's label sends costs neither other callers nor other members their answers."""
+"""Hostile input of a caller or a pod's label costs neither other callers nor other members their answers."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def settled(look: Callable[[], Awaitable[T]], good: Callable[[T], bool]) -
 
 
 def wants(ran: Ran, *sizes: int) -> bool:
-    """Whether what was printed are decisions for these sizes, now and then."""
+    """True if the output has decisions for these sizes, now and then."""
     if not ran.out:
         return False  # it said why not
     found = json.loads(ran.out)

@@ -160,7 +160,7 @@ HUB_ROWS = [
 async def test_members_are_served_without_the_hub(
     fault: Fault, reason: str, tmp_path: Path, logs: list[Any]
 ) -> None:
-    """What is known of them goes on to be true; the log names the fault, and that it is over."""
+    """The known members stay correct. The log names the fault and its end."""
     async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
         await until(lambda: f.ready_pods == 5)
         await f.hub.faults.set(fault)

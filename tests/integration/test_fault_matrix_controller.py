@@ -95,7 +95,7 @@ async def break_(f: Federation, row: Row) -> None:
         # A list is needed, too.
         member.server.store.compact()
         member.server.watches.end()
-        # What a watch told a moment before it ended is still the present.
+        # The last events of a watch that just ended still describe the present.
         await asyncio.sleep(15)
 
 

@@ -1,8 +1,8 @@
 """Every fault of the hub and of its calls as admission meets it: verdicts stay, and each fault is named.
 
-What the webhook reads from the hub is only for warnings, so no fault of the hub changes or delays a verdict
-(in memory and virtual time). What is wrong between the hub and the webhook refuses new objects in words that
-name it, until it is mended (an embedded hub and the webhook's process, on real sockets).
+The webhook reads from the hub only for warnings, so no fault of the hub changes or delays a verdict (in
+memory and virtual time). While a fault lasts between the hub and the webhook, new objects are refused, and the
+refusal names the fault (an embedded hub and the webhook's process, on real sockets).
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ async def register(
 
 
 async def refusal(hub: PlaneApi, name: str = "new") -> str:
-    """What creating an object ends in; "" if it is admitted."""
+    """Returns the refusal of a new object; "" if it is admitted."""
     try:
         await hub.send("POST", FHPAS, body=stored(name), params={"dryRun": "All"})
     except ApiError as error:
@@ -188,7 +188,7 @@ async def admits(hub: PlaneApi) -> None:
 
 
 class Between:
-    """What can be wrong between a hub and the webhook: set before the webhook is asked, mended after."""
+    """Faults between a hub and the webhook. A test sets one before a request and mends it afterwards."""
 
     def __init__(self, hub: PlaneApi, folder: Path) -> None:
         self.hub = hub

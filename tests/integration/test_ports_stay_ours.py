@@ -9,7 +9,7 @@ from testbed.stage.ports import free_port
 
 
 def test_nobody_else_gets_a_port_before_its_server_starts() -> None:
-    """Who looks for a free port as we do finds it taken, and who connects finds nobody."""
+    """A second search for a free port finds this one taken, and a connection to it is refused."""
     port = free_port()
 
     with socket.socket() as other, pytest.raises(OSError, match="in use"):

@@ -122,7 +122,7 @@ def test_program_that_ignores_sigterm_is_killed() -> None:
 
 
 def test_exit_code_of_a_program_that_ended_is_kept() -> None:
-    """Whoever waits for a program can see that it ended, and how."""
+    """A caller that waits for a program can see that it ended, and how."""
     run = Run.begin()
     try:
         program = run.spawn("failing", ["sh", "-c", "exit 3"], run.folder / "log")

@@ -1,4 +1,4 @@
-"""What is installed is what was built: the wheel alone, run from a folder that is not the checkout."""
+"""The installed wheel is the built one. It runs alone, from a folder that is not the checkout."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Whatever members send, clients get a readable response and the names of the missing members."""
+"""Clients get a readable response and the names of the missing members, for any bytes that members send."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ async def with_readers(world: FollowedMembers, check: Any) -> None:
 
 @pytest.mark.parametrize("status", [None, 200, 500])
 async def test_a_member_answers_every_request_with_hostile_bytes(status: int | None) -> None:
-    """Whatever a member answers to probes, lists, watches, scales and metrics, other members are read on."""
+    """Hostile answers to probes, lists, watches, scales and metrics do not stop reads of other members."""
     async with federation(GOOD, BAD) as world:
         serve(world)
 
@@ -263,7 +263,7 @@ async def test_any_exception_while_a_cluster_is_applied_stays_with_it(
 
 
 async def test_the_hub_answers_with_hostile_bytes() -> None:
-    """Whatever the hub answers for Clusters and Secrets, members stay registered and are read on."""
+    """Members stay registered and readable, for any answer of the hub for Clusters and Secrets."""
     async with federation(GOOD) as world:
         serve(world)
 

@@ -1,4 +1,4 @@
-"""Whatever callers write, it stays a value in a matcher: no text of theirs is read as PromQL."""
+"""A caller's text stays a value in a matcher and is never parsed as PromQL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ESCAPE = re.compile(r'\\(u([0-9a-f]{4})|U([0-9a-f]{8})|["\\nrt])')
 
 
 def read(string: str) -> str:
-    """What a PromQL string says."""
+    """Returns the value of a PromQL string."""
     match = STRING.fullmatch(string)
     assert match is not None, string
 
@@ -89,7 +89,7 @@ def test_a_selector_gives_matchers_or_is_refused(given_: list[tuple[str, str, li
     assert not any(label.startswith("__") for label, _, _ in found)
 
 
-# What a label value of Kubernetes may hold: what reaches a regular expression.
+# Valid label values of Kubernetes, which reach a regular expression.
 VALUES = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,5}[A-Za-z0-9])?", fullmatch=True)
 
 

@@ -1,4 +1,4 @@
-"""Whatever a task of one member raises, the others are read, and the object is decided on and scaled."""
+"""An error in a task of one member does not stop reads of the others; the object is decided on and scaled."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def w_metrics() -> list[Any]:
 async def test_exceptions_at_random_places_and_times_cost_only_that_member(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Whatever some calls of one member raise, the other is scaled, and all are complete again afterwards."""
+    """Errors in calls of one member do not stop scaling of the other. All are complete again afterwards."""
     chance = random.Random(seed)
     healed = False
 

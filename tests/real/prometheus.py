@@ -21,7 +21,7 @@ PASSWORD_HASH = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"
 
 
 class Exporter:
-    """What one cluster exports, as long as it is there."""
+    """The series that one cluster exports while it exists."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -29,7 +29,7 @@ TIME = "2026-03-11T12:00:00Z"
 
 
 class Store:
-    """What a member serves: `depth` messages, `hits` in milli-units; while it hangs, nothing at all."""
+    """A member's values: `depth` messages, `hits` in milli-units. It serves nothing while it hangs."""
 
     def __init__(self) -> None:
         self.depth = 4
@@ -47,7 +47,7 @@ class Store:
         self._answers.set()
 
     def values(self) -> dict[str, Any]:
-        """What it measures, by path; nothing while its store is lost."""
+        """The values, by path. There are none while the store is lost."""
         if self.lost:
             return {}
         service = {"kind": "Service", "namespace": SHOP, "name": "web", "apiVersion": "v1"}
@@ -74,7 +74,7 @@ class Store:
         return {"kind": "MetricValueList", "apiVersion": f"{CUSTOM}/v1beta2", "items": [item]}
 
     def discovery(self) -> dict[str, Any]:
-        """What it says that it serves, by path."""
+        """The discovery documents, by path."""
         return {
             f"/apis/{CUSTOM}/v1beta2": resources(CUSTOM, "v1beta2", "services/hits", "MetricValueList"),
             f"/apis/{EXTERNAL}/v1beta1": resources(EXTERNAL, "v1beta1", "depth", "ExternalMetricValueList"),

@@ -200,7 +200,7 @@ async def test_the_printed_rights_are_enough(plane: Plane, tmp_path: Path) -> No
 
 
 async def answers(api: PlaneApi, user: str, questions: Iterable[Question]) -> dict[Question, bool]:
-    """What the API server says that a ServiceAccount may do."""
+    """Returns the API server's verdict on each right of a ServiceAccount."""
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
     found = {}
     for question in questions:
@@ -234,7 +234,7 @@ async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
 
 
 async def test_on_a_member_nothing_else_is_allowed(plane: Plane) -> None:
-    """Who has the printed role reads metrics; no logs, no Secrets, no workloads."""
+    """The printed role allows reading metrics, but no logs, Secrets or workloads."""
     async with plane.members["member2"].api() as api:
         await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
         await api.apply_all([binding(f"{NAME}-member", "metrics-reader")])

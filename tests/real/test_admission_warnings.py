@@ -1,4 +1,4 @@
-"""What a person reads beside the verdict, on the real API server: kubectl prints the warnings."""
+"""kubectl prints the admission warnings beside the verdict, on the real API server."""
 
 from __future__ import annotations
 

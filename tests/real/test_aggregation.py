@@ -72,7 +72,7 @@ async def test_audit_log_proves_that_metrics_came_through_the_front_proxy(
 
 
 async def test_user_without_rights_is_refused_by_the_adapter(plane: Plane, processes: Processes) -> None:
-    """Who may not read metrics on the hub gets 403 from the aggregated API too."""
+    """A user without the right to read metrics on the hub gets 403 from the aggregated API, too."""
     answer = await kubectl(
         plane.hub, plane.hub.as_user("nobody"), "top", "pods", "-A", code=1, words="Forbidden"
     )

@@ -206,7 +206,7 @@ async def test_an_object_older_than_the_rules_can_be_mended_and_deleted(api: Pla
 
 
 async def test_kubectl_shows_the_field_and_what_is_wrong(bare: ControlPlane) -> None:
-    """What a person reads who applies a wrong object on a hub without webhooks."""
+    """kubectl names the wrong field of an object on a hub without webhooks."""
     wrong = manifest(FHPA, fhpa(minReplicas=5, maxReplicas=3))
 
     # Discovery, which kubectl asks first, lists a new kind after it is served.

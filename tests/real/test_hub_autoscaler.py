@@ -51,7 +51,7 @@ async def scaled_by(plane: Plane, metric: dict[str, Any]) -> AsyncIterator[Until
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             "minReplicas": 1,
             "maxReplicas": 20,
-            # What the adapter remembers for seconds, also of the test before, may ask for more for a moment.
+            # No window may keep a proposal from values that the adapter cached, also during the test before.
             "behavior": {way: {"stabilizationWindowSeconds": 0} for way in ("scaleUp", "scaleDown")},
             "metrics": [metric],
         },

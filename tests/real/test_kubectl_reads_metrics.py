@@ -1,4 +1,4 @@
-"""What a person types at the hub to see usage and metrics: kubectl, unmodified, through aggregation."""
+"""An unmodified kubectl reads usage and metrics at the hub, through aggregation."""
 
 from __future__ import annotations
 

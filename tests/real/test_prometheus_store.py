@@ -61,7 +61,7 @@ HOSTILE = (
 
 
 def exported(orders: int, hits: float) -> str:
-    """What a cluster exports."""
+    """Returns the text that a cluster exports."""
     pod = 'namespace="shop",pod="web-0"'
     return "".join(
         line + "\n"
@@ -212,7 +212,7 @@ async def test_hostile_namespaces_are_names_that_nobody_has(scene: Scene) -> Non
 
 
 async def test_a_wrong_query_says_what_prometheus_says_of_it(scene: Scene) -> None:
-    """Who wrote the rule reads where it is wrong, and mends it without a restart."""
+    """The author of a rule reads where it is wrong, and mends it without a restart."""
     wrong = await settled(
         lambda: scene.get(f"{EXTERNAL}/shop/wrong"), lambda answer: "bad_data" in str(answer.json)
     )

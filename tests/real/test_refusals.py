@@ -1,4 +1,4 @@
-"""What a person reads who applies a wrong object, from the schema and from the webhook."""
+"""The schema and the webhook refuse wrong objects with readable messages."""
 
 import json
 from typing import Any
@@ -61,7 +61,7 @@ def average_value(quantity: str) -> dict[str, Any]:
 async def test_schema_refuses_and_names_the_field(
     plane: Plane, processes: Processes, spec: dict[str, Any], words: str
 ) -> None:
-    """What the schema can say it says, so that a hub without the webhook refuses it too."""
+    """The schema refuses all that it can express, so a hub without the webhook refuses that, too."""
     answer = await kubectl(
         plane.hub, "create", "-f", "-", stdin=json.dumps(changed(**spec)), code=1, words=words
     )
@@ -91,7 +91,7 @@ async def test_schema_refuses_and_names_the_field(
 async def test_webhook_refuses_in_karmadas_words(
     plane: Plane, processes: Processes, spec: dict[str, Any], message: str
 ) -> None:
-    """What only the webhook can refuse is refused with the message that Karmada's users know."""
+    """The webhook refuses the rest with the messages that Karmada's users know."""
     answer = await kubectl(
         plane.hub, "create", "-f", "-", stdin=json.dumps(changed(**spec)), code=1, words=WEBHOOK_SAYS
     )

@@ -1,4 +1,4 @@
-"""What the registration promises, on the real API server: which requests never reach the webhook."""
+"""The registration keeps some requests away from the webhook, on the real API server."""
 
 from __future__ import annotations
 

@@ -135,14 +135,14 @@ async def replay(plane: Plane, scenario: Path) -> tuple[CompletedProcess[str], C
 
 
 def complete(replayed: CompletedProcess[str]) -> bool:
-    """Whether a decision was replayed for which both members had answered."""
+    """True if the replayed decision had answers of both members."""
     if replayed.returncode != 0:
         return False
     return sorted(json.loads(replayed.stdout)["coverage"]["answered"]) == ["member1", "member2"]
 
 
 def in_preview(previewed: CompletedProcess[str]) -> tuple[int, int]:
-    """What is wanted now, and would be then."""
+    """Returns the desired replicas now and with the change."""
     (preview,) = json.loads(previewed.stdout)
     return preview["now"]["desiredReplicas"], preview["then"]["desiredReplicas"]
 

@@ -1,1 +1,1 @@
-"""What tests share: an in-memory network, worlds of clusters and processes, one fake Kubernetes API."""
+"""Code that tests share: an in-memory network, worlds of clusters and processes, one fake Kubernetes API."""

@@ -217,7 +217,7 @@ def ending_after(renames: int) -> Iterator[None]:
 
 
 def test_many_writers_at_once_leave_one_pair(tmp_path: Path) -> None:
-    """Whoever writes last, the certificate lies beside its own key."""
+    """The certificate lies beside its own key, for any last writer."""
     authority = CertificateAuthority.create("ca")
     together = threading.Barrier(WRITERS)
 

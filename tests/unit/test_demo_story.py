@@ -93,7 +93,7 @@ async def test_object_that_was_admitted_is_not_called_refused() -> None:
 
 @pytest.mark.looptime
 async def test_story_of_a_world_that_does_not_scale_ends() -> None:
-    """What does not show in time ends the story, and the rest counts as missing."""
+    """An observation that does not appear in time ends the story, and the rest counts as missing."""
     missing, lines = await told(ToyWorld(deaf=True))
 
     assert [name for name in OBSERVATIONS if name != "refused"] == missing

@@ -1,4 +1,4 @@
-"""What somebody sees who watches the demo: it fits the terminal, shows the curves, and takes text as text."""
+"""The view of the demo fits the terminal, shows the curves, and prints text literally."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whatever members say, and however many they are, a status stays one that an API server takes."""
+"""A status stays small enough for an API server, for any messages and any number of members."""
 
 from __future__ import annotations
 

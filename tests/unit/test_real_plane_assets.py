@@ -92,7 +92,7 @@ def test_only_what_a_partial_kubebuilder_assets_lacks_is_built(
 
 
 def test_second_run_builds_nothing(tmp_path: Path) -> None:
-    """What was built is found again, in the same folder."""
+    """A second run finds the built programs in the same folder."""
     log = fake_go(tmp_path)
     first = ensure_assets()
     log.unlink()

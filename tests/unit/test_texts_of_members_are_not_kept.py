@@ -1,4 +1,4 @@
-"""What members write is shared between records only while it is short, so it cannot fill the memory."""
+"""Records share a member's text only while it is short, so the text cannot fill the memory."""
 
 from __future__ import annotations
 

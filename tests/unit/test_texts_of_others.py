@@ -121,7 +121,7 @@ def restored() -> Iterator[None]:
 
 
 def test_nobody_writes_a_log_line_of_his_own(restored: None) -> None:
-    """What is logged of a request stays in its line, in the text form, too; a trace keeps its lines."""
+    """A logged request stays on its line, in the text form, too. A trace keeps its lines."""
     stream = io.StringIO()
     configure_logs("text", 0, stream)
     log = structlog.get_logger("test")

@@ -1,4 +1,4 @@
-"""What a leader recommended last is known to the next one, whether it stopped or crashed."""
+"""The next leader knows the last recommendation of a leader that stopped or crashed."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ FIELDS = Pool(
     ),
     ({"key": "name", "operator": "In", "values": ["a"]}, {"key": "zone", "operator": "Exists"}),
 )
-# What a target of each kind of metric may be.
+# The possible targets of each kind of metric.
 UTILIZATION = {"type": "Utilization", "averageUtilization": 50}
 POLICY_TYPES = Pool(("Pods", "Percent"), ("Other", ""))
 
