@@ -104,7 +104,7 @@ class FederatedHPAReconciler:
 
         `known` are the keys of all objects. Nothing is scaled while an object of the same namespace was never
         reconciled, because it may select the same pods. Errors of members are part of the decision, and the
-        status shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
+        object shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
         """
         began = self._clock()
         memory = self._memory(key, raw)

@@ -1,8 +1,8 @@
 """Every fault of the hub and of its calls as admission meets it: verdicts stay, and each fault is named.
 
 The webhook reads from the hub only for warnings, so no fault of the hub changes or delays a verdict (in
-memory and virtual time). While a fault lasts between the hub and the webhook, new objects are refused, and the
-refusal names the fault (an embedded hub and the webhook's process, on real sockets).
+memory and virtual time). While a fault lasts between the hub and the webhook, new objects are refused, and
+the refusal names the fault (an embedded hub and the webhook's process, on real sockets).
 """
 
 from __future__ import annotations
