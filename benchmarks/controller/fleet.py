@@ -286,7 +286,7 @@ async def _member(name: str, bodies: MemberBodies) -> Member:
     cluster = Cluster(metadata=ObjectMeta(name=name))
     member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time)
     member.client = MemberApi(member, bodies)
-    await member.observe(cluster, Access("http://memory", "token", None, None, ()))
+    await member.observe(cluster, Access("https://memory", "token", None, None, ()))
     return member
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Self, TypeVar
 
 import aiohttp
 import msgspec
 
-from fedhpa.api.errors import ApiError
+from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, decode_json, nested_deeper
 from fedhpa.api.wire import ObjectList
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
 from fedhpa.kube.responses import (
     GONE,
     MULTIPLE_CHOICES,
@@ -28,12 +30,16 @@ from fedhpa.kube.responses import (
     status_error,
 )
 from fedhpa.kube.transport import (
+    INVALID_RESPONSE,
     MAX_BODY,
+    MAX_LIST_BODY,
     TIMEOUT,
+    TOO_LARGE,
     ConnectionPool,
     Params,
     ReadLimits,
     read_body,
+    read_chunks,
     read_lines,
 )
 
@@ -46,6 +52,11 @@ PAGE_SIZE = 500
 LIST_IDLE_SECONDS = 3.0
 # Restarts after an expired continue token, before the list is requested in one page.
 LIST_RESTARTS = 2
+# The bounds of a whole list: 150,000 pods of 3.5 kB. A server may fill its pages only partly.
+MAX_LIST_BYTES = 512 * 2**20
+MAX_PAGES = 1_000
+MAX_TOKEN = 8 * 1024
+LIST_SECONDS = 600.0
 # client-go repeats a request that is answered with Retry-After at most ten times.
 MAX_RETRIES = 10
 
@@ -129,17 +140,22 @@ class ApiClient:
         headers: Mapping[str, str] | None = None,
         deadline: float | None = None,
         idle: bool = False,
-        limit: int = MAX_BODY,
+        limit: int | None = None,
+        is_list: bool = False,
     ) -> Response:
         """Send one request. `path` is percent-encoded (`fedhpa.kube.paths`). Raises for statuses from 300.
 
-        With `idle` the deadline counts from the last byte received, within five minutes in total.
+        With `idle` the deadline counts from the last byte received, within five minutes in total. A list may
+        be larger than an object, and its body comes in parts.
         """
         seconds = self._deadline if deadline is None else deadline
+        if limit is None:
+            limit = MAX_LIST_BODY if is_list else MAX_BODY
         async with self.guarded(path, seconds):
-            return await self._send(
+            response = await self._send(
                 method, path, params, body, _headers(headers, body, content_type), seconds, idle, limit
             )
+        return response if is_list else response.joined()
 
     @asynccontextmanager
     async def guarded(self, path: str, seconds: float) -> AsyncIterator[None]:  # noqa: ARG002
@@ -239,29 +255,76 @@ class ApiClient:
         The call fails after `idle` seconds without a byte; the whole list may take longer. If a continue
         token expires (410), the list starts again. The last try requests all items in one page.
         """
+        return await self._list(path, _typed(item), None, label_selector, field_selector, page_size, idle)
+
+    async def list_leniently(
+        self,
+        path: str,
+        item: type[T],
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        idle: float = LIST_IDLE_SECONDS,
+    ) -> Listing[T | msgspec.Raw]:
+        """Like `list`, but an item that cannot be decoded is returned as its text, and spoils no other."""
+        return await self._list(path, _typed(item), _as_text, label_selector, field_selector, page_size, idle)
+
+    async def _list(
+        self,
+        path: str,
+        decode: Callable[[bytes], _Page],
+        salvage: Callable[[Sequence[bytes], bytes], _Page] | None,
+        label_selector: str,
+        field_selector: str,
+        page_size: int,
+        idle: float,
+    ) -> Listing[Any]:
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         for restart in range(LIST_RESTARTS + 1):
-            size = page_size if restart < LIST_RESTARTS else 0
+            params = {**selectors, "limit": page_size if restart < LIST_RESTARTS else ""}
             try:
-                return await self._all_pages(path, item, selectors, size, idle)
+                async with asyncio.timeout(LIST_SECONDS):
+                    return await self._all_pages(path, decode, salvage, params, idle)
+            except TimeoutError as error:
+                raise self._timed_out("GET", path, LIST_SECONDS) from error
+            except InvalidObject as error:
+                reason = TOO_LARGE if isinstance(error, TooLarge) else INVALID_RESPONSE
+                raise ApiError(f"answer cannot be read: {error}", status=200, reason=reason) from error
             except ApiError as error:
                 if error.status != GONE or restart == LIST_RESTARTS:
                     raise
         raise AssertionError("the last try returns or raises")
 
     async def _all_pages(
-        self, path: str, item: type[T], selectors: dict[str, str], page_size: int, idle: float
-    ) -> Listing[T]:
-        page_type: type[ObjectList[T]] = ObjectList[item]  # type: ignore[valid-type]  # a type made at run time
-        params: dict[str, str | int] = {**selectors, "limit": page_size or ""}
-        items: builtins.list[T] = []
+        self,
+        path: str,
+        decode: Callable[[bytes], _Page],
+        salvage: Callable[[Sequence[bytes], bytes], _Page] | None,
+        params: dict[str, str | int],
+        idle: float,
+    ) -> Listing[Any]:
+        items: builtins.list[Any] = []
+        tokens: set[str] = set()
+        size = 0
         while True:
-            response = await self.request("GET", path, params=params, deadline=idle, idle=True)
-            page = response.decode(page_type)
-            items.extend(page.items or ())
-            if not page.metadata.continue_:
-                return Listing(items, page.metadata.resourceVersion)
-            params["continue"] = page.metadata.continue_
+            response = await self.request("GET", path, params=params, deadline=idle, idle=True, is_list=True)
+            size += response.size
+            pieces = await decode_in_pieces(
+                response.parts, decode, salvage=salvage, max_items=MAX_ITEMS - len(items)
+            )
+            for piece in pieces:
+                items += piece.items
+            token = next((piece.continue_ for piece in pieces if piece.continue_), "")
+            if not token:
+                versions = [piece.version for piece in pieces if piece.version]
+                return Listing(items, versions[-1] if versions else "")
+            if token in tokens:
+                raise InvalidObject("the continue token is that of an earlier page")
+            if len(token) > MAX_TOKEN or len(tokens) == MAX_PAGES or size > MAX_LIST_BYTES:
+                raise TooLarge(f"the list goes on after {len(tokens) + 1} pages with {size} bytes")
+            tokens.add(token)
+            params["continue"] = token
 
     def _connections(self) -> ConnectionPool:
         if self._pool is None:
@@ -296,15 +359,17 @@ class ApiClient:
             async with self._connections().exchange(
                 method, path, params=params, body=body, headers=sent
             ) as answer:
-                content = await read_body(answer, reading.limit, reading.progress)
-            if answer.status < MULTIPLE_CHOICES:
-                return Response(answer.status, answer.headers, content)
+                failed = answer.status >= MULTIPLE_CHOICES
+                limit = min(reading.limit, MAX_BODY) if failed else reading.limit
+                chunks = await read_chunks(answer, limit, reading.progress)
+            if not failed:
+                return Response(answer.status, answer.headers, chunks=chunks)
             if answer.status == UNAUTHORIZED and not renewed and await self._config.credentials.renew():
                 renewed = True
                 continue
             delay = retry_after(answer.status, answer.headers)
             if delay is None or attempt == MAX_RETRIES or reading.ends_before(delay):
-                raise status_error(method, path, answer.status, content)
+                raise status_error(method, path, answer.status, b"".join(chunks))
             await asyncio.sleep(delay)
         raise AssertionError("the last attempt returns or raises")
 
@@ -321,6 +386,43 @@ class ApiClient:
         return ApiError(
             f"{self._config.name}: {method} {path}: no answer within {seconds:g} s", status=0, reason=TIMEOUT
         )
+
+
+class _Page(Sized):
+    """A page of a list, or a piece of one: its items, resourceVersion and continue token."""
+
+    def __init__(self, items: Sequence[Any], version: str = "", continue_: str = "") -> None:
+        self.items = items
+        self.version = version
+        self.continue_ = continue_
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def _typed(item: type[Any]) -> Callable[[bytes], _Page]:
+    kind = ObjectList[item]  # type: ignore[valid-type]  # a type made at run time
+    is_free = getattr(item, "__origin__", item) is dict
+
+    def decode(body: bytes) -> _Page:
+        found = decode_json(body, kind)
+        if is_free and any(nested_deeper(entry, MAX_NESTING) for entry in found.items or ()):
+            raise InvalidJson(TOO_DEEP)
+        return _Page(found.items or (), found.metadata.resourceVersion, found.metadata.continue_)
+
+    return decode
+
+
+def _as_text(items: Sequence[bytes], empty: bytes) -> _Page:
+    metadata = decode_json(empty, ObjectList[msgspec.Raw]).metadata
+    for item in items:
+        try:
+            decode_json(item, msgspec.Raw)
+        except InvalidJson as error:
+            # One object that is nested too deeply must not hide the others. All else spoils the answer.
+            if not isinstance(error.__cause__, RecursionError):
+                raise
+    return _Page([msgspec.Raw(item) for item in items], metadata.resourceVersion, metadata.continue_)
 
 
 def _headers(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
@@ -23,7 +23,8 @@ from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
-from fedhpa.kube.responses import GONE, Listing
+from fedhpa.kube.pieces import Turns
+from fedhpa.kube.responses import GONE
 from fedhpa.kube.store import Change, Key, Store
 from fedhpa.kube.supervision import report_failure
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, TOO_SLOW
@@ -219,12 +220,20 @@ class Reflector(Generic[T]):
         self._version = ""
         self._listing_since = self._clock()
         try:
-            listing = await self._fetch_leniently()
+            listing = await self._client.list_leniently(
+                self._path,
+                self._item,
+                label_selector=self._selectors["labelSelector"],
+                field_selector=self._selectors["fieldSelector"],
+                page_size=self._page_size,
+                idle=self._list_idle,
+            )
+            records = await self._records(listing.items)
         finally:
             self._listing_since = None
         if generation != self._client.generation:
             return  # the pages may come from two servers
-        self._store.replace(self._keyed(item) for item in listing.items)
+        await self._replace(records)
         self._generation = generation
         self._version = listing.resource_version
         self._lists += 1
@@ -233,24 +242,24 @@ class Reflector(Generic[T]):
         self._succeeded()
         self.synced.set()
 
-    async def _fetch_leniently(self) -> Listing[Any]:
-        try:
-            return await self._fetch(self._item)
-        except ApiError as error:
-            if error.reason != INVALID_RESPONSE:
-                raise
-            # An item that does not fit its type fails the whole page: decode the items one by one.
-            return await self._fetch(msgspec.Raw)
+    async def _records(self, items: Sequence[Any]) -> dict[Key, T | None]:
+        """Returns the record of each item. Other tasks run meanwhile, because there may be many."""
+        turns, records = Turns(), {}
+        for item in items:
+            key, record = self._keyed(item)
+            records[key] = record
+            await turns.pause()
+        return records
 
-    async def _fetch(self, item: type[I]) -> Listing[I]:
-        return await self._client.list(
-            self._path,
-            item,
-            label_selector=self._selectors["labelSelector"],
-            field_selector=self._selectors["fieldSelector"],
-            page_size=self._page_size,
-            idle=self._list_idle,
-        )
+    async def _replace(self, records: Mapping[Key, T | None]) -> None:
+        """Store these records and remove all others."""
+        turns = Turns()
+        for key in [key for key in self._store.view if key not in records]:
+            self._store.put(key, None)
+            await turns.pause()
+        for key, record in records.items():
+            self._store.put(key, record)
+            await turns.pause()
 
     async def _watch(self) -> None:
         params: dict[str, str | int] = {

@@ -50,7 +50,23 @@ class Response:
 
     status: int
     headers: CIMultiDictProxy[str]
-    body: bytes
+    body: bytes = b""
+    # The body of a list in parts; empty where `body` has it.
+    chunks: Sequence[bytes] = ()
+
+    @property
+    def parts(self) -> Sequence[bytes]:
+        """The body, in parts."""
+        return self.chunks or (self.body,)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the body."""
+        return sum(map(len, self.parts))
+
+    def joined(self) -> Response:
+        """Returns the response with its body in one part."""
+        return Response(self.status, self.headers, b"".join(self.parts)) if self.chunks else self
 
     def decode(self, kind: type[T]) -> T:
         """Returns the body decoded as `kind`. Raises ApiError (InvalidResponse) if it does not fit."""

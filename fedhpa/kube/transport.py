@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import aiohttp
@@ -20,14 +21,18 @@ from yarl import URL
 
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.pieces import Turns
 from fedhpa.kube.supervision import explain
 
 try:
     from isal import isal_zlib
 except ImportError:
-    pass  # no wheel for this platform: Python's zlib does the same with four times the CPU
+    # There is no wheel for this platform. Python's zlib does the same with four times the CPU.
+    _ZLIB: Any = zlib
+    _INFLATE_ERROR: type[Exception] = zlib.error
 else:
-    aiohttp.set_zlib_backend(isal_zlib)
+    _ZLIB = isal_zlib
+    _INFLATE_ERROR = isal_zlib.error  # type: ignore[assignment]  # its stubs call the class an instance
 
 # Reasons of an ApiError with status 0, for a request without a response.
 TIMEOUT: Final = "Timeout"
@@ -37,8 +42,14 @@ TOO_LARGE: Final = "ResponseTooLarge"
 TOO_SLOW: Final = "ResponseTooSlow"
 INVALID_RESPONSE: Final = "InvalidResponse"
 
-# A PodMetrics list of 100,000 pods is about 60 MB; a larger response is taken for an attack.
-MAX_BODY = 128 * 2**20
+# etcd refuses objects above 1.5 MB, and API servers requests above 3 MB. A larger object is an attack.
+MAX_BODY = 8 * 2**20
+# A PodMetrics list of 150,000 pods is about 90 MB.
+MAX_LIST_BODY = 96 * 2**20
+# The bytes that gzip is inflated to in one step: a fraction of a millisecond.
+INFLATE_BYTES: Final = 64 * 1024
+# zlib's code for gzip with the largest window.
+GZIP_WINDOW: Final = 31
 # etcd refuses objects above 1.5 MB; a watch event holds one.
 MAX_LINE = 16 * 2**20
 # A watch line that takes longer than this to arrive is out of date.
@@ -68,6 +79,7 @@ class ConnectionPool:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             max_headers=MAX_HEADERS,
+            auto_decompress=False,  # see _uncompressed
             headers={
                 "User-Agent": "fedhpa",
                 "Accept": "application/json",
@@ -223,10 +235,21 @@ class ReadLimits:
 async def read_body(
     response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
 ) -> bytes:
-    """Returns the whole body, at most `limit` bytes uncompressed. `progress` is called for each chunk."""
+    """Returns the whole body. For the arguments see `read_chunks`."""
+    chunks = await read_chunks(response, limit, progress)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def read_chunks(
+    response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
+) -> list[bytes]:
+    """Returns the whole body in parts, because joining a large one would take long.
+
+    It has at most `limit` bytes, uncompressed. `progress` is called for each part.
+    """
     chunks: list[bytes] = []
     size = 0
-    async for chunk in response.content.iter_any():
+    async for chunk in _uncompressed(response):
         size += len(chunk)
         if size > limit:
             raise ApiError(
@@ -237,7 +260,66 @@ async def read_body(
         chunks.append(chunk)
         if progress is not None:
             progress()
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return chunks
+
+
+async def _uncompressed(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Yields the body as it arrives, uncompressed, in parts of bounded size.
+
+    aiohttp would inflate what arrives in one step: a megabyte becomes a gigabyte, in a second without pause.
+    """
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip"):
+        raise _unreadable(response, f"its encoding {encoding[:20]!r} was not asked for")
+    inflater = _Inflater() if encoding == "gzip" else None
+    turns = Turns()
+    async for arrived in response.content.iter_any():
+        if inflater is None:
+            yield arrived
+            continue
+        try:
+            for part in inflater.parts(arrived):
+                yield part
+                await turns.pause()
+        except (zlib.error, _INFLATE_ERROR) as error:
+            raise _unreadable(response, f"it is no gzip: {error}") from error
+    if inflater is not None and not inflater.is_complete:
+        raise ApiError(
+            f"answer to {response.method} {response.url.path}: answer cut off", status=0, reason=UNREACHABLE
+        )
+
+
+class _Inflater:
+    """Inflates gzip in parts of at most INFLATE_BYTES."""
+
+    def __init__(self) -> None:
+        self._stream: Any = None
+        self.is_complete = True  # an empty body is no gzip, but is complete
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        """Yields what the next bytes inflate to."""
+        while data:
+            if self._stream is None:
+                self._stream = _ZLIB.decompressobj(wbits=GZIP_WINDOW)
+                self.is_complete = False
+            while True:
+                part = self._stream.decompress(data, INFLATE_BYTES)
+                data = self._stream.unconsumed_tail
+                if part:
+                    yield part
+                if self._stream.eof or (not data and len(part) < INFLATE_BYTES):
+                    break
+            if self._stream.eof:
+                # Several gzip members in a row are one body.
+                data, self._stream, self.is_complete = self._stream.unused_data, None, True
+
+
+def _unreadable(response: aiohttp.ClientResponse, why: str) -> ApiError:
+    return ApiError(
+        f"answer to {response.method} {response.url.path} cannot be read: {why}",
+        status=response.status,
+        reason=INVALID_RESPONSE,
+    )
 
 
 async def read_lines(
@@ -252,10 +334,11 @@ async def read_lines(
     size = 0
     clock = asyncio.get_running_loop().time
     ends = float("inf")
+    chunks = _uncompressed(response)
     while True:
         try:
             async with asyncio.timeout(min(idle, max(ends - clock(), 0.0))):
-                chunk = await response.content.readany()
+                chunk = await anext(chunks, b"")
         except TimeoutError:
             if clock() < ends:
                 raise

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.paths import resource_path
+from fedhpa.kube.pieces import Turns, decode_in_pieces
+from fedhpa.kube.responses import Response
 from fedhpa.kube.supervision import report_failure
 
 T = TypeVar("T")
@@ -63,6 +66,14 @@ class Upstream(Protocol):
 
     def check(self) -> None:
         """Raises MemberUnavailable if no request can be sent now."""
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """A decoded list that is put together from pieces in its own way; others are collections."""
+
+    async def joined(self, pieces: Sequence[Any], turns: Turns) -> Any:
+        """Returns all pieces as one. The first of them is this one."""
 
 
 @dataclass(eq=False)
@@ -147,7 +158,8 @@ class SharedLists:
         """Returns the member's decoded answer to GET `path`, at most `max_age` seconds old.
 
         Concurrent callers share one request, and cancelling one of them does not cancel the request.
-        `decode` is part of the cache key: pass the same function each time.
+        `decode` is part of the cache key: pass the same function each time. It returns a collection, or a
+        `Joinable`, and gets a large list in pieces.
         A member that hangs costs one deadline. After that it is tried in the background, and callers get the
         error at once until it answers. Raises MemberUnavailable if the member does not answer, and
         MetricsUnavailable if it answers with an error or with a body that cannot be decoded.
@@ -208,14 +220,16 @@ class SharedLists:
             async with self._slot(member), self._large_slot(key, small):
                 began = self._clock()
                 self._fetches += 1
-                response = await member.client.request("GET", path, params=dict(params), deadline=deadline)
-                value = await self._decoded(response.body, decode)
+                response = await member.client.request(
+                    "GET", path, params=dict(params), deadline=deadline, is_list=True
+                )
+                value = await self._decoded(response, decode)
         except MemberUnavailable:
             raise
         # `decode` is the caller's: whatever it raises means that the answer cannot be used.
         except Exception as error:
             raise MetricsUnavailable(f"cluster {member.name!r}: {error}") from error
-        return Fetched(value, began, weight=len(response.body))
+        return Fetched(value, began, weight=response.size)
 
     @asynccontextmanager
     async def _slot(self, member: Upstream) -> AsyncIterator[None]:
@@ -239,14 +253,22 @@ class SharedLists:
         async with _acquired(self._large_slots, member, reason):
             yield
 
-    async def _decoded(self, body: bytes, decode: Callable[[bytes], T]) -> T:
-        """Returns the decoded answer. Between two large ones other tasks get to run."""
-        if len(body) < LARGE_BYTES:
-            return decode(body)
+    async def _decoded(self, response: Response, decode: Callable[[bytes], T]) -> T:
+        """Returns the decoded answer. A large one is decoded in pieces, one answer after the other."""
+        if response.size < LARGE_BYTES:
+            return await _in_pieces(response, decode)
         async with self._decoding:
-            value = decode(body)
-            await asyncio.sleep(0)
-            return value
+            return await _in_pieces(response, decode)
+
+
+async def _in_pieces(response: Response, decode: Callable[[bytes], T]) -> T:
+    pieces = await decode_in_pieces(response.parts, cast("Callable[[bytes], Any]", decode))
+    if len(pieces) == 1:
+        return cast(T, pieces[0])
+    first = pieces[0]
+    if isinstance(first, Joinable):
+        return cast(T, await first.joined(pieces, Turns()))
+    return cast(T, type(first)(chain.from_iterable(pieces)))
 
 
 @asynccontextmanager

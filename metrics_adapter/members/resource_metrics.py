@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from itertools import chain, compress, pairwise
 from operator import attrgetter
 
 import msgspec
@@ -18,6 +18,7 @@ from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
+from fedhpa.kube.pieces import Turns
 from metrics_adapter.members.usage_validation import check_list, check_one
 from metrics_adapter.pace import in_slices
 
@@ -103,6 +104,27 @@ class MemberItems:
         self._labels: Sequence[Mapping[str, str]] | None = None
         # Computed here for one member at a time, so that no request computes it for all members at once.
         self.size = sum([len(item.json) for item in self.items])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    async def joined(self, pieces: Sequence[MemberItems], turns: Turns) -> MemberItems:
+        """Returns the items of all pieces of one list."""
+        whole = MemberItems(self.cluster, ())
+        whole.size = sum(piece.size for piece in pieces)
+        runs = [piece.items for piece in pieces if piece.items]
+        if all(before[-1].key <= after[0].key for before, after in pairwise(runs)):
+            whole.items = [item for run in runs for item in run]
+            return whole
+        # Two sorted runs are merged at a time, so that no step takes long.
+        while len(runs) > 1:
+            merged = []
+            for index in range(0, len(runs), 2):
+                merged.append(sorted(chain.from_iterable(runs[index : index + 2]), key=_KEY))
+                await turns.pause()
+            runs = merged
+        whole.items = runs[0] if runs else []
+        return whole
 
     async def labels(self) -> Sequence[Mapping[str, str]]:
         """Returns the labels of each item, in the order of the items. Decoded once, for the first selector.

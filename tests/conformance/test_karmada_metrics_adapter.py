@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.transport import tcp_connector
 from fedhpa.members.cluster import Access, Cluster
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
@@ -138,7 +139,9 @@ async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Requ
             api = RecordedMember(recorded["responses"])
             await api.start()
             stack.push_async_callback(api.stop)
-            member = Member(Cluster(metadata=ObjectMeta(name=recorded["name"])), reread=nothing)
+            member = Member(
+                Cluster(metadata=ObjectMeta(name=recorded["name"])), reread=nothing, connector=tcp_connector
+            )
             ready = recorded["hasDiscoveryClient"]
             way = Access(api.url, "token", None, None, ()) if ready else "its credentials are not known"
             await member.observe(member.cluster, way)

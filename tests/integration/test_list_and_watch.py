@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -345,3 +346,33 @@ async def test_no_task_is_left_behind() -> None:
         await eventually(lambda: api.watching == 0)
         await client.close()
         await eventually(lambda: len(asyncio.all_tasks()) <= before)
+
+
+@pytest.mark.parametrize("levels", [300, 974, 1_200, 50_000])
+async def test_an_object_that_is_nested_too_deeply_is_left_out(levels: int) -> None:
+    """An object that cannot be decoded for its nesting hides no other, and is no obstacle to the watch."""
+    deep = b'{"metadata":{"name":"deep","namespace":"default"},"spec":{"x":%b1%b}}' % (
+        b"[" * levels,
+        b"]" * levels,
+    )
+    well = b'{"metadata":{"name":"a","namespace":"default","labels":{"app":"web"}}}'
+    body = b'{"kind":"List","metadata":{"resourceVersion":"100"},"items":[%b,%b]}' % (deep, well)
+
+    def name(item: dict[str, Any]) -> str:
+        return str(item["metadata"]["name"])
+
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.faults.body[PATH] = body
+        reflector = Reflector(client, PATH, dict[str, Any], name, backoff=quick())
+        task = asyncio.create_task(reflector.run())
+        await eventually(lambda: reflector.synced.is_set())
+
+        assert list(reflector.store.values()) == ["a"]
+        api.faults.clear()
+        await eventually(lambda: api.watching == 1)
+        api.send(b'{"type":"MODIFIED","object":' + deep + b"}")
+        api.put(PODS, pod("b", app="web"))
+        await eventually(lambda: "b" in reflector.store.values())
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait([task])

@@ -20,6 +20,7 @@ from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
+from fedhpa.kube.transport import tcp_connector
 from fedhpa.members.cluster import Access, Cluster
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
@@ -196,7 +197,10 @@ async def target() -> AsyncIterator[Target]:
             url = await stub.start()
             stack.push_async_callback(stub.stop)
             member = members[name] = Member(
-                Cluster(metadata=ObjectMeta(name=name)), reread=nothing, deadline=HANG_SECONDS / 3
+                Cluster(metadata=ObjectMeta(name=name)),
+                reread=nothing,
+                deadline=HANG_SECONDS / 3,
+                connector=tcp_connector,
             )
             await member.observe(member.cluster, Access(url, "member-token", None, None, ()))
             stack.push_async_callback(member.client.close)

@@ -1,0 +1,289 @@
+"""Decodes large lists in pieces, between which other tasks run.
+
+The decoder holds Python's lock, so a list of 60 MB would stop the whole process for seconds, also in a
+thread. A list is therefore cut between two items. Each piece becomes a small list with the same head (kind,
+apiVersion, metadata), so the functions that decode whole lists decode pieces, too.
+
+Reading every byte in Python to find where an item ends would cost more than decoding. A cut is guessed
+instead, where the text looks like the end of one item and the beginning of the next. The guess is right if
+and only if the piece is valid JSON: the piece begins where an item begins, and a cut inside an item or a
+string leaves something open. After a wrong guess the exact end is searched byte by byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Sequence, Sized
+from typing import Final, TypeVar
+
+import msgspec
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, decode_json
+
+P = TypeVar("P", bound=Sized)
+
+# Bytes of a piece. The most expensive JSON (a list of empty objects) decodes at 6 MB a second: 11 ms a piece.
+PIECE_BYTES: Final = 64 * 1024
+# Other tasks get to run when this much time has passed, so that small pieces do not pay for it.
+TURN_SECONDS: Final = 0.005
+# Kubernetes supports 150,000 pods in a cluster.
+MAX_ITEMS: Final = 150_000
+# etcd stores objects of at most 1.5 MB.
+MAX_ITEM_BYTES: Final = 2 * 2**20
+# The most values in a text that is decoded at once. Each takes about 100 ns.
+MAX_VALUES: Final = 150_000
+# The kind, apiVersion and metadata of a list, with its continue token.
+MAX_HEAD_BYTES: Final = 16 * 1024
+# The bytes of one list in which item ends are searched byte by byte, which takes a second for 10 MB.
+MAX_SEARCHED_BYTES: Final = 16 * 2**20
+
+# A guessed cut is looked for within so many pieces. After that, the item's end is searched.
+GUESS_PIECES: Final = 4
+
+_ITEMS = re.compile(rb'"items"\s*:\s*\[')
+# The beginning of an item up to its first key. In answers of one server every item begins alike.
+_BEGINNING = re.compile(rb'\s*\{\s*(?:"[^"\\]{0,64}"\s*:)?')
+_SEPARATION = re.compile(rb'\s*,\s*\{\s*(?:"[^"\\]{0,64}"\s*:)?')
+# The closing quote is optional: a string without an end is passed over at once, not character by character.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
+# Tokens between two looks at the clock.
+_TOKENS_PER_TURN: Final = 2_000
+
+
+class TooLarge(InvalidObject):
+    """An answer has more items, or larger ones, than any Kubernetes API serves."""
+
+
+class Turns:
+    """Lets other tasks run whenever the current task has used `seconds` of real time."""
+
+    def __init__(self, seconds: float = TURN_SECONDS) -> None:
+        self._seconds = seconds
+        self._ends = time.perf_counter() + seconds
+
+    async def pause(self) -> None:
+        """Let other tasks run if it is their turn."""
+        if time.perf_counter() >= self._ends:
+            await asyncio.sleep(0)
+            self._ends = time.perf_counter() + self._seconds
+
+
+async def decode_in_pieces(
+    chunks: Sequence[bytes],
+    decode: Callable[[bytes], P],
+    *,
+    salvage: Callable[[Sequence[bytes], bytes], P] | None = None,
+    max_items: int = MAX_ITEMS,
+) -> list[P]:
+    """Returns what `decode` makes of each piece of a list, in order; of a small body, of the whole.
+
+    `decode` gets a JSON list as bytes, and returns something whose length is the number of items. A piece
+    that it cannot decode is given to `salvage`: one text for each item, and the list without them. Raises
+    what `decode` raises, InvalidJson, and TooLarge.
+    """
+    size = sum(map(len, chunks))
+    if size <= PIECE_BYTES:
+        try:
+            return [_limited(decode(b"".join(chunks)), max_items)]
+        except InvalidJson:
+            if salvage is None:
+                raise
+    splitter = _Splitter(chunks)
+    if not splitter.is_list:
+        if size > MAX_ITEM_BYTES:
+            raise TooLarge(f"answer of {size} bytes is no list")
+        body = b"".join(chunks)
+        _check_values(body)
+        return [_limited(decode(body), max_items)]
+    found: list[P] = []
+    left, turns = max_items, Turns()
+    while splitter.guess():
+        value = await _decode_piece(splitter, decode, salvage, turns)
+        splitter.take()
+        left -= len(value)
+        if left < 0:
+            raise TooLarge(f"answer has more than {max_items} items")
+        found.append(value)
+        await turns.pause()
+    return found
+
+
+async def _decode_piece(
+    splitter: _Splitter,
+    decode: Callable[[bytes], P],
+    salvage: Callable[[Sequence[bytes], bytes], P] | None,
+    turns: Turns,
+) -> P:
+    try:
+        if not splitter.is_guessed:
+            await splitter.search(turns)
+        return decode(splitter.body())
+    except TooLarge:
+        raise
+    except Exception:
+        if not _is_json(splitter.body()) and splitter.is_guessed:
+            await splitter.search(turns)
+            try:
+                return decode(splitter.body())
+            except InvalidJson:
+                if salvage is None:
+                    raise
+        elif salvage is None:
+            raise
+    return salvage(*await splitter.items(turns))
+
+
+class _Splitter:
+    """The bytes of a list from the present piece on: `guess` or `search` finds it, `take` removes it."""
+
+    def __init__(self, chunks: Sequence[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._text = bytearray()
+        self._all_read = False
+        self._searched = 0
+        # The piece is text[:_end], and the next one begins at _next.
+        self._end = self._next = 0
+        self._is_last = False
+        self.is_guessed = False
+        self._read(MAX_HEAD_BYTES)
+        self._head = self._find_head()
+        self._separator = b""
+        if self._head:
+            del self._text[: len(self._head)]
+            self._read(1024)
+            beginning = _BEGINNING.match(self._text)
+            self._separator = b"}," + beginning.group() if beginning is not None else b""
+
+    @property
+    def is_list(self) -> bool:
+        """True if the text begins as a list does."""
+        return bool(self._head)
+
+    def guess(self) -> bool:
+        """Guess the end of the next piece; False after the last one. Without a guess it must be searched."""
+        if self._is_last and not self._text:
+            return False
+        self._read(2 * PIECE_BYTES)
+        if self._all_read and len(self._text) <= 2 * PIECE_BYTES:
+            self._cut(len(self._text), len(self._text), last=True)
+            self.is_guessed = True
+            return True
+        self._read(GUESS_PIECES * PIECE_BYTES)
+        found = self._text.find(self._separator, PIECE_BYTES) if self._separator else -1
+        self.is_guessed = 0 <= found < GUESS_PIECES * PIECE_BYTES
+        if self.is_guessed:
+            self._cut(found + 1, found + 2, last=False)
+        return True
+
+    async def search(self, turns: Turns) -> None:
+        """Find the end of the piece byte by byte."""
+        self.is_guessed = False
+        self._read(PIECE_BYTES + MAX_ITEM_BYTES)
+        # A copy, because the buffer cannot change while the search refers to it.
+        async for end, is_last in _item_ends(bytes(self._text), turns):
+            if is_last:
+                break
+            if end >= PIECE_BYTES:
+                self._count_searched(end)
+                separation = _SEPARATION.match(self._text, end)
+                if separation is not None:
+                    self._separator = bytes(self._text[end - 1 : separation.end()])
+                self._cut(end, self._text.index(b",", end) + 1, last=False)
+                return
+        if not self._all_read:
+            raise TooLarge(f"answer has an item that is larger than {MAX_ITEM_BYTES} bytes")
+        self._count_searched(len(self._text))
+        self._cut(len(self._text), len(self._text), last=True)
+
+    def body(self) -> bytes:
+        """Returns the piece as a list of its own. Raises TooLarge if it has too many values."""
+        with memoryview(self._text) as text:
+            body = b"".join((self._head, text[: self._end], b"" if self._is_last else b"]}"))
+        if self._end > GUESS_PIECES * PIECE_BYTES:
+            _check_values(body)
+        return body
+
+    async def items(self, turns: Turns) -> tuple[list[bytes], bytes]:
+        """Returns the text of each item of the piece, and a list that is empty but for its metadata."""
+        found, begin, rest = [], 0, b"]}"
+        piece = bytes(self._text[: self._end])
+        self._count_searched(len(piece))
+        async for end, is_last in _item_ends(piece, turns):
+            found.append(piece[begin:end].strip())
+            begin = end + 1
+            if is_last:
+                rest = piece[end:]
+                break
+        else:
+            if self._is_last:
+                raise InvalidJson("the list has no end")
+            found.append(piece[begin:].strip())
+        return [text for text in found if text], self._head + rest
+
+    def take(self) -> None:
+        """Go on after the piece."""
+        del self._text[: self._next]
+
+    def _cut(self, end: int, after: int, *, last: bool) -> None:
+        self._end, self._next, self._is_last = end, after, last
+
+    def _read(self, wanted: int) -> None:
+        while not self._all_read and len(self._text) < wanted:
+            chunk = next(self._chunks, None)
+            self._all_read = chunk is None
+            self._text += chunk or b""
+
+    def _find_head(self) -> bytes:
+        """Returns the text up to the first item; empty if it is no list."""
+        for number, match in enumerate(_ITEMS.finditer(self._text, 0, MAX_HEAD_BYTES)):
+            head = bytes(self._text[: match.end()])
+            if _is_json(head + b"]}"):
+                return head
+            if number == GUESS_PIECES:
+                break
+        return b""
+
+    def _count_searched(self, count: int) -> None:
+        self._searched += count
+        if self._searched > MAX_SEARCHED_BYTES:
+            raise TooLarge("answer has items of too many different forms")
+
+
+async def _item_ends(text: bytes, turns: Turns) -> AsyncIterator[tuple[int, bool]]:
+    """Yields where each item of a list ends, and True if the list ends there, too."""
+    depth = 0
+    for count, token in enumerate(_TOKEN.finditer(text)):
+        first = token[0][0]
+        if first in b"{[":
+            depth += 1
+        elif first in b"}]":
+            depth -= 1
+            if depth < 0:
+                yield token.start(), True
+                return
+        elif first == ord(",") and not depth:
+            yield token.start(), False
+        if count % _TOKENS_PER_TURN == 0:
+            await turns.pause()
+
+
+def _limited(value: P, most: int) -> P:
+    if len(value) > most:
+        raise TooLarge(f"answer has more than {most} items")
+    return value
+
+
+def _check_values(text: bytes) -> None:
+    if text.count(b",") + text.count(b"{") + text.count(b"[") > MAX_VALUES:
+        raise TooLarge(f"answer has an item with more than {MAX_VALUES} values")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        decode_json(text, msgspec.Raw)
+    except InvalidJson:
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""A list that never ends is given up: its pages, items, bytes and time are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from fedhpa.api.errors import ApiError
+from fedhpa.api.wire import Pod
+from fedhpa.kube import client as client_module
+from fedhpa.kube.client import LIST_SECONDS, MAX_PAGES, ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE
+from tests.support.memory_network import MemoryListener, MemoryNetwork
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+PATH = "/api/v1/pods"
+POD = '{"metadata":{"name":"a","namespace":"shop"}}'
+
+
+@asynccontextmanager
+async def endless(
+    token: Callable[[], str], *, items: int = 1, seconds: float = 0.0
+) -> AsyncIterator[ApiClient]:
+    """A client of a server whose pages each have some items and one more continue token."""
+
+    async def page(_: web.Request) -> web.Response:
+        await asyncio.sleep(seconds)
+        body = f'{{"metadata":{{"continue":"{token()}"}},"items":[{",".join([POD] * items)}]}}'
+        return web.Response(text=body, content_type="application/json")
+
+    network = MemoryNetwork()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", page)
+    async with MemoryListener(network, app) as listener:
+        config = ApiConfig(server=listener.server, name="member1", connector=network.connector)
+        async with ApiClient(config) as client:
+            yield client
+
+
+def counting() -> Callable[[], str]:
+    """Returns a function that returns a new token each time."""
+    numbers = itertools.count()
+    return lambda: f"page{next(numbers)}"
+
+
+async def test_a_token_that_repeats_is_an_error() -> None:
+    """A continue token that comes a second time would repeat the same pages for ever."""
+    async with endless(lambda: "again") as client:
+        with pytest.raises(ApiError, match="earlier page") as failed:
+            await client.list(PATH, Pod)
+
+    assert failed.value.reason == INVALID_RESPONSE
+
+
+async def test_tokens_that_never_end_are_given_up() -> None:
+    """New tokens without an end are followed for MAX_PAGES pages."""
+    async with endless(counting()) as client:
+        with pytest.raises(ApiError, match=f"after {MAX_PAGES + 1} pages") as failed:
+            await client.list_leniently(PATH, Pod)
+
+    assert failed.value.reason == TOO_LARGE
+
+
+async def test_the_items_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of items is that of the whole list, not of a page."""
+    monkeypatch.setattr(client_module, "MAX_ITEMS", 1_000)
+    async with endless(counting(), items=90) as client:
+        with pytest.raises(ApiError, match="more than") as failed:
+            await client.list(PATH, Pod)
+
+    assert failed.value.reason == TOO_LARGE
+
+
+async def test_the_bytes_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of bytes is that of the whole list, not of a page."""
+    monkeypatch.setattr(client_module, "MAX_LIST_BYTES", 100_000)
+    async with endless(counting(), items=100) as client:
+        with pytest.raises(ApiError, match="the list goes on") as failed:
+            await client.list(PATH, Pod)
+
+    assert failed.value.reason == TOO_LARGE
+
+
+async def test_the_time_of_all_pages_is_bounded() -> None:
+    """Pages that each arrive in time, but never end, are given up after LIST_SECONDS."""
+    async with endless(counting(), seconds=2) as client:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ApiError) as failed:
+            await client.list(PATH, Pod, idle=3)
+
+        assert asyncio.get_running_loop().time() - began == pytest.approx(LIST_SECONDS, abs=5)
+    assert failed.value.reason == TIMEOUT
+
+
+async def test_a_token_that_fits_no_url_is_refused() -> None:
+    """A token of megabytes is not sent back."""
+    async with endless(lambda: "x" * 9_000) as client:
+        with pytest.raises(ApiError) as failed:
+            await client.list(PATH, Pod)
+
+    assert failed.value.reason == TOO_LARGE
