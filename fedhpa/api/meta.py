@@ -112,7 +112,7 @@ class LabelSelector(ApiModel):
 
 
 class TypedObject(ApiModel):
-    """An API object: what every kind has in common."""
+    """The fields that all API objects have."""
 
     api_version: Text = ""
     kind: Text = ""

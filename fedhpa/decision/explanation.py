@@ -1,4 +1,4 @@
-"""The decision as text for people: what was decided, from what data, and what would change it."""
+"""The decision as text for people: the result, its data, and the changes that would alter it."""
 
 from __future__ import annotations
 

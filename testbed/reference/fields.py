@@ -64,7 +64,7 @@ def _fields_text(schema: Schema) -> str:
 
 
 def _element(field: Schema) -> tuple[Schema | None, str]:
-    """The schema whose fields stand below this one, and what its path ends with."""
+    """The schema with the fields below this one, and the end of its path."""
     if "properties" in field:
         return field, ""
     items = field.get("items")
