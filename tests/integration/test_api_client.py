@@ -1,4 +1,4 @@
-"""How requests to an API server end, whatever the server does."""
+"""Requests to an API server end for any behaviour of the server."""
 
 from __future__ import annotations
 

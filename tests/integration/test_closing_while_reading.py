@@ -15,7 +15,7 @@ PARAMS: dict[str, str | int | bool] = {"watch": True, "resourceVersion": "0"}
 
 @pytest.mark.parametrize("reconfigured", [False, True])
 async def test_watch_that_is_closed_between_two_lines_is_unreachable(reconfigured: bool) -> None:
-    """The reader that comes back for the next line is told so, as it is of any broken connection."""
+    """The reader's next read fails as it does on any broken connection."""
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("web-0"))
         lines = client.watch(WATCH, params=PARAMS, idle=PATIENCE)

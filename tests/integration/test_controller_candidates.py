@@ -78,7 +78,7 @@ async def test_without_bindings_all_clusters_count() -> None:
     ids=["no label", "no binding", "other label", "other workload", "other namespace", "no cluster"],
 )
 async def test_no_binding_is_told(labels: dict[str, str], bindings: list[Object]) -> None:
-    """If the hub serves bindings but has none of the workload, nothing is scaled."""
+    """Nothing is scaled if the hub serves bindings but has no binding of the workload."""
     async with world(m1=2) as w:
         w.hub.served.add(BINDINGS[0])
         w.hub.deploy(2, **labels)

@@ -256,7 +256,7 @@ PARTS: list[tuple[Any, str]] = [
 async def test_exception_about_one_object_is_shown_on_it_alone(
     monkeypatch: pytest.MonkeyPatch, part: tuple[Any, str], error: BaseException
 ) -> None:
-    """Whatever decoding, deciding or publishing one object raises is counted and shown on that object."""
+    """An error in decoding, deciding or publishing one object is counted and shown on that object."""
     owner, name = part
     async with world(m1=2) as w:
         w.load(200)

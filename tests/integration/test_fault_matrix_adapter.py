@@ -33,7 +33,7 @@ CUT = "answer cut off|Connection reset"
 
 @dataclass(frozen=True)
 class Row:
-    """A fault, where it is, and what is to be said of it."""
+    """A fault, its place, and the expected text about it."""
 
     fault: Fault
     where: str

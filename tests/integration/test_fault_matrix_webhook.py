@@ -210,7 +210,7 @@ class Between:
         await register(self.hub, client.url, self.authority)
 
     async def refuse(self, client: Client) -> None:
-        """Nobody listens where the registration points to."""
+        """No server listens at the registered address."""
         await register(self.hub, "https://localhost:1", self.authority)
 
     async def mend(self, client: Client) -> None:

@@ -312,7 +312,7 @@ async def test_repeated_failures_are_logged_once() -> None:
 
 
 class Named(msgspec.Struct, frozen=True):
-    """An object of which only the metadata is read."""
+    """An object whose metadata alone is read."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -48,7 +48,7 @@ def test_a_process_that_cannot_start_says_why(
     said: str,
 ) -> None:
     """The process prints one line on stderr and exits with the code."""
-    AdapterWorld(tmp_path).flags()  # writes the kubeconfig; none of these gets as far as to use it
+    AdapterWorld(tmp_path).flags()  # writes the kubeconfig; these processes end before they use it
     given = [argument.replace("{kubeconfig}", str(tmp_path / "kubeconfig")) for argument in arguments]
     monkeypatch.setattr(sys, "argv", ["fedhpa-metrics-adapter", *given])
     monkeypatch.chdir(tmp_path)

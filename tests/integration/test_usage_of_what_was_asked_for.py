@@ -24,7 +24,9 @@ def listed(*found: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_pods_of_another_namespace_are_no_answer() -> None:
-    """The member is named, wherever in its list they are; who may read one namespace is shown one."""
+    """A member that lists a pod of another namespace, at any place, is named as missing. The caller sees only the
+    requested namespace.
+    """
     worlds = {
         "m1": {PODS: listed(usage("web"))},
         "m2": {PODS: listed(usage("web"), usage("coredns", "kube-system"))},

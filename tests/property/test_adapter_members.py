@@ -145,7 +145,7 @@ def running() -> Iterator[tuple[asyncio.Runner, Target]]:
 
 
 def told(answer: Answered) -> list[str]:
-    """Returns the members that did not answer, from the warnings, all of which must be readable."""
+    """Returns the members that did not answer, from the warnings. All warnings must be readable."""
     for warning in answer.warnings:
         assert WARNING.fullmatch(warning)
         assert len(warning) <= LONGEST_WARNING

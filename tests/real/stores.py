@@ -81,7 +81,7 @@ class Store:
         }
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The document of a path; what it does not serve is 404, also an aggregated discovery."""
+        """The document of a path. Other paths are 404, also aggregated discovery."""
         found = self.discovery().get(request.path)
         if found is None:
             await self._answers.wait()

@@ -45,7 +45,7 @@ def hpa(name: str, target: str) -> dict[str, Any]:
 
 
 async def rights(reader: str) -> list[dict[str, Any]]:
-    """What `fedhpa webhook-config --reader` prints but for the registration, which is there."""
+    """Returns the output of `fedhpa webhook-config --reader` without the existing registration."""
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("fedhpa")),
         *("webhook-config", "--url=https://127.0.0.1", f"--reader={reader}"),
@@ -154,14 +154,14 @@ async def test_other_objects_on_the_hub_are_warned_about(
 async def test_a_refusal_of_the_schema_comes_with_what_to_write(
     plane: Plane, hub: PlaneApi, processes: Processes
 ) -> None:
-    """Defaults are asked for before the schema speaks; mistakes are told with them, and shown once each."""
+    """The defaulting webhook runs before the schema's validation. Its warnings name each mistake once."""
     wrong = federated_hpa("wrong", SPACE, low=1, high=3)
     wrong["spec"]["metrics"][0]["type"] = "Memory"
     quoted = federated_hpa("quoted", SPACE, low=1, high=3)
     quoted["spec"]["maxReplicas"] = "3"
 
     async def refused(manifest: dict[str, Any]) -> str:
-        # The registration of the webhook that warns lets pass what is not answered in time.
+        # The webhook's registration admits an object if the webhook does not answer in time.
         answer = await kubectl(
             plane.hub, "create", "-f", "-", stdin=json.dumps(manifest), code=1, words="Warning: "
         )

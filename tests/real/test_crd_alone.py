@@ -1,4 +1,4 @@
-"""A hub without any webhook: what the CRDs refuse by themselves, and what they leave alone."""
+"""On a hub without any webhook the CRDs refuse wrong objects by themselves and leave the rest alone."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa-contr
 async def test_process_drains_at_sigterm_and_comes_back(
     plane: Plane, processes: Processes, name: str
 ) -> None:
-    """SIGTERM ends it with exit code 0 before it is forced; started again, it is ready on the same port, and
-    what it is for works.
+    """SIGTERM ends the process with exit code 0 before it is killed. After a restart it is ready on the same
+    port, and its service works.
     """
     try:
         code = await processes.stop(name)

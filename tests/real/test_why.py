@@ -129,7 +129,7 @@ async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path:
 
 
 async def replay(plane: Plane, scenario: Path) -> tuple[CompletedProcess[str], CompletedProcess[str]]:
-    """How recording into the file and replaying from it ended."""
+    """Returns the results of recording into the file and replaying from it."""
     recorded = await asked(plane, READER, "record", f"fhpa/{NAME}", "-f", str(scenario))
     return recorded, await asyncio.to_thread(fedhpa, "replay", "-o", "json", str(scenario))
 

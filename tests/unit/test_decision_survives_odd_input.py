@@ -20,7 +20,7 @@ NOW = "2026-03-11T13:23:17Z"
 def test_two_owners_are_ambiguous_whatever_their_bounds(
     bounds: tuple[int, int], target: dict[str, Any] | None
 ) -> None:
-    """Neither maxReplicas 5 nor minReplicas 8 scales six replicas, and both objects are told."""
+    """Neither maxReplicas 5 nor minReplicas 8 scales six replicas, and both objects report it."""
     low, high = bounds
     given = scenario(
         CLUSTERS,

@@ -116,7 +116,7 @@ def test_other_programs_are_not_found_by_a_run_without_them(
 
 
 def test_without_go_the_message_names_what_is_missing_and_the_remedy() -> None:
-    """No Go: which programs are not here, and what to do."""
+    """Without Go the message names the missing programs and the remedy."""
     with pytest.raises(PlaneUnavailable) as failure:
         ensure_assets()
 
@@ -135,7 +135,7 @@ def test_go_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_failed_build_shows_its_last_lines_and_leaves_no_program(tmp_path: Path) -> None:
-    """What Go printed is in the message, and nothing half-built is found later."""
+    """Go's output is in the message, and a later run finds no half-built program."""
     fake_go(tmp_path, build='printf half > "$2"; echo "undefined: thing" >&2; exit 1')
 
     with pytest.raises(PlaneUnavailable, match="undefined: thing"):

@@ -28,7 +28,7 @@ LIES = (
 
 
 class Reach(Protocol):
-    """How to reach the adapter."""
+    """The address and credentials of the adapter."""
 
     def session(self) -> aiohttp.ClientSession:
         """Opens a client's session with its own connections."""
