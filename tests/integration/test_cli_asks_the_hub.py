@@ -28,8 +28,8 @@ async def fedhpa(w: ControllerWorld, folder: Path, *arguments: str, hub: bool = 
 
 
 async def settled(look: Callable[[], Awaitable[T]], good: Callable[[T], bool]) -> T:
-    """Returns the first good result of `look`, or after the deadline the last one. A command waits three seconds
-    for members; this process simulates the members and may pause for longer.
+    """Returns the first good result of `look`, or after the deadline the last one. A command waits three
+    seconds for members; this process simulates the members and may pause for longer.
     """
     ends = time.monotonic() + PATIENCE
     while not good(found := await look()) and time.monotonic() < ends:

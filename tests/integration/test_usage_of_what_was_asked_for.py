@@ -24,8 +24,8 @@ def listed(*found: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_pods_of_another_namespace_are_no_answer() -> None:
-    """A member that lists a pod of another namespace, at any place, is named as missing. The caller sees only the
-    requested namespace.
+    """A member that lists a pod of another namespace, at any place, is named as missing. The caller sees only
+    the requested namespace.
     """
     worlds = {
         "m1": {PODS: listed(usage("web"))},
