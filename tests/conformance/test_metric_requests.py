@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -115,7 +114,7 @@ def requests_of(spec: ScalingMetric, version: str) -> list[str]:
         await read_metrics(source, metric_queries([spec]))
         return lists.sent
 
-    return asyncio.run(ask(SimpleNamespace(name="member1")))
+    return asyncio.run(ask(None))
 
 
 @pytest.mark.parametrize(

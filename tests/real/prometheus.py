@@ -72,8 +72,10 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def prometheus(program: Path, texts: Mapping[str, str]) -> AsyncIterator[Prometheus]:
-    """A Prometheus over exporters that say `texts`, by cluster."""
+async def prometheus(
+    program: Path, texts: Mapping[str, str], *, interval: int = 1, rules: Path | None = None
+) -> AsyncIterator[Prometheus]:
+    """A Prometheus over exporters that say `texts`, by cluster, with scrapes each `interval` seconds."""
     run = Run.begin()
     exporters = {cluster: Exporter(text) for cluster, text in texts.items()}
     try:
@@ -81,7 +83,8 @@ async def prometheus(program: Path, texts: Mapping[str, str]) -> AsyncIterator[P
             await exporter.start()
         port = free_port()
         folder = run.folder
-        command = _command(program, folder, port, {name: one.port for name, one in exporters.items()})
+        targets = {name: one.port for name, one in exporters.items()}
+        command = _command(program, folder, port, targets, interval, rules)
         run.spawn(PROMETHEUS, command, folder / "log")
         url = f"https://127.0.0.1:{port}"
         yield Prometheus(url, folder / "ca.crt", folder / "password", exporters)
@@ -93,7 +96,9 @@ async def prometheus(program: Path, texts: Mapping[str, str]) -> AsyncIterator[P
             await exporter.stop()
 
 
-def _command(program: Path, folder: Path, port: int, targets: Mapping[str, int]) -> list[str]:
+def _command(
+    program: Path, folder: Path, port: int, targets: Mapping[str, int], interval: int, rules: Path | None
+) -> list[str]:
     authority = CertificateAuthority.create("store-ca")
     authority.issue_server("store", dns=["localhost"], ips=["127.0.0.1"]).save(folder)
     (folder / "ca.crt").write_bytes(authority.bundle_pem)
@@ -102,9 +107,11 @@ def _command(program: Path, folder: Path, port: int, targets: Mapping[str, int])
         {"targets": [f"127.0.0.1:{target}"], "labels": {"cluster": cluster}}
         for cluster, target in targets.items()
     ]
+    times = {"scrape_interval": f"{interval}s", "scrape_timeout": f"{interval}s", "evaluation_interval": "1s"}
     config = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "global": times,
         "scrape_configs": [{"job_name": "clusters", "static_configs": static}],
+        "rule_files": [] if rules is None else [str(rules)],
     }
     web_config = {
         "tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"},

@@ -1,0 +1,225 @@
+"""Faults as the series of the processes show them, minute by minute, for tests of the alerts.
+
+The series come from the processes' own telemetry, so a renamed series or label breaks the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+
+from controller.telemetry import ControllerMetrics
+from fedhpa.decision import Coverage, Decision, History
+from fedhpa.members.member import Member
+from fedhpa.serving.fairness import Limits
+from fedhpa.serving.telemetry import ProcessSeries
+from metrics_adapter.members.probes import Probe
+from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.server.caller_limits import CallerLimits
+from metrics_adapter.telemetry import Telemetry as AdapterTelemetry
+from webhook.admission_review import Refused, Verdict
+from webhook.handlers import VALIDATE_FEDERATEDHPA, Review, refused
+from webhook.telemetry import Telemetry as WebhookTelemetry
+
+USAGE, CUSTOM = "metrics.k8s.io", "custom.metrics.k8s.io"
+OBJECT = ("shop", "web")
+FINDINGS = ("FieldsPruned", "ForeignWebhook", "AnotherController")
+MINUTE = 60.0
+# Ticks of the event loop that a minute has here; really they are 3,000.
+TICKS = 20
+
+
+class StubMember:
+    """A member that is available or not."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    def unavailable(self) -> str | None:
+        """Returns why the member is unavailable; None if it is available."""
+        return self.reason
+
+
+class Stage:
+    """Two controllers, of which the first leads, an adapter over one member and a store, and a webhook."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.succeeds = True
+        self.hub_current = True
+        self.missing: dict[str, str] = {}
+        self.lost: dict[str, str] = {}
+        self.gone: set[str] = set()
+        self.member = StubMember()
+        names = ("controller-0", "controller-1")
+        self.registries = {name: CollectorRegistry() for name in names}
+        self.leader, self.standby = (ControllerMetrics(self.registries[n], clock=self.clock) for n in names)
+        self.adapter = AdapterTelemetry(lambda: cast(Mapping[str, Member], {"m1": self.member}))
+        self.store = StoreTelemetry(self.adapter.registry)
+        self.limits = CallerLimits(Limits(0, 0, 0.0, 1), self.adapter.registry)
+        self.webhook = WebhookTelemetry()
+        self.webhook.follow_hub("FederatedHPA", lambda _: self.hub_current)
+        self.registries |= {"adapter": self.adapter.registry, "webhook": self.webhook.registry}
+        self.loop = ProcessSeries(self.registries["adapter"])
+        self.store.rules(1, 1)
+        self.member_answers()
+
+    def clock(self) -> float:
+        """Returns the simulated seconds since the start."""
+        return self.now
+
+    def minute(self) -> None:
+        """Lets a minute pass in which everything works."""
+        self.now += MINUTE
+        for controller in (self.leader, self.standby):
+            controller.set_paused(False)
+            controller.set_leader("0", controller is self.leader)
+            for finding in FINDINGS:
+                controller.set_hub_finding(finding, False)
+        self.leader.set_bounds(*OBJECT, 1, 10, late=0.05)
+        self.leader.set_conflicts(*OBJECT, dry_run=False, competitors=0)
+        self.leader.record_decision(*OBJECT, self.decision(), written=False, seconds=0.1)
+        self.leader.watch_success(*OBJECT)
+        if self.succeeds:
+            self.leader.record_success(*OBJECT)
+        self.adapter_answers(USAGE, "200")
+        self.store.answered("answered", 0.01)
+        self.admission(Review(Verdict(True), raw={"kind": "FederatedHPA"}))
+        for _ in range(TICKS):
+            self.loop.lag.observe(0.001)
+
+    def decision(self) -> Decision:
+        """Returns a decision that keeps the size, with the present missing and lost clusters."""
+        coverage = Coverage(("m1",), ("m1",), self.missing, "Hold", bool(self.missing), self.lost)
+        return Decision(
+            now=self.now,
+            current_replicas=3,
+            desired_replicas=3,
+            rescale=False,
+            reason="",
+            error=None,
+            coverage=coverage,
+            metrics=(),
+            steps=(),
+            conditions=(),
+            events=(),
+            status={},
+            history=History(),
+            assignment=(),
+        )
+
+    def member_answers(self, *, api: str = USAGE, answered: bool = True, seconds: float = 0.1) -> None:
+        """The member answers a request and a probe, or fails to."""
+        self.adapter.outcome(USAGE, "m1", True)
+        self.adapter.outcome(CUSTOM, "m1", True)
+        self.adapter.outcome(api, "m1", answered)
+        self.adapter.probed("m1", Probe(answered or api != USAGE, seconds))
+
+    def adapter_answers(self, api: str, code: str, count: int = 1) -> None:
+        """The adapter answers requests with a status code."""
+        self.adapter._requests.labels(api, "pods", "list", code).inc(count)
+
+    def admission(self, review: Review, count: int = 1) -> None:
+        """The webhook answers requests."""
+        for _ in range(count):
+            self.webhook.paths[VALIDATE_FEDERATEDHPA].count(review)
+
+    def samples(self, names: Collection[str]) -> Iterator[str]:
+        """Yields the samples of these names of all processes in the text format, without a time."""
+        for name, registry in self.registries.items():
+            if name in self.gone:
+                continue
+            for family in registry.collect():
+                for sample in family.samples:
+                    if sample.name in names:
+                        labels = {"process": name, **sample.labels}
+                        text = ",".join(f'{label}="{value}"' for label, value in labels.items())
+                        yield f"{sample.name}{{{text}}} {sample.value}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong in each minute, and the alerts that must fire, and no others."""
+
+    provoke: Callable[[Stage], Any]
+    alerts: frozenset[str]
+
+
+def _both(stage: Stage, leads: bool) -> None:
+    stage.leader.set_leader("0", leads)
+    stage.standby.set_leader("0", leads)
+
+
+def _without(*processes: str) -> Callable[[Stage], Any]:
+    return lambda stage: stage.gone.update(processes)
+
+
+def _set(**attributes: Any) -> Callable[[Stage], Any]:
+    return lambda stage: vars(stage).update(attributes)
+
+
+def _held_up(stage: Stage) -> None:
+    for _ in range(3):
+        stage.loop.lag.observe(0.6)
+
+
+_DENIED = Review(Verdict(False, 403, "Forbidden", "wrong"), raw={"kind": "FederatedHPA"})
+_MALFORMED = refused(Refused("no JSON"))
+
+_FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
+    "nothing is wrong": (lambda _: None, ""),
+    "all controllers are gone": (_without("controller-0", "controller-1"), "NoController"),
+    "one of two controllers is gone": (_without("controller-1"), ""),
+    "nobody leads": (lambda s: _both(s, False), "ShardWithoutLeader"),
+    "two lead": (lambda s: _both(s, True), "ShardWithTwoLeaders"),
+    "another controller acts": (lambda s: s.leader.set_hub_finding(FINDINGS[2], True), "HubFinding"),
+    "no reconcile succeeds": (_set(succeeds=False), "NotReconciled"),
+    "a reconcile raises": (lambda s: s.leader.count_failure("ReconcileFailed"), "ReconcileFailures"),
+    "a reconcile times out": (lambda s: s.leader.count_failure("ReconcileTimedOut"), "ReconcileFailures"),
+    "a stored object is invalid": (lambda s: s.leader.count_failure("InvalidObject"), "InvalidObjects"),
+    "reconciles are late": (lambda s: s.leader.set_bounds(*OBJECT, 1, 10, late=40.0), "ReconcilesLate"),
+    "scales are not written": (lambda s: s.leader.count_scale_failure("m1"), "ScaleWriteFailures"),
+    "statuses are not written": (lambda s: s.leader.count_status_failure(), "StatusWriteFailures"),
+    "events are dropped": (lambda s: s.leader.count_dropped_event(), "EventsDropped"),
+    "a cluster is missing": (_set(missing={"m2": "it did not answer"}), "ClustersMissing"),
+    "a cluster is lost": (_set(lost={"m2": "it did not answer"}), "ClustersLost"),
+    "another autoscaler acts": (
+        lambda s: s.leader.set_conflicts(*OBJECT, dry_run=False, competitors=1),
+        "CompetingAutoscalers",
+    ),
+    "the controller is paused": (lambda s: s.leader.set_paused(True), "Paused"),
+    "a member fails": (lambda s: s.member_answers(answered=False), "MemberDown"),
+    "a member is gone": (lambda s: vars(s.member).update(reason="no connection"), "MemberDown"),
+    "a member has no custom metrics": (
+        lambda s: s.member_answers(api=CUSTOM, answered=False),
+        "MemberApiDown",
+    ),
+    "a member is slow": (lambda s: s.member_answers(seconds=4.0), "MemberSlow"),
+    "the adapter has no answer": (lambda s: s.adapter_answers(USAGE, "503", 3), "AdapterErrors"),
+    "a few requests fail": (lambda s: s.adapter_answers(USAGE, "503") if s.now < 300 else None, ""),
+    "strangers call the adapter": (lambda s: s.adapter_answers(USAGE, "401", 20), "AdapterRefusesCallers"),
+    "callers are limited": (lambda s: s.limits._refused.labels("user").inc(), "AdapterLimits"),
+    "the store is gone": (lambda s: s.store.up(False), "StoreDown"),
+    "the store refuses a query": (lambda s: s.store.answered("refused", 0.1), "StoreQueriesFail"),
+    "the store has odd series": (lambda s: s.store.dropped("no_cluster", 1), "StoreSeriesDropped"),
+    "the rules file is invalid": (lambda s: s.store.rules_not_loaded(), "RulesInvalid"),
+    "the webhook fails": (
+        lambda s: s.admission(_DENIED.failed(ZeroDivisionError())),
+        "WebhookInternalErrors",
+    ),
+    "malformed requests": (lambda s: s.admission(_MALFORMED, 3), "WebhookMalformedRequests"),
+    "invalid objects": (lambda s: s.admission(_DENIED, 3), "WebhookDenials"),
+    "an invalid object now and then": (lambda s: s.admission(_DENIED) if s.now % 300 == 0 else None, ""),
+    "the webhook cannot read the hub": (_set(hub_current=False), "WebhookHubStale"),
+    "a task of a member raises": (lambda s: s.leader.task_failed("member m1"), "TaskFailures"),
+    "a task of the adapter raises": (lambda s: s.adapter.task_failed("member m1"), "TaskFailures"),
+    "the event loop is held up": (_held_up, "EventLoopBlocked"),
+    "the event loop is held up once": (lambda s: _held_up(s) if s.now == 600 else None, ""),
+}
+FAULTS = {
+    name: Fault(provoke, frozenset(f"Fedhpa{alert}" for alert in alerts.split()))
+    for name, (provoke, alerts) in _FAULTS.items()
+}
