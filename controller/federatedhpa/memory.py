@@ -50,8 +50,7 @@ class ObjectMemory:
     `doubts` maps a cluster to the time since which its answer has been implausible without a break.
     `size` is the size of the last decision, None on a fresh start.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
-    computed from. `reconciled` is True after the first reconcile of this leader. `read_error` says why the
-    object could not be read, "" if it could.
+    computed from. `reconciled` is True after the first reconcile of this leader.
     """
 
     uid: str
@@ -70,7 +69,6 @@ class ObjectMemory:
     ambiguous_with: tuple[str, ...] = ()
     ambiguity_basis: object = None
     reconciled: bool = False
-    read_error: str = ""
 
     @classmethod
     def restore(cls, raw: Mapping[str, Any], now: float) -> ObjectMemory:
