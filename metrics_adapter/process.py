@@ -24,6 +24,7 @@ from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_or_exit
 from fedhpa.serving.flags.types import Values
 from fedhpa.serving.health import Health
+from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from fedhpa.serving.server import TlsServer, http_listeners
 from fedhpa.serving.tls import ServingTls, TlsFiles
@@ -117,7 +118,8 @@ class Adapter:
             limits=limits,
             audit=bool(values[common.AUDIT_LOG_PATH]),
         )
-        self.server = TlsServer.of(application, self.tls, values)
+        self._peers = Peers()
+        self.server = TlsServer.of(application, self.tls, values, self._peers)
 
     def _prometheus_backend(self, members: MembersSource) -> PrometheusBackend | None:
         if self._values[METRICS_SOURCE] != PROMETHEUS:
@@ -140,7 +142,7 @@ class Adapter:
             self._lists,
             self._store.store if self._store is not None else nullcontext(),
             _background(self._tasks()),
-            http_listeners(self._values, self.health, self.telemetry.registry),
+            http_listeners(self._values, self.health, self.telemetry.registry, peers=self._peers),
             self.server,
         ):
             try:

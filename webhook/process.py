@@ -10,6 +10,7 @@ from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_or_exit
 from fedhpa.serving.flags.types import Values
 from fedhpa.serving.health import Health
+from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from fedhpa.serving.server import TlsServer, http_listeners
 from fedhpa.serving.tls import ServingTls, TlsFiles
@@ -32,7 +33,8 @@ class Webhook:
         self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[common.TLS_MIN_VERSION])
         self.warnings = AdmissionWarnings()
         application = build_application(self.health, self.telemetry, self.warnings)
-        self.server = TlsServer.of(application, self.tls, values)
+        self._peers = Peers()
+        self.server = TlsServer.of(application, self.tls, values, self._peers)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -43,7 +45,11 @@ class Webhook:
         async with reading_hub(self._values) as hub:
             if hub is not None:
                 self._use(hub)
-            async with http_listeners(self._values, self.health, self.telemetry.registry), self.server:
+            registry = self.telemetry.registry
+            async with (
+                http_listeners(self._values, self.health, registry, peers=self._peers),
+                self.server,
+            ):
                 self._certificate.succeed()
                 try:
                     yield

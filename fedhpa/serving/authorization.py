@@ -16,6 +16,7 @@ from fedhpa.api.errors import ApiError
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.authentication import REVIEW_DEADLINE, Authenticator, User
+from fedhpa.serving.connections import trust_peer
 from fedhpa.serving.fairness import Fairness, Limits
 from fedhpa.serving.status import status_response
 
@@ -178,6 +179,7 @@ class Guard:
         if user is None:
             return status_response(401, "Unauthorized")
         request[USER_KEY] = user
+        trust_peer(request)
         # The limits apply before the review, because a review on the hub is expensive.
         counted = self._fairness.enter(user)
         try:

@@ -1,4 +1,4 @@
-"""The connections of a listener: their number is bounded, and so is the time each waits for its client.
+"""HTTP connections: the size of their headers is bounded, and the time for which each waits for its client.
 
 aiohttp has one timeout, for idle connections. Without the limits here, a client that sends half a header or
 half a body, or does not read its response, could hold its connection forever. Input that is not HTTP is
@@ -9,57 +9,50 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
 from fedhpa.api.errors import FedHPAError
+from fedhpa.serving.listener import Listener, bind
+from fedhpa.serving.peers import TLS_BYTES, WAIT_LIMITS, Peer, Peers, Reason, Waiting
 from fedhpa.serving.status import from_http_exception, status_response
 
 logger = structlog.get_logger(__name__)
 
-# The hub opens a connection for each concurrent request, and there may be a thousand of them.
-MAX_CONNECTIONS = 2048
-# Kubernetes' servers accept a megabyte of headers. The front proxy sends one header for each group of a user.
-MAX_HEAD_BYTES = 1024 * 1024
+BAD_REQUEST, UNAUTHORIZED = 400, 401
+# The front proxy sends one header for each group of a user. Others send a token at most.
+MAX_HEAD_BYTES = 32 * 1024
+MAX_VERIFIED_HEAD_BYTES = 256 * 1024
 MAX_HEADERS = 2048
-MAX_HEADER_LINE = 64 * 1024
+MAX_HEADER_LINE = 16 * 1024
+# A header is in memory twice: as received, and parsed.
+HEADER_COPIES = 2
 # Longer than the 90 s for which the API server's client pool keeps idle connections: the client closes first.
 KEEPALIVE_SECONDS = 120.0
-HANDSHAKE_SECONDS = 10.0
+# For the rest of a body whose request was answered already. Without it the client may miss the response.
+LINGER_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
-# Connections that wait for `accept`. A thousand may arrive at the same moment.
-BACKLOG = 1024
-
-
-class Waiting(Enum):
-    """The action of the client that a connection waits for."""
-
-    IDLE = "the next request"
-    HEADER = "the rest of a header"
-    BODY = "the rest of a body"
-    READ = "the client to read the response"
-
-
-# Seconds. An admission request may take 30 s in total. Kubernetes' servers end a response after 60 s.
-WAIT_LIMITS = {Waiting.HEADER: 15.0, Waiting.BODY: 30.0, Waiting.READ: 60.0}
 
 
 class Connection(web.RequestHandler):
     """One HTTP connection that knows which action of its client it waits for."""
 
-    __slots__ = ("_connections", "_header_bytes", "_seen", "waiting_since")
+    __slots__ = ("_header_bytes", "_peer", "_seen")
 
-    def __init__(self, connections: Connections, server: web.Server, **options: Any) -> None:
+    def __init__(self, peer: Peer, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
-        self._connections = connections
+        self._peer = peer
         # Bytes received of an incomplete header.
         self._header_bytes = 0
         self._seen: tuple[Waiting | None, int] = (None, 0)
-        self.waiting_since = self._loop.time()
+
+    @property
+    def peer(self) -> Peer:
+        """The other end of the connection."""
+        return self._peer
 
     def waiting(self) -> Waiting | None:
         """Returns the awaited action of the client; None while the server is at work."""
@@ -67,6 +60,8 @@ class Connection(web.RequestHandler):
             return Waiting.READ
         if self._waiter is not None:
             return Waiting.HEADER if self._header_bytes or not self._request_count else Waiting.IDLE
+        if not self._request_in_progress and not self._messages:
+            return Waiting.BODY  # Of a request that was answered before its body arrived.
         request = self._current_request
         return Waiting.BODY if request is not None and not request.content.is_eof() else None
 
@@ -76,13 +71,12 @@ class Connection(web.RequestHandler):
         if seen != self._seen:
             # A new connection has been waiting since it was made.
             if seen != (Waiting.HEADER, 0):
-                self.waiting_since = now
+                self._peer.since = now
             self._seen = seen
             return
         waiting = seen[0]
-        if waiting is not None and now - self.waiting_since > WAIT_LIMITS.get(waiting, float("inf")):
-            logger.debug("connection aborted", waited_for=waiting.value)
-            self.abort()
+        if waiting is not None and now - self._peer.since > WAIT_LIMITS.get(waiting, float("inf")):
+            self._peer.abort(Reason.TIMEOUT)
 
     def abort(self) -> None:
         """Closes the connection at once, also within a request."""
@@ -92,24 +86,32 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Implements asyncio.Protocol."""
         super().connection_made(transport)
-        self._connections.add(self)
+        self._peer.stage = self
+        tls: Any = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self._peer.weigh(TLS_BYTES)
+            if tls.getpeercert(binary_form=True):
+                self._peer.verify()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Implements asyncio.Protocol."""
-        self._connections.remove(self)
+        self._peer.remove()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Implements asyncio.Protocol."""
         parsed, expected = self._request_count, self._waiter is not None
+        self._peer.received(len(data) * (HEADER_COPIES if expected else 1))
+        if self.transport is None or self.transport.is_closing():
+            return  # The process has no room for the data.
         super().data_received(data)
         if self._request_count != parsed:
             self._header_bytes = 0
         elif expected:
             self._header_bytes += len(data)
-            if self._header_bytes > MAX_HEAD_BYTES:
-                logger.debug("connection aborted", reason="the header is too large")
-                self.abort()
+            limit = MAX_VERIFIED_HEAD_BYTES if self._peer.verified else MAX_HEAD_BYTES
+            if self._header_bytes > limit:
+                self._peer.abort(Reason.HEADER)
 
     def handle_error(
         self,
@@ -143,86 +145,81 @@ class Connection(web.RequestHandler):
         """Sends a response; a refusal by aiohttp itself gets a Status body as well."""
         if isinstance(resp, web.HTTPException):
             resp = from_http_exception(resp)
-        return await super().finish_response(request, resp, start_time)
+        if resp.status == UNAUTHORIZED or (resp.status >= BAD_REQUEST and not request.content.is_eof()):
+            # An unknown client keeps no connection, and the body of a refused request is not waited for.
+            resp.force_close()
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._peer.answered()
 
 
-class Connections:
-    """The connections of one server: aborts those that wait too long and those above the limit."""
-
-    def __init__(self, server: web.Server, limit: int = MAX_CONNECTIONS) -> None:
-        self._server = server
-        self._limit = limit
-        self._open: set[Connection] = set()
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def __call__(self) -> Connection:
-        """Returns the protocol of a new connection."""
-        return Connection(
-            self,
-            self._server,
-            loop=asyncio.get_running_loop(),
-            access_log=None,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            max_line_size=MAX_HEADER_LINE,
-            max_field_size=MAX_HEADER_LINE,
-            max_headers=MAX_HEADERS,
-        )
-
-    def add(self, connection: Connection) -> None:
-        """Adds a connection; above the limit, aborts the one that has waited longest for its client."""
-        self._open.add(connection)
-        if len(self._open) > self._limit:
-            idle = [known for known in self._open if known.waiting() in (Waiting.IDLE, Waiting.HEADER)]
-            victim = min(idle, key=lambda known: known.waiting_since, default=connection)
-            logger.debug("connection aborted", reason="there are too many connections")
-            # Some transports report their end later. The next connection must not find this one counted.
-            self._open.discard(victim)
-            victim.abort()
-
-    def remove(self, connection: Connection) -> None:
-        """Removes a closed connection."""
-        self._open.discard(connection)
-
-    async def sweep(self) -> None:
-        """Checks the timeouts of all connections each second, until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            for connection in tuple(self._open):
-                connection.check_timeout(loop.time())
+def trust_peer(request: web.Request) -> None:
+    """Records that the peer of this request's connection proved who it is."""
+    if isinstance(request.protocol, Connection):
+        request.protocol.peer.verify()
 
 
 class Site(web.BaseSite):
-    """Serves a runner's application on one address, with bounded connections."""
+    """Serves a runner's application on one address. `peers` are all connections of the process."""
 
-    __slots__ = ("_address", "_tls", "connections")
+    __slots__ = ("_address", "_peers", "_tls")
 
-    def __init__(self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        runner: web.AppRunner,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        peers: Peers | None = None,
+    ) -> None:
         super().__init__(runner)
-        assert runner.server is not None, "the runner is set up"
         self._address = host, port
         self._tls = tls
-        self.connections = Connections(runner.server)
+        self._peers = Peers() if peers is None else peers
 
     @property
     def name(self) -> str:
         """The URL of the site, for aiohttp's messages."""
         return f"{'https' if self._tls else 'http'}://{self._address[0] or '*'}:{self._address[1]}"
 
+    @property
+    def peers(self) -> Peers:
+        """All connections of the process."""
+        return self._peers
+
     async def start(self) -> None:
         """Starts to listen. Raises FedHPAError if the address cannot be used."""
         await super().start()
         host, port = self._address
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self.connections,
-                host or None,
-                port,
-                ssl=self._tls,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
-            )
+            sockets = await asyncio.to_thread(bind, host, port)
         except OSError as error:
             raise FedHPAError(f"cannot listen on {host or '*'}:{port}: {error.strerror}") from error
+        # aiohttp needs its sockets and `close` alone.
+        listener = Listener(sockets, self._tls, self._peers, self._connection)
+        self._server = cast(asyncio.AbstractServer, listener)
+
+    def _connection(self, peer: Peer) -> Connection:
+        server = self._runner.server
+        assert server is not None, "the runner is set up"
+        return Connection(
+            peer,
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            lingering_time=LINGER_SECONDS,
+            max_line_size=MAX_HEADER_LINE,
+            max_field_size=MAX_HEADER_LINE,
+            max_headers=MAX_HEADERS,
+        )
+
+
+async def close_stalled(peers: Peers) -> None:
+    """Closes connections whose client stalls, each second, until cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        for peer in peers:
+            peer.stage.check_timeout(loop.time())

@@ -13,10 +13,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from fedhpa.serving.connections import Site
+from fedhpa.serving.connections import Site, close_stalled
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values, split_address
 from fedhpa.serving.health import Health
+from fedhpa.serving.peers import Peers
 from fedhpa.serving.telemetry import ProcessSeries
 from fedhpa.serving.tls import ServingTls
 
@@ -40,31 +41,42 @@ class TlsServer:
     """
 
     def __init__(
-        self, application: web.Application, tls: ServingTls, *, host: str, port: int, grace: float = 60.0
+        self,
+        application: web.Application,
+        tls: ServingTls,
+        *,
+        host: str,
+        port: int,
+        grace: float = 60.0,
+        peers: Peers | None = None,
     ) -> None:
         self._application = application
         self._tls = tls
         self._host = host
         self._port = port
         self._grace = grace
+        self._peers = Peers() if peers is None else peers
         self._stack = AsyncExitStack()
         self.port = 0
 
     @classmethod
-    def of(cls, application: web.Application, tls: ServingTls, values: Values) -> TlsServer:
-        """Returns the server that the serving flags describe."""
+    def of(
+        cls, application: web.Application, tls: ServingTls, values: Values, peers: Peers | None = None
+    ) -> TlsServer:
+        """Returns the server that the serving flags describe. `peers` are the connections of the process."""
         return cls(
             application,
             tls,
             host=values[common.BIND_ADDRESS],
             port=values[common.SECURE_PORT],
             grace=values[common.SHUTDOWN_GRACE],
+            peers=peers,
         )
 
     async def __aenter__(self) -> TlsServer:
         async with AsyncExitStack() as stack:
             bound = await stack.enter_async_context(
-                _listener(self._application, self._host, self._port, self._grace, self._tls)
+                _listener(self._application, self._host, self._port, self._grace, self._peers, self._tls)
             )
             await stack.enter_async_context(_background(self._tls.watch()))
             self._stack = stack.pop_all()
@@ -78,15 +90,22 @@ class TlsServer:
 
 @asynccontextmanager
 async def http_listeners(
-    values: Values, health: Health, registry: CollectorRegistry, more: Sequence[web.RouteDef] = ()
+    values: Values,
+    health: Health,
+    registry: CollectorRegistry,
+    more: Sequence[web.RouteDef] = (),
+    *,
+    peers: Peers | None = None,
 ) -> AsyncIterator[list[BoundAddress]]:
     """Serves --metrics-bind-address and --health-probe-bind-address; yields the bound addresses.
 
     If both flags name the same address, one listener serves all paths. The routes in `more` are served next
-    to /metrics, or next to the health paths if metrics are off. Registers the series that all processes have,
-    and measures the lag of the event loop.
+    to /metrics, or next to the health paths if metrics are off. `peers` are the connections of the process.
+    Registers the series that all processes have, and measures the lag of the event loop.
     """
     series = ProcessSeries(registry)
+    peers = Peers() if peers is None else peers
+    registry.register(peers)
     routes: dict[str, list[web.RouteDef]] = {}
     routes.setdefault(values[common.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
     routes.setdefault(values[common.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
@@ -101,7 +120,7 @@ async def http_listeners(
                 continue
             application = web.Application()
             application.add_routes(served)
-            bound.append(await stack.enter_async_context(_listener(application, *address, 1.0, None)))
+            bound.append(await stack.enter_async_context(_listener(application, *address, 1.0, peers, None)))
         await stack.enter_async_context(_background(series.measure_lag()))
         yield bound
 
@@ -134,7 +153,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 
 @asynccontextmanager
 async def _listener(
-    application: web.Application, host: str, port: int, grace: float, tls: ServingTls | None
+    application: web.Application, host: str, port: int, grace: float, peers: Peers, tls: ServingTls | None
 ) -> AsyncIterator[BoundAddress]:
     runner = web.AppRunner(
         application,
@@ -144,9 +163,8 @@ async def _listener(
     )
     await runner.setup()
     try:
-        site = Site(runner, host, port, None if tls is None else tls.listening_context)
-        await site.start()
-        async with _background(site.connections.sweep()):
+        await Site(runner, host, port, None if tls is None else tls.listening_context, peers).start()
+        async with _background(close_stalled(peers)):
             yield BoundAddress(host, runner.addresses[0][1])
     finally:
         await runner.cleanup()

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from controller.telemetry import ControllerMetrics
 from fedhpa.serving.fairness import Limits
+from fedhpa.serving.peers import Peers
 from fedhpa.serving.telemetry import ProcessSeries
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from metrics_adapter.server.caller_limits import CallerLimits
@@ -39,6 +40,7 @@ def _registries() -> dict[str, CollectorRegistry]:
     ControllerMetrics(controller)
     every = CollectorRegistry()
     ProcessSeries(every)
+    every.register(Peers())
     return {
         "All processes": every,
         "fedhpa-webhook": WebhookTelemetry().registry,

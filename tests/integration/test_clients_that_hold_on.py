@@ -14,7 +14,8 @@ from aiohttp.typedefs import Handler
 from structlog.testing import capture_logs
 
 from fedhpa.serving import connections
-from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE, Connections, Site, Waiting
+from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE, Site, close_stalled
+from fedhpa.serving.peers import WAIT_LIMITS, Peers, Waiting
 from fedhpa.serving.status import status_errors
 from tests.support.fakeapi import PATIENCE, eventually
 
@@ -33,9 +34,12 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatience(swept: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Returns a function that makes all timeouts pass within a moment, also while this process is stopped."""
-    return lambda: monkeypatch.setattr(
-        connections, "WAIT_LIMITS", dict.fromkeys(connections.WAIT_LIMITS, 0.1)
-    )
+
+    def impatient() -> None:
+        for waiting in WAIT_LIMITS:
+            monkeypatch.setitem(WAIT_LIMITS, waiting, 0.1)
+
+    return impatient
 
 
 @pytest.fixture
@@ -65,15 +69,15 @@ async def read(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Site]:
-    """A listener on a free port, with the sweep running."""
+async def served(peers: Peers | None = None) -> AsyncIterator[Site]:
+    """A listener on a free port, which closes stalled connections."""
     application = web.Application()
     application.add_routes([web.get("/small", small), web.get("/large", large), web.post("/read", read)])
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
-    site = Site(runner, "127.0.0.1", 0, None)
+    site = Site(runner, "127.0.0.1", 0, None, peers)
     await site.start()
-    sweep = asyncio.ensure_future(site.connections.sweep())
+    sweep = asyncio.ensure_future(close_stalled(site.peers))
     try:
         yield site
     finally:
@@ -83,8 +87,7 @@ async def served() -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def connected(site: Site) -> AsyncIterator[Streams]:
-    assert isinstance(site._server, asyncio.Server)
-    port = site._server.sockets[0].getsockname()[1]
+    port = site._runner.addresses[0][1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
@@ -94,7 +97,7 @@ async def connected(site: Site) -> AsyncIterator[Streams]:
 
 def waiting(site: Site) -> list[Waiting | None]:
     """Returns what each connection waits for."""
-    return [found.waiting() for found in site.connections._open]
+    return [peer.stage.waiting() for peer in site.peers]
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
@@ -124,7 +127,7 @@ async def test_a_stalled_request_is_closed(impatient: None, sent: bytes) -> None
             writer.write(sent)
 
             assert await ended(reader) == b""
-            await eventually(lambda: len(site.connections) == 0, LONG)
+            await eventually(lambda: len(site.peers) == 0, LONG)
 
     assert {entry["log_level"] for entry in logs} == {"debug"}
 
@@ -156,7 +159,7 @@ async def test_an_unread_answer_is_dropped(impatience: Callable[[], None]) -> No
 
         await eventually(lambda: waiting(site) == [Waiting.READ], LONG)
         impatience()
-        await eventually(lambda: len(site.connections) == 0, LONG)
+        await eventually(lambda: len(site.peers) == 0, LONG)
 
 
 async def test_a_client_that_leaves_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +184,7 @@ async def test_a_client_that_leaves_is_no_error(monkeypatch: pytest.MonkeyPatch)
                 writer.transport.abort()
             async with asyncio.timeout(LONG):
                 await gone.wait()
-            await eventually(lambda: len(site.connections) == 0, LONG)
+            await eventually(lambda: len(site.peers) == 0, LONG)
 
     assert {entry["log_level"] for entry in logs} <= {"debug"}
 
@@ -224,51 +227,46 @@ async def test_the_longest_idle_connection_makes_room(monkeypatch: pytest.Monkey
     """Above the limit the longest idle connection is closed, and the new one is served."""
     # The order of connections that became idle between two sweeps is unknown.
     monkeypatch.setattr(connections, "SWEEP_SECONDS", 3600.0)
-    async with served() as site:
-        site.connections._limit = 3
-        async with connected(site) as first, connected(site) as second, connected(site) as third:
-            for reader, writer in (first, second, third):
-                writer.write(GET)
-                async with asyncio.timeout(LONG):
-                    await reader.readuntil(b"small")
-            async with connected(site) as (reader, writer):
-                writer.write(GET)
-                async with asyncio.timeout(LONG):
-                    assert b"200 OK" in await reader.readuntil(b"small")
+    async with (
+        served(Peers(max_connections=3)) as site,
+        connected(site) as first,
+        connected(site) as second,
+        connected(site) as third,
+    ):
+        for reader, writer in (first, second, third):
+            writer.write(GET)
+            async with asyncio.timeout(LONG):
+                await reader.readuntil(b"small")
+        async with connected(site) as (reader, writer):
+            writer.write(GET)
+            async with asyncio.timeout(LONG):
+                assert b"200 OK" in await reader.readuntil(b"small")
 
-                assert await ended(first[0]) == b""
-                assert len(site.connections) == 3
+            assert await ended(first[0]) == b""
+            assert len(site.peers) == 3
 
 
-async def test_without_an_idle_connection_the_newest_is_closed() -> None:
+async def test_without_an_idle_connection_the_newest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections with a request in work stay."""
     started, release = asyncio.Event(), asyncio.Event()
 
-    async def slow(_: web.BaseRequest) -> web.Response:
+    async def slow(_: web.Request) -> web.Response:
         started.set()
         await release.wait()
         return web.Response(text="done")
 
-    server = web.Server(slow)
-    made = Connections(server, limit=1)
-    listening = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    monkeypatch.setitem(globals(), "small", slow)
+    async with served(Peers(max_connections=1)) as site, connected(site) as (reader, writer):
         writer.write(GET)
         async with asyncio.timeout(LONG):
             await started.wait()
-        refused, other = await asyncio.open_connection("127.0.0.1", port)
+        async with connected(site) as (refused, other):
+            other.write(GET)
 
-        assert await ended(refused) == b""
+            assert await ended(refused) == b""
         release.set()
         async with asyncio.timeout(LONG):
             assert b"200 OK" in await reader.readuntil(b"done")
-        writer.close()
-        other.close()
-    finally:
-        listening.close()
-        await server.shutdown(1.0)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import uvloop
 
 # These imports collect the tests and their fixtures a second time.
 from tests.integration.test_admission_over_tls import *  # noqa: F403
+from tests.integration.test_strangers_at_the_port import *  # noqa: F403
 from tests.integration.test_tls_reload import *  # noqa: F403
 
 
