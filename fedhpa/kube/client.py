@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence, Sized
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Any, Self, TypeVar
 
 import aiohttp
 import msgspec
 
-from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, decode_json, nested_deeper
 from fedhpa.api.wire import ObjectList
 from fedhpa.kube.config import ApiConfig
@@ -29,7 +29,9 @@ from fedhpa.kube.responses import (
     retry_after,
     status_error,
 )
+from fedhpa.kube.supervision import explain
 from fedhpa.kube.transport import (
+    CREDENTIALS,
     INVALID_RESPONSE,
     MAX_BODY,
     MAX_LIST_BODY,
@@ -173,12 +175,13 @@ class ApiClient:
         idle: bool,
         limit: int,
     ) -> Response:
+        stage = _Stage()
         try:
             async with asyncio.timeout(seconds) as timer:
                 reading = ReadLimits(limit, timer, seconds if idle else None)
-                return await self._attempts(method, path, params, body, headers, reading)
+                return await self._attempts(method, path, params, body, headers, reading, stage)
         except TimeoutError as error:
-            raise self._timed_out(method, path, seconds) from error
+            raise self._timed_out(method, path, seconds, stage) from error
 
     async def watch(
         self, path: str, *, params: Params = None, deadline: float | None = None, idle: float
@@ -191,11 +194,12 @@ class ApiClient:
         seconds = self._deadline if deadline is None else deadline
         async with AsyncExitStack() as stack:
             async with self.guarded(path, seconds):
+                stage = _Stage()
                 try:
                     async with asyncio.timeout(seconds):
-                        response = await self._open_watch(stack, path, params)
+                        response = await self._open_watch(stack, path, params, stage)
                 except TimeoutError as error:
-                    raise self._timed_out("GET", path, seconds) from error
+                    raise self._timed_out("GET", path, seconds, stage) from error
             yield b""
             lines = await stack.enter_async_context(aclosing(read_lines(response, idle)))
             try:
@@ -331,15 +335,17 @@ class ApiClient:
             self._pool = ConnectionPool(self._config)
         return self._pool
 
-    async def _open_watch(self, stack: AsyncExitStack, path: str, params: Params) -> aiohttp.ClientResponse:
-        headers = await self._authorized({})
+    async def _open_watch(
+        self, stack: AsyncExitStack, path: str, params: Params, stage: _Stage
+    ) -> aiohttp.ClientResponse:
+        headers = await self._authorized({}, stage)
         response = await stack.enter_async_context(
             self._connections().exchange("GET", path, params=params, headers=headers, stream=True)
         )
         if response.status >= MULTIPLE_CHOICES:
             body = await read_body(response, MAX_BODY)
             if response.status == UNAUTHORIZED:
-                await self._config.credentials.renew()  # for the next attempt
+                await self._renewed(stage)  # for the next attempt
             raise status_error("GET", path, response.status, body)
         return response
 
@@ -351,11 +357,12 @@ class ApiClient:
         body: bytes | None,
         headers: dict[str, str],
         reading: ReadLimits,
+        stage: _Stage,
     ) -> Response:
         renewed = False
         for attempt in range(MAX_RETRIES + 1):
             await self._wait_turn()
-            sent = await self._authorized(headers)
+            sent = await self._authorized(headers, stage)
             async with self._connections().exchange(
                 method, path, params=params, body=body, headers=sent
             ) as answer:
@@ -364,7 +371,7 @@ class ApiClient:
                 chunks = await read_chunks(answer, limit, reading.progress)
             if not failed:
                 return Response(answer.status, answer.headers, chunks=chunks)
-            if answer.status == UNAUTHORIZED and not renewed and await self._config.credentials.renew():
+            if answer.status == UNAUTHORIZED and not renewed and await self._renewed(stage):
                 renewed = True
                 continue
             delay = retry_after(answer.status, answer.headers)
@@ -373,19 +380,50 @@ class ApiClient:
             await asyncio.sleep(delay)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _authorized(self, headers: dict[str, str]) -> dict[str, str]:
-        value = await self._config.credentials.authorization()
+    async def _authorized(self, headers: dict[str, str], stage: _Stage) -> dict[str, str]:
+        with self._credentials(stage):
+            value = await self._config.credentials.authorization()
         return headers if value is None else {**headers, "Authorization": value}
+
+    async def _renewed(self, stage: _Stage) -> bool:
+        with self._credentials(stage):
+            return await self._config.credentials.renew()
+
+    @contextmanager
+    def _credentials(self, stage: _Stage) -> Iterator[None]:
+        """Wraps each use of the credentials, so that an error names them and not the server."""
+        stage.waits_for_credentials = True
+        try:
+            yield
+        except ApiError:
+            raise
+        except Exception as error:
+            text = str(error) if isinstance(error, FedHPAError) else explain(error)
+            raise ApiError(f"{self._config.name}: {text}", status=0, reason=CREDENTIALS) from error
+        stage.waits_for_credentials = False
 
     async def _wait_turn(self) -> None:
         delay = self._limit.wait_seconds(asyncio.get_running_loop().time())
         if delay:
             await asyncio.sleep(delay)
 
-    def _timed_out(self, method: str, path: str, seconds: float) -> ApiError:
+    def _timed_out(self, method: str, path: str, seconds: float, stage: _Stage | None = None) -> ApiError:
+        if stage is not None and stage.waits_for_credentials:
+            return ApiError(
+                f"{self._config.name}: {method} {path}: not sent, because its credentials took longer than"
+                f" {seconds:g} s: check the exec plugin or the identity provider",
+                status=0,
+                reason=CREDENTIALS,
+            )
         return ApiError(
             f"{self._config.name}: {method} {path}: no answer within {seconds:g} s", status=0, reason=TIMEOUT
         )
+
+
+class _Stage:
+    """What a call waits for at present."""
+
+    waits_for_credentials = False
 
 
 class _Page(Sized):

@@ -235,7 +235,13 @@ def _credentials(loader: Any, settings: Any) -> Credentials:
 async def _run_plugin(loader: Any) -> tuple[str | None, float | None]:
     if hasattr(loader, "exec_plugin_expiry"):
         del loader.exec_plugin_expiry  # otherwise the library returns its cached token, also after a 401
-    await loader._load_authentication()
+    if "exec" in loader._user:
+        # The library logs an error of the plugin, and answers as if nothing had happened.
+        if not await loader.load_from_exec_plugin():
+            command = str(loader._user["exec"].safe_get("command"))[:100]
+            raise ConfigError(f"exec plugin {command} failed")
+    else:
+        await loader._load_authentication()
     return _plugin_answer(loader)
 
 

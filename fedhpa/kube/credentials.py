@@ -12,7 +12,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
+import structlog
+
 from fedhpa.api.errors import ConfigError
+from fedhpa.kube.supervision import explain
+
+log = structlog.get_logger(__name__)
 
 # The kubelet replaces a service account token at 80 % of its lifetime, minutes before it expires. client-go
 # reads the file once a minute, too.
@@ -21,6 +26,10 @@ FILE_PERIOD_SECONDS = 60.0
 PLUGIN_DEADLINE_SECONDS = 60.0
 # A credential is renewed this long before it expires, so that it stays valid during a request.
 EXPIRY_LEEWAY_SECONDS = 60.0
+# A valid credential is used on while the plugin takes longer than this.
+QUICK_SECONDS = 1.0
+# A plugin that failed runs again after this.
+FAILURE_SECONDS = 5.0
 
 
 class Credentials(Protocol):
@@ -106,7 +115,8 @@ class FileToken:
 class PluginCredentials:
     """A header from an exec plugin or an identity provider, renewed before it expires and after a 401.
 
-    `load` runs the plugin and returns (header value or None, expiry in POSIX seconds or None).
+    `load` runs the plugin and returns (header value or None, expiry in POSIX seconds or None). A run belongs
+    to no caller: all callers share it, and a caller that gives up does not end it.
     """
 
     def __init__(
@@ -119,22 +129,68 @@ class PluginCredentials:
         self._load = load
         self._value, self._expiry = first
         self._wall = wall
-        self._lock = asyncio.Lock()
+        self._run: asyncio.Task[None] | None = None
+        self._failure: str | None = None
+        self._failed_at = float("-inf")
 
     def __repr__(self) -> str:
         return "PluginCredentials(...)"
 
     async def authorization(self) -> str | None:
-        """Returns the header. Runs the plugin first if the header is about to expire."""
-        if self._expiry is not None and self._wall() >= self._expiry - EXPIRY_LEEWAY_SECONDS:
-            await self.renew()
+        """Returns the header. Renews one that is about to expire; while it is valid, that is not waited for.
+
+        Raises ConfigError if the header has expired and the plugin fails.
+        """
+        now = self._wall()
+        if self._expiry is None or now < self._expiry - EXPIRY_LEEWAY_SECONDS:
+            return self._value
+        if now >= self._expiry:
+            await self._renewed()
+        elif self._may_run():
+            # Most plugins are quick.
+            await asyncio.wait([self._running()], timeout=QUICK_SECONDS)
         return self._value
 
     async def renew(self) -> bool:
-        """Run the plugin, once for concurrent callers. Returns True if the header has changed."""
+        """Run the plugin, once for concurrent callers. Returns True if the header has changed.
+
+        Raises ConfigError if the plugin fails.
+        """
         before = self._value
-        async with self._lock:
-            if self._value == before:
-                async with asyncio.timeout(PLUGIN_DEADLINE_SECONDS):
-                    self._value, self._expiry = await self._load()
-            return self._value != before
+        await self._renewed()
+        return self._value != before
+
+    async def _renewed(self) -> None:
+        if self._may_run():
+            await asyncio.wait([self._running()])
+        if self._failure is not None:
+            raise ConfigError(
+                f"its credentials cannot be renewed: {self._failure}: run the exec plugin of the kubeconfig"
+                " by hand, or check its identity provider"
+            )
+
+    def _may_run(self) -> bool:
+        return self._run is not None or self._wall() - self._failed_at >= FAILURE_SECONDS
+
+    def _running(self) -> asyncio.Task[None]:
+        if self._run is None:
+            # No caller's task group may own the run, because it must outlive the caller. It has a deadline.
+            self._run = asyncio.create_task(self._run_once())
+        return self._run
+
+    async def _run_once(self) -> None:
+        try:
+            async with asyncio.timeout(PLUGIN_DEADLINE_SECONDS):
+                self._value, self._expiry = await self._load()
+            self._failure, self._failed_at = None, float("-inf")
+        except TimeoutError:
+            self._failed(f"no answer within {PLUGIN_DEADLINE_SECONDS:g} s")
+        # Plugins, identity providers and the library that calls them raise errors of any kind.
+        except Exception as error:
+            self._failed(explain(error))
+        finally:
+            self._run = None
+
+    def _failed(self, failure: str) -> None:
+        log.warning("credentials not renewed", error=failure)
+        self._failure, self._failed_at = failure, self._wall()

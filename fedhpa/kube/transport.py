@@ -37,6 +37,7 @@ else:
 # Reasons of an ApiError with status 0, for a request without a response.
 TIMEOUT: Final = "Timeout"
 UNREACHABLE: Final = "Unreachable"
+CREDENTIALS: Final = "CredentialsUnavailable"
 # Reasons of an ApiError for a response that cannot be used.
 TOO_LARGE: Final = "ResponseTooLarge"
 TOO_SLOW: Final = "ResponseTooSlow"

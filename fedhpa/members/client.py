@@ -17,7 +17,7 @@ from fedhpa.api.texts import redacted
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import UNAUTHORIZED, Response
-from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
+from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, describe
 from fedhpa.members.breaker import CircuitBreaker
 
 MEMBER_DEADLINE_SECONDS = 3.0
@@ -118,6 +118,8 @@ class MemberClient(ApiClient):
             return "its API server refuses our token (HTTP 401)"
         if error.reason == TIMEOUT:
             return f"no answer within {seconds:g} s"
+        if error.reason == CREDENTIALS:
+            return "its token could not be read again from its Secret"
         if error.reason == UNREACHABLE:
             return describe(error.__cause__ or error)
         return None

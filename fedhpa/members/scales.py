@@ -33,6 +33,10 @@ API_VERSION: Final = "apps/v1"
 WATCHED: Final = ("deployments", "statefulsets", "replicasets")
 
 Place = tuple[Member, int, str]
+# The writes that are remembered one by one, until the watch has reached them.
+MAX_NOTED: Final = 10_000
+# etcd's versions have at most 19 digits. Others are compared for equality.
+MAX_VERSION_DIGITS: Final = 19
 
 
 class _WorkloadSpec(msgspec.Struct, frozen=True, gc=False):
@@ -60,6 +64,8 @@ class ScaleCache:
             plural: WatchCache(API_VERSION, plural, _Workload, _scale, clock=clock) for plural in WATCHED
         }
         self._newest: dict[Place, str] = {}
+        # The newest version among the forgotten writes, by member and kind: the watch must have reached it.
+        self._forgotten: dict[Place, str] = {}
         self._unwatchable: set[tuple[Member, str, str]] = set()
 
     @property
@@ -81,6 +87,8 @@ class ScaleCache:
         collection = self._collections.get(plural)
         reflector = None if collection is None else collection.up_to_date(member, namespace)
         if reflector is None:
+            return None
+        if self._forgotten and not self._has_reached_forgotten(member, plural, reflector.resource_version):
             return None
         scale = reflector.store.get((namespace, name))
         newest = None
@@ -118,10 +126,30 @@ class ScaleCache:
 
     def note(self, member: Member, path: str, scale: Scale) -> None:
         """Note the scale of the workload at `path` that a write or its conflict returned."""
-        if len(self._newest) > 10_000:  # entries of workloads that are gone or not watched
-            self._newest.clear()
-        if path.split("/")[-2] in self._collections:
-            self._newest[member, member.client.generation, path] = scale.metadata.resourceVersion
+        if path.split("/")[-2] not in self._collections:
+            return
+        place = (member, member.client.generation, path)
+        self._newest.pop(place, None)  # the newest note comes last
+        self._newest[place] = scale.metadata.resourceVersion
+        if len(self._newest) > MAX_NOTED:
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        """Forget the oldest tenth of the noted writes, but not that the watch must reach them."""
+        for notes in (self._newest, self._forgotten):
+            for place in [place for place in notes if not _is_current(place)]:
+                del notes[place]
+        for place in list(self._newest)[: max(len(self._newest) - MAX_NOTED * 9 // 10, 0)]:
+            member, generation, path = place
+            version = self._newest.pop(place)
+            kind = (member, generation, path.split("/")[-2])
+            if not is_at_least(self._forgotten.get(kind, ""), version):
+                self._forgotten[kind] = version
+
+    def _has_reached_forgotten(self, member: Member, plural: str, version: str) -> bool:
+        kind = (member, member.client.generation, plural)
+        forgotten = self._forgotten.get(kind)
+        return forgotten is None or is_at_least(version, forgotten)
 
     async def _follow(
         self, collection: WatchCache[Scale], member: Member, plural: str, namespace: str
@@ -150,7 +178,17 @@ def is_at_least(version: str, wanted: str) -> bool:
     """Returns True if a resourceVersion is not older than another one (Kubernetes 1.35: they are numbers)."""
     if version == wanted:
         return True
-    return version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
+    return _is_number(version) and _is_number(wanted) and int(version) >= int(wanted)
+
+
+def _is_number(version: str) -> bool:
+    return len(version) <= MAX_VERSION_DIGITS and version.isascii() and version.isdecimal()
+
+
+def _is_current(place: Place) -> bool:
+    """True if the place is of a registered member, and of its present API server."""
+    member, generation, _ = place
+    return not member.closed and generation == member.client.generation
 
 
 def _scale(_: str, workload: _Workload) -> Scale:

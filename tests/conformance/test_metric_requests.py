@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -114,7 +115,7 @@ def requests_of(spec: ScalingMetric, version: str) -> list[str]:
         await read_metrics(source, metric_queries([spec]))
         return lists.sent
 
-    return asyncio.run(ask(None))
+    return asyncio.run(ask(SimpleNamespace(name="member1")))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.writes import get_scale, put_scale
-from fedhpa.members.scales import ScaleCache, is_at_least
+from fedhpa.members.scales import MAX_NOTED, ScaleCache, is_at_least
 from tests.support.fakeapi import FakeApi, Object, eventually
 from tests.support.members import federation
 from tests.support.timing import loop_time
@@ -127,6 +127,33 @@ async def test_a_write_is_visible_before_the_watch_has_it() -> None:
         assert len(api.queries("/scale")) == 2  # the write and the question after it
 
 
+async def test_a_forgotten_write_is_still_doubted() -> None:
+    """Many other writes do not make a scale from before a write believable again."""
+    async with federation("member1") as world, caching() as cache:
+        api, member = world.members["member1"], world["member1"]
+        api.put(DEPLOYMENTS, deployment(3))
+        scale = await cache.read(member, "deployments", "shop", "web")
+        await eventually(lambda: api.watching == 1)
+        publish, late = api._publish, []
+        api._publish = lambda *event: late.append(event)  # type: ignore[method-assign]  # a watch that is behind
+        written = await put_scale(member.client, PATH, scale, 5)
+        cache.note(member, PATH, written)
+        for number in range(3 * MAX_NOTED):
+            cache.note(member, f"{PATH}-{number}", written)
+        behind = cache.cached(member, "deployments", "shop", "web")
+        asked = await cache.read(member, "deployments", "shop", "web")
+        for event in late:
+            publish(*event)
+        await asyncio.sleep(0.1)
+        told = cache.cached(member, "deployments", "shop", "web")
+
+        assert behind is None
+        assert asked.spec.replicas == 5
+        assert told is not None
+        assert told.spec.replicas == 5
+        assert len(cache._newest) <= MAX_NOTED
+
+
 async def test_a_forbidden_watch_is_logged_once() -> None:
     """Without permission to list, scales are read one by one, and the log says why, once."""
     async with federation("member1") as world, caching() as cache:
@@ -170,7 +197,14 @@ async def test_an_incomplete_workload_is_read_from_the_server() -> None:
 
 @pytest.mark.parametrize(
     ("version", "wanted", "expected"),
-    [("7", "7", True), ("10", "9", True), ("9", "10", False), ("a", "a", True), ("b", "a", False)],
+    [
+        ("7", "7", True),
+        ("10", "9", True),
+        ("9", "10", False),
+        ("a", "a", True),
+        ("b", "a", False),
+        ("9" * 5_000, "9", False),
+    ],
 )
 def test_versions_are_compared_as_numbers(version: str, wanted: str, expected: bool) -> None:
     """Versions that are not numbers are compared for equality."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 
 from tests.support.commands import fedhpa
@@ -162,7 +163,7 @@ def test_crds_prints_the_charts_file() -> None:
 def test_webhook_config_registers_three_webhooks(tmp_path: Path) -> None:
     """The webhooks have Karmada's names in our own objects. Validation fails closed, mutation fails open."""
     ca = tmp_path / "ca.pem"
-    ca.write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+    ca.write_bytes(trustme.CA().cert_pem.bytes())
 
     done = fedhpa("webhook-config", "--url", "https://10.0.0.1:8443", "--ca-file", str(ca))
 

@@ -123,6 +123,28 @@ echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","
     assert await config.credentials.authorization() == "Bearer t2"
 
 
+async def test_an_exec_plugin_that_fails(tmp_path: Path) -> None:
+    """A plugin that fails at a renewal is an error. Its last token stays in use, and its expiry is kept."""
+    plugin = tmp_path / "plugin.sh"
+    status = '{"token":"t","expirationTimestamp":"2100-01-01T00:00:00Z"}'
+    plugin.write_text(
+        f"""#!/bin/sh
+[ -e {tmp_path}/broken ] && exit 1
+echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}'
+"""
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    execution = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    config = await load_config(kubeconfig(tmp_path, user={"exec": execution}))
+    (tmp_path / "broken").touch()
+    with pytest.raises(ConfigError, match=r"exec plugin .*plugin\.sh failed"):
+        await config.credentials.renew()
+
+    assert await config.credentials.authorization() == "Bearer t"
+    assert isinstance(config.credentials, PluginCredentials)
+    assert config.credentials._expiry == 4102444800.0
+
+
 async def test_plugin_credentials_are_renewed_before_they_expire() -> None:
     """The plugin runs again one minute before the expiry."""
     now = 0.0
