@@ -15,6 +15,7 @@ from controller.telemetry import ControllerMetrics
 from fedhpa.decision import Coverage, Decision, History
 from fedhpa.members.member import Member
 from fedhpa.serving.fairness import Limits
+from fedhpa.serving.peers import Peers
 from fedhpa.serving.telemetry import ProcessSeries
 from metrics_adapter.members.probes import Probe
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
@@ -64,6 +65,8 @@ class Stage:
         self.webhook.follow_hub("FederatedHPA", lambda _: self.hub_current)
         self.registries |= {"adapter": self.adapter.registry, "webhook": self.webhook.registry}
         self.loop = ProcessSeries(self.registries["adapter"])
+        self.peers = Peers()
+        self.registries["webhook"].register(self.peers)
         self.store.rules(1, 1)
         self.member_answers()
 
@@ -216,6 +219,7 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "the webhook cannot read the hub": (_set(hub_current=False), "WebhookHubStale"),
     "a task of a member raises": (lambda s: s.leader.task_failed("member m1"), "TaskFailures"),
     "a task of the adapter raises": (lambda s: s.adapter.task_failed("member m1"), "TaskFailures"),
+    "the process has no more files": (lambda s: s.peers.no_files(), "ConnectionLimits"),
     "the event loop is held up": (_held_up, "EventLoopBlocked"),
     "the event loop is held up once": (lambda s: _held_up(s) if s.now == 600 else None, ""),
 }
