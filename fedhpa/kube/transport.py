@@ -31,6 +31,7 @@ except ImportError:
     _ZLIB: Any = zlib
     _INFLATE_ERROR: type[Exception] = zlib.error
 else:
+    aiohttp.set_zlib_backend(isal_zlib)  # for what aiohttp itself compresses, as a server
     _ZLIB = isal_zlib
     _INFLATE_ERROR = isal_zlib.error  # type: ignore[assignment]  # its stubs call the class an instance
 
