@@ -37,6 +37,10 @@ REVIEW_DEADLINE = 5.0
 # Anyone who reaches the port can send unknown tokens, and each one costs the hub a review.
 MAX_TOKEN_REVIEWS = 64
 MAX_CACHED_TOKENS = 4096
+MAX_CACHED_BYTES = 16 * 2**20
+# What Python needs for a text or an entry besides its characters.
+TEXT_BYTES = 64
+ENTRY_BYTES = 1024
 
 
 def utc_now() -> dt.datetime:
@@ -52,6 +56,13 @@ class User:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """About the bytes that the user occupies. A user may have thousands of groups."""
+        extra = (text for key, values in self.extra for text in (key, *values))
+        texts = (self.name, self.uid, *self.groups, *extra)
+        return sum(len(text) + TEXT_BYTES for text in texts)
 
     def authenticated(self) -> User:
         """Returns the user with the group system:authenticated, unless the hub calls it unauthenticated."""
@@ -160,7 +171,12 @@ class TokenReviewer:
         self._lifetime = lifetime
         self._clock = clock
         # The keys are digests, so that no token stays in memory.
-        self._users: Cache[bytes, User | None] = Cache(clock=clock, max_entries=MAX_CACHED_TOKENS)
+        self._users: Cache[bytes, User | None] = Cache(
+            clock=clock,
+            max_entries=MAX_CACHED_TOKENS,
+            max_weight=MAX_CACHED_BYTES,
+            key_weight=lambda _: ENTRY_BYTES,
+        )
 
     async def user(self, token: str) -> User | None:
         """Returns the user of a token; None if the hub does not know the token.
@@ -176,7 +192,9 @@ class TokenReviewer:
             raise too_many_requests()
 
     async def _review(self, token: str) -> Fetched[User | None]:
-        return Fetched(await self._post_review(token), self._clock(), ttl=self._lifetime)
+        user = await self._post_review(token)
+        size = 0 if user is None else user.size
+        return Fetched(user, self._clock(), ttl=self._lifetime, weight=size)
 
     async def _post_review(self, token: str) -> User | None:
         review = {

@@ -15,7 +15,13 @@ from aiohttp.typedefs import Handler
 from fedhpa.api.errors import ApiError
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
-from fedhpa.serving.authentication import REVIEW_DEADLINE, Authenticator, User
+from fedhpa.serving.authentication import (
+    ENTRY_BYTES,
+    MAX_CACHED_BYTES,
+    REVIEW_DEADLINE,
+    Authenticator,
+    User,
+)
 from fedhpa.serving.connections import trust_peer
 from fedhpa.serving.fairness import Fairness, Limits
 from fedhpa.serving.status import status_response
@@ -111,7 +117,10 @@ class Authorizer:
         self._denied_seconds = denied_seconds
         self._clock = clock
         self._verdicts: Cache[tuple[User, Attributes], Verdict] = Cache(
-            clock=clock, max_entries=MAX_CACHED_VERDICTS
+            clock=clock,
+            max_entries=MAX_CACHED_VERDICTS,
+            max_weight=MAX_CACHED_BYTES,
+            key_weight=lambda key: ENTRY_BYTES + key[0].size + 2 * len(key[1].path),
         )
 
     async def verdict(self, user: User, attributes: Attributes) -> Verdict:

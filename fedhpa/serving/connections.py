@@ -154,6 +154,11 @@ class Connection(web.RequestHandler):
             self._peer.answered()
 
 
+async def hide_software(_: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Signal handler that removes the header with the versions of Python and aiohttp."""
+    response.headers.popall("Server", None)
+
+
 def trust_peer(request: web.Request) -> None:
     """Records that the peer of this request's connection proved who it is."""
     if isinstance(request.protocol, Connection):

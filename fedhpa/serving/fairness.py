@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from fedhpa.serving.authentication import User
 from fedhpa.serving.status import too_many_requests
@@ -21,6 +22,8 @@ HUB_USERS = frozenset({"system:apiserver", "system:aggregator", "system:kube-agg
 CONTROLLER_PREFIXES = ("system:kube-controller-manager", "system:serviceaccount:kube-system:")
 # Users with a stored rate. The user whose last request is the oldest is dropped first.
 COUNTED_USERS = 4096
+# Characters of a name that is kept.
+MAX_NAME = 253
 
 # The limits, as the label of fedhpa_adapter_requests_refused_total names them.
 USER, TOTAL, RATE = "user", "total", "questions"
@@ -89,10 +92,11 @@ class Fairness:
         if not limits.qps or is_unlimited(user):
             return
         now = self._clock()
-        tokens, at = self._tokens.pop(user.name, (float(limits.burst), now))
+        name = _key(user)
+        tokens, at = self._tokens.pop(name, (float(limits.burst), now))
         tokens = min(tokens + (now - at) * limits.qps, float(max(limits.burst, 1)))
         allowed = tokens >= 1
-        self._tokens[user.name] = (tokens - allowed, now)
+        self._tokens[name] = (tokens - allowed, now)
         if len(self._tokens) > COUNTED_USERS:
             self._tokens.popitem(last=False)
         if not allowed:
@@ -101,6 +105,13 @@ class Fairness:
     def _refuse(self, limit: str) -> None:
         self._refused(limit)
         raise too_many_requests()
+
+
+def _key(user: User) -> str:
+    """Returns the name, or a digest of a long one, so that names cannot fill the memory."""
+    if len(user.name) <= MAX_NAME:
+        return user.name
+    return blake2b(user.name.encode(errors="replace")).hexdigest()
 
 
 def is_unlimited(user: User) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -30,6 +31,16 @@ def quick_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def raise_file_limit() -> None:
+    """Raises the number of files that this process may open to what the system allows, as Go programs do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.debug("the limit of open files stays", limit=soft, error=str(error))
 
 
 class Signals:
@@ -64,6 +75,7 @@ def run_process(
     gives the reason for 1 and 2.
     """
     configure_logs(values[common.LOGGING_FORMAT], values[common.VERBOSITY])
+    raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_run(main))

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from fedhpa.serving.connections import Site, close_stalled
+from fedhpa.serving.connections import Site, close_stalled, hide_software
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values, split_address
 from fedhpa.serving.health import Health
@@ -155,6 +155,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 async def _listener(
     application: web.Application, host: str, port: int, grace: float, peers: Peers, tls: ServingTls | None
 ) -> AsyncIterator[BoundAddress]:
+    application.on_response_prepare.append(hide_software)
     runner = web.AppRunner(
         application,
         handle_signals=False,

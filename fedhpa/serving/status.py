@@ -41,6 +41,17 @@ RETRY_SECONDS = 1
 KEPT_HEADERS = ("Allow", "Retry-After")
 
 
+class StatusResponse(web.Response):
+    """A response without the header that names the versions of Python and aiohttp.
+
+    Other responses lose it by a signal of their application. There is none for a request that is not HTTP.
+    """
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.popall("Server", None)
+
+
 def status_response(
     code: int,
     message: str,
@@ -61,7 +72,7 @@ def status_response(
     }
     if details is not None:
         status["details"] = details
-    return web.Response(
+    return StatusResponse(
         status=code, body=msgspec.json.encode(status), content_type="application/json", headers=headers
     )
 

@@ -55,6 +55,7 @@ LARGE_RESULT = 1000
 MAX_VALUES = 10_000
 # Usage lists that are cached. Each may have megabytes.
 MAX_CACHED_USAGE = 4
+MAX_CACHED_USAGE_BYTES = 128 * 2**20
 # The inputs of a usage list: rules and results, compared by identity, and the registered clusters.
 _UsageInputs = tuple[tuple[Rules, QueryResult, QueryResult], list[str]]
 
@@ -181,7 +182,10 @@ class PrometheusSource(MembersSource):
                 cached = inputs, usage
             # The most recently used entry moves to the end, and the first one is dropped.
             self._usage_cache[key] = cached
-            if len(self._usage_cache) > MAX_CACHED_USAGE:
+            while len(self._usage_cache) > 1 and (
+                len(self._usage_cache) > MAX_CACHED_USAGE
+                or sum(_size(usage) for _, usage in self._usage_cache.values()) > MAX_CACHED_USAGE_BYTES
+            ):
                 del self._usage_cache[next(iter(self._usage_cache))]
         return cached[1]
 
@@ -293,6 +297,10 @@ async def _in_thread_if_large(result: QueryResult, work: Callable[[], T]) -> T:
 
 def _pair(cluster: str, samples: Sequence[Sample]) -> tuple[str, Sequence[Sample]]:
     return cluster, samples
+
+
+def _size(usage: Gathered[MemberItems]) -> int:
+    return sum(answer.size for answer in usage.answers)
 
 
 def _same(one: _UsageInputs, other: _UsageInputs) -> bool:

@@ -88,14 +88,14 @@ async def test_names_that_no_object_has_reach_no_member(fleet: Fleet, target: st
     """They are refused before anything of them is kept or reviewed."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         await get(caller, PODS_PATH)
-        kept = paths.resource_path.cache_info().currsize
+        kept = paths._cached_path.cache_info().currsize
         before = {seen.path for seen in fleet.member.seen}
         answer = await get(caller, target)
         asked = {seen.path for seen in fleet.member.seen} - before - {API, "/readyz", f"/apis/{CUSTOM_GROUP}"}
 
     assert answer.status == status
     assert answer.json["kind"] == "Status"
-    assert paths.resource_path.cache_info().currsize == kept
+    assert paths._cached_path.cache_info().currsize == kept
     assert asked == set()
 
 

@@ -248,3 +248,24 @@ async def test_headers_are_bounded(tmp_path: Path, certificate: bool, limit: int
                         assert b"200 OK" in await reader.readuntil(b"small")
                 else:
                     assert b"200 OK" not in await ended(reader)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(GET, id="served"),
+        pytest.param(GET.replace(b" / ", b" /nowhere "), id="no such path"),
+        pytest.param(b"this is no HTTP\r\n\r\n", id="no HTTP"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nExpect: nothing\r\n\r\n", id="refused by aiohttp"),
+    ],
+)
+async def test_no_response_names_the_software(tmp_path: Path, sent: bytes) -> None:
+    """The versions of Python and aiohttp would tell a stranger which faults to try."""
+    async with port(tmp_path) as made, made.connected() as (reader, writer):
+        writer.write(sent)
+        async with asyncio.timeout(PATIENCE):
+            head = await reader.readuntil(b"\r\n\r\n")
+
+    assert b"HTTP/1." in head
+    assert b"server:" not in head.lower()
+    assert b"python" not in head.lower()

@@ -224,3 +224,23 @@ def test_credentials_in_the_url_are_shown_nowhere() -> None:
     assert "hush" not in values[URL]
     with pytest.raises(ConfigError, match="holds credentials"):
         StoreAccess(values[URL])
+
+
+LAUGHS = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    + [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 12)]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(LAUGHS, "more than 100000 values", id="aliases of aliases"),
+        pytest.param("external: &a [*a]", "an alias contains itself", id="a cycle"),
+        pytest.param("external: &a\n  b: *a", "an alias contains itself", id="a cycle of mappings"),
+    ],
+)
+def test_aliases_are_bounded(text: str, message: str) -> None:
+    """A file of 1 kB could stand for 10 to the 11th values, and validation would not end."""
+    with pytest.raises(InvalidObject, match=message):
+        read_rules(text)

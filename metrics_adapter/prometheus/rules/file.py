@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
 MAX_BYTES = 1024 * 1024
+# Values in the file with its aliases written out. A thousand rules have about twenty thousand.
+MAX_VALUES = 100_000
 # Errors named in one message.
 MAX_SHOWN_ERRORS = 5
 
@@ -107,7 +109,7 @@ class _Loader(yaml.SafeLoader):
 def read_rules(text: str) -> Rules:
     """Parses the text of a rules file. Raises InvalidObject naming each field and the remedy."""
     try:
-        content = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
+        content = _load(text)
     # An invalid date ("2026-13-01") raises ValueError.
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InvalidObject(f"it is not valid YAML: {' '.join(str(error).split())}") from error
@@ -119,6 +121,38 @@ def read_rules(text: str) -> Rules:
         found = list(_problems(error))
         more = f"; and {len(found) - MAX_SHOWN_ERRORS} more" if len(found) > MAX_SHOWN_ERRORS else ""
         raise InvalidObject("; ".join(found[:MAX_SHOWN_ERRORS]) + more) from None
+
+
+def _load(text: str) -> Any:
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_size(node, {})
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Returns the number of values in a node with its aliases written out. Raises InvalidObject."""
+    known = sizes.get(id(node))
+    if known is not None:
+        if not known:
+            raise InvalidObject(f"line {node.start_mark.line + 1}: an alias contains itself")
+        return known
+    sizes[id(node)] = 0  # Until it is known.
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.SequenceNode):
+        children = node.value
+    elif isinstance(node, yaml.MappingNode):
+        children = [part for pair in node.value for part in pair]
+    size = 1 + sum(_check_size(child, sizes) for child in children)
+    if size > MAX_VALUES:
+        raise InvalidObject(f"it has more than {MAX_VALUES} values: write fewer rules, or fewer aliases")
+    sizes[id(node)] = size
+    return size
 
 
 def _problems(error: ValidationError) -> Iterator[str]:
