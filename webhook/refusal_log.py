@@ -32,7 +32,7 @@ class RefusalLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._silent_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
+        self._suppressed_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._minute = float("-inf")
         self._written: dict[str, int] = {}
         self._lines = 0
@@ -44,15 +44,15 @@ class RefusalLog:
         reason = one_line(review.verdict.message, MAX_REASON)
         refusal = (kind, namespace, name, reason)
         now = self._clock()
-        if now < self._silent_until.get(refusal, now):
+        if now < self._suppressed_until.get(refusal, now):
             return
         if not self._may_write(namespace, now):
             self._left_out += 1
             return
-        self._silent_until[refusal] = now + REPEAT_SECONDS
-        self._silent_until.move_to_end(refusal)
-        if len(self._silent_until) > MAX_KNOWN:
-            self._silent_until.popitem(last=False)
+        self._suppressed_until[refusal] = now + REPEAT_SECONDS
+        self._suppressed_until.move_to_end(refusal)
+        if len(self._suppressed_until) > MAX_KNOWN:
+            self._suppressed_until.popitem(last=False)
         left_out, self._left_out = self._left_out, 0
         more: dict[str, Any] = {"left_out": left_out} if left_out else {}
         code = review.verdict.code

@@ -1,6 +1,6 @@
 """Admission: the defaults, verdicts and warnings of the webhook, and the CRDs.
 
-Everything here is a pure function of the object. Other rooms import from this module, or `crd` for the
+Everything here is a pure function of the object. Other packages import from this module, or `crd` for the
 CustomResourceDefinitions.
 """
 

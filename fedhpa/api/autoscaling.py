@@ -372,7 +372,7 @@ class Condition(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("status", "type")
 
-    type: ConditionType = Field("", description="Type of the condition. Example: Ready.")
+    type: ConditionType = Field("", description="Type of the condition. Example: AbleToScale.")
     status: ConditionStatus = Field("", description="True, False or Unknown.")
     reason: LongText = Field("", description="Reason for the status, as one word for programs.")
     message: Message = Field("", description="Explanation of the status for people.")

@@ -325,7 +325,7 @@ class FederatedHPAStatus(ApiModel):
         Crd({"maxItems": 64, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = Field(
         (),
-        description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, and "
+        description="AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, and "
         "SoleOwner or HubCompatible where there is something to report.",
     )
     clusters: Annotated[
