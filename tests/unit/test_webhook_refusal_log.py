@@ -108,7 +108,7 @@ def test_the_number_of_known_refusals_is_bounded(clock: Clock) -> None:
             clock.now += MINUTE / LINES_PER_MINUTE
             log.add("FederatedHPA", refusal(name=f"web-{number}", namespace=f"space-{number % 50}"))
 
-    assert len(log._silent_until) == MAX_KNOWN
+    assert len(log._suppressed_until) == MAX_KNOWN
 
 
 def test_a_name_cannot_forge_a_line(clock: Clock, lines: list[Any]) -> None:
