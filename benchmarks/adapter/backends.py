@@ -188,8 +188,11 @@ class HubAnswers:
             return NO_EVENTS
         if method == "POST":
             return http({"status": {"allowed": True}})
-        items = self._lists.get(path.rpartition("/")[2], [])
-        return http({"metadata": {"resourceVersion": "1"}, "items": items})
+        parts = path.strip("/").split("/")
+        version, plural = parts[1] if parts[0] == "api" else "/".join(parts[1:3]), parts[-1]
+        head = {"kind": f"{plural.removesuffix('s').capitalize()}List", "apiVersion": version}
+        items = self._lists.get(plural, [])
+        return http({**head, "metadata": {"resourceVersion": "1"}, "items": items})
 
 
 def _cluster(index: int, port: int) -> dict[str, object]:
@@ -238,9 +241,11 @@ class MemberAnswers:
                 "items": items,
             }
         if namespace and path.startswith(CUSTOM):
-            return {"items": [_custom(namespace, number) for number in range(2)]}
+            head = {"kind": "MetricValueList", "apiVersion": f"{CUSTOM[6:]}/v1beta2"}
+            return {**head, "items": [_custom(namespace, number) for number in range(2)]}
         if namespace and path.startswith(EXTERNAL):
-            return {"items": [_external(namespace, number) for number in range(2)]}
+            head = {"kind": "ExternalMetricValueList", "apiVersion": EXTERNAL[6:]}
+            return {**head, "items": [_external(namespace, number) for number in range(2)]}
         if path == CUSTOM:
             return {"versions": [{"groupVersion": f"{CUSTOM[6:]}/v1beta2", "version": "v1beta2"}]}
         return {"resources": []}

@@ -12,6 +12,8 @@ from benchmarks.decision import pod_bytes
 STARTED: Final = b"2020-01-01T00:00:00Z"
 # The target: half of the request. Every metric is computed and nothing is scaled.
 USAGE_MILLI: Final = 125
+_PODS_HEAD: Final = b'{"kind":"PodList","apiVersion":"v1",'
+_USAGE_HEAD: Final = b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1",'
 _POD: Final[dict[str, Any]] = msgspec.json.decode(pod_bytes(1))["items"][0]
 _TEMPLATE: Final = msgspec.json.encode(_POD)
 # First lists are not measured, so their pods leave out the fields that nobody decodes.
@@ -96,7 +98,8 @@ class MemberBodies:
         )
         following = end if end < len(names) * each else 0
         token = str(following or "").encode()
-        return b'{"metadata":{"resourceVersion":"1","continue":"%s"},"items":[%s]}' % (
+        return b'%s"metadata":{"resourceVersion":"1","continue":"%s"},"items":[%s]}' % (
+            _PODS_HEAD,
             token,
             items,
         ), following
@@ -117,7 +120,7 @@ class MemberBodies:
             for name in self._names[namespace]
             for number in range(self._size.pods)
         )
-        return b'{"kind":"PodMetricsList","metadata":{},"items":[%s]}' % items
+        return b'%s"metadata":{},"items":[%s]}' % (_USAGE_HEAD, items)
 
     def deployment(self, namespace: str, name: str) -> dict[str, Any]:
         """A Deployment as a member stores it."""

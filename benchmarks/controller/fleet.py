@@ -122,7 +122,9 @@ class Hub(ApiClient):
             deployments = {"name": "deployments", "kind": "Deployment", "namespaced": True}
             return Response(200, _NO_HEADERS, msgspec.json.encode({"resources": [deployments]}))
         if path == HPAS:
-            listed = {"metadata": {"resourceVersion": "1"}, "items": list(self.objects.values())}
+            head = {"kind": "FederatedHPAList", "apiVersion": "autoscaling.karmada.io/v1alpha1"}
+            metadata = {"resourceVersion": "1"}
+            listed = {**head, "metadata": metadata, "items": list(self.objects.values())}
             return Response(200, _NO_HEADERS, msgspec.json.encode(listed))
         place = path.removesuffix("/status")
         if method == "PUT" and place in self.objects:

@@ -20,15 +20,15 @@ from controller.federatedhpa.cluster_reader import ClusterReading, FleetReading,
 from controller.federatedhpa.member_caches import MemberCaches, checked_usage
 from controller.federatedhpa.metric_reader import MetricSource, error_reason, read_metrics
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
-from fedhpa.api.json import decode_json
+from fedhpa.api.lists import list_items
 from fedhpa.api.metric_types import EXTERNAL_API
-from fedhpa.api.wire import CLUSTER_ANNOTATION, ObjectList, PodMetrics
+from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics
 from fedhpa.decision import Failure, ScalingMetric
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.supervision import contain
 from fedhpa.members.breaker import CircuitBreaker
-from fedhpa.members.lists import pod_metrics_path
+from fedhpa.members.lists import METRICS_API, pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
 from fedhpa.scaling.selection import SelectedPods, select_usage
 
@@ -193,7 +193,7 @@ async def _usage(
 
 def _decode_usage(body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList, each with the cluster of its annotation ("" without one)."""
-    items = decode_json(body, ObjectList[PodMetrics]).items or ()
+    items = list_items(body, PodMetrics, "PodMetricsList", METRICS_API)
     annotated = ((item, (item.metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")) for item in items)
     return checked_usage(tuple([usage_record(cluster, item) for item, cluster in annotated]))
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from controller.federatedhpa.node_capacity import NodeCapacity
 from controller.federatedhpa.pod_index import PodIndexes
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.json import decode_json
-from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.api.lists import list_items
+from fedhpa.api.wire import PodMetrics
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.supervision import supervise
-from fedhpa.members.lists import SharedLists
+from fedhpa.members.lists import METRICS_API, SharedLists
 from fedhpa.members.member import Member
 from fedhpa.members.scales import ScaleCache
 from fedhpa.members.watches import PodCache
@@ -62,7 +62,7 @@ class MemberCaches:
 
 def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList. Raises ValueError or InvalidObject if the list is invalid."""
-    items = decode_json(body, ObjectList[PodMetrics]).items or ()
+    items = list_items(body, PodMetrics, "PodMetricsList", METRICS_API)
     return checked_usage(tuple([usage_record(cluster, item) for item in items]))
 
 

@@ -111,10 +111,12 @@ class OneShotReader:
     async def _others(self, key: Key) -> dict[Key, Mapping[str, Any]]:
         path = FEDERATED_HPAS.path(key[0])
         try:
-            listing = await self._hub.get_json(path, deadline=HUB_SECONDS)
+            listing = await self._hub.list(path, dict[str, Any], idle=HUB_SECONDS)
         except ApiError as error:
             raise ConfigError(f"cannot list the FederatedHPAs of namespace {key[0]}: {error}") from error
-        found = {(key[0], str(item["metadata"]["name"])): item for item in listing.get("items") or ()}
+        found: dict[Key, Mapping[str, Any]] = {
+            (key[0], str(item["metadata"]["name"])): item for item in listing.items
+        }
         found.pop(key, None)
         return found
 

@@ -167,7 +167,12 @@ T = TypeVar("T")
 
 
 class ObjectList(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """A Kubernetes list. Go servers may send `null` for an empty one."""
+    """A Kubernetes list. Go servers may send `null` for an empty one, and always send `items`.
 
+    `fedhpa.api.lists` checks kind and apiVersion.
+    """
+
+    items: list[T] | None
     metadata: ListMeta = ListMeta()
-    items: list[T] | None = None
+    kind: str = ""
+    apiVersion: str = ""

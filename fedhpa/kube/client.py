@@ -17,6 +17,7 @@ import msgspec
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, decode_json, nested_deeper
+from fedhpa.api.lists import check_collection
 from fedhpa.api.wire import ObjectList
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
@@ -317,6 +318,11 @@ class ApiClient:
             pieces = await decode_in_pieces(
                 response.parts, decode, salvage=salvage, max_items=MAX_ITEMS - len(items)
             )
+            # A server that sorts its keys names the kind after the items, so only some pieces have it.
+            kind = next((piece.kind for piece in pieces if piece.kind), "")
+            check_collection(
+                path, kind, next((piece.api_version for piece in pieces if piece.api_version), "")
+            )
             for piece in pieces:
                 items += piece.items
             token = next((piece.continue_ for piece in pieces if piece.continue_), "")
@@ -427,12 +433,14 @@ class _Stage:
 
 
 class _Page(Sized):
-    """A page of a list, or a piece of one: its items, resourceVersion and continue token."""
+    """A page of a list, or a piece of one: its items, and what it says of the list."""
 
-    def __init__(self, items: Sequence[Any], version: str = "", continue_: str = "") -> None:
+    def __init__(self, items: Sequence[Any], page: ObjectList[Any]) -> None:
         self.items = items
-        self.version = version
-        self.continue_ = continue_
+        self.version = page.metadata.resourceVersion
+        self.continue_ = page.metadata.continue_
+        self.kind = page.kind
+        self.api_version = page.apiVersion
 
     def __len__(self) -> int:
         return len(self.items)
@@ -446,13 +454,13 @@ def _typed(item: type[Any]) -> Callable[[bytes], _Page]:
         found = decode_json(body, kind)
         if is_free and any(nested_deeper(entry, MAX_NESTING) for entry in found.items or ()):
             raise InvalidJson(TOO_DEEP)
-        return _Page(found.items or (), found.metadata.resourceVersion, found.metadata.continue_)
+        return _Page(found.items or (), found)
 
     return decode
 
 
 def _as_text(items: Sequence[bytes], empty: bytes) -> _Page:
-    metadata = decode_json(empty, ObjectList[msgspec.Raw]).metadata
+    page = decode_json(empty, ObjectList[msgspec.Raw])
     for item in items:
         try:
             decode_json(item, msgspec.Raw)
@@ -460,7 +468,7 @@ def _as_text(items: Sequence[bytes], empty: bytes) -> _Page:
             # One object that is nested too deeply must not hide the others. All else spoils the answer.
             if not isinstance(error.__cause__, RecursionError):
                 raise
-    return _Page([msgspec.Raw(item) for item in items], metadata.resourceVersion, metadata.continue_)
+    return _Page([msgspec.Raw(item) for item in items], page)
 
 
 def _headers(

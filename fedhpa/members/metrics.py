@@ -14,6 +14,7 @@ import msgspec
 from fedhpa.api import wire
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
+from fedhpa.api.lists import list_items
 from fedhpa.kube.paths import group_path, segment
 from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.members.lists import SharedLists, Upstream
@@ -42,14 +43,6 @@ class _Custom(wire.MetricValue, frozen=True, gc=False, kw_only=True):
 
 class _External(wire.ExternalMetricValue, frozen=True, gc=False, kw_only=True):
     value: wire.RawQuantity
-
-
-class _CustomList(msgspec.Struct, frozen=True):
-    items: list[_Custom] | None  # required, but Go servers send `null` for an empty one
-
-
-class _ExternalList(msgspec.Struct, frozen=True):
-    items: list[_External] | None
 
 
 class _ApiVersion(msgspec.Struct, frozen=True):
@@ -108,26 +101,34 @@ def _versions(body: bytes) -> frozenset[str]:
 
 def custom_samples(body: bytes) -> tuple[CustomSample, ...]:
     """Returns the items of a MetricValueList of either version. Raises ValueError or InvalidObject."""
-    return _plausible(decode_json(body, _CustomList).items or (), custom_sample)
+    return _plausible(_custom_items(body), custom_sample)
 
 
 def external_samples(body: bytes) -> tuple[ExternalSample, ...]:
     """Returns the items of an ExternalMetricValueList. Raises ValueError or InvalidObject."""
-    return _plausible(decode_json(body, _ExternalList).items or (), external_sample)
+    return _plausible(_external_items(body), external_sample)
 
 
 def custom_values(body: bytes) -> tuple[wire.MetricValue, ...]:
     """Validates like `custom_samples` and returns the items unchanged, to be passed on."""
-    items = decode_json(body, _CustomList).items or ()
+    items = _custom_items(body)
     _plausible(items, custom_sample)
     return tuple(items)
 
 
 def external_values(body: bytes) -> tuple[wire.ExternalMetricValue, ...]:
     """Validates like `external_samples` and returns the items unchanged, to be passed on."""
-    items = decode_json(body, _ExternalList).items or ()
+    items = _external_items(body)
     _plausible(items, external_sample)
     return tuple(items)
+
+
+def _custom_items(body: bytes) -> Sequence[_Custom]:
+    return list_items(body, _Custom, "MetricValueList", *(f"{CUSTOM}/{one}" for one in CUSTOM_VERSIONS))
+
+
+def _external_items(body: bytes) -> Sequence[_External]:
+    return list_items(body, _External, "ExternalMetricValueList", EXTERNAL_VERSION)
 
 
 def _plausible(items: Sequence[T], read: Callable[[T], R]) -> tuple[R, ...]:

@@ -14,16 +14,19 @@ from operator import attrgetter
 
 import msgspec
 
-from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.lists import check_list_type
 from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.kube.pieces import Turns
+from fedhpa.members.lists import METRICS_API
 from metrics_adapter.members.usage_validation import check_list, check_one
 from metrics_adapter.pace import in_slices
 
 # How Go servers begin an item of a list: with its metadata. The cluster annotation is inserted after this.
 ITEM_PREFIX = b'{"metadata":{'
+LIST_KINDS = ("PodMetricsList", "NodeMetricsList")
 ABSENT = msgspec.Raw()
 # Separates namespace and name in the key by which items are sorted. No name contains it.
 KEY_SEPARATOR = "\0"
@@ -42,7 +45,9 @@ class _ItemName(msgspec.Struct, frozen=True, gc=False):
 
 
 class _ItemNameList(msgspec.Struct, frozen=True, gc=False):
-    items: list[_ItemName] | None = None
+    items: list[_ItemName] | None
+    kind: str = ""
+    apiVersion: str = ""
 
 
 class _RawItemList(msgspec.Struct, frozen=True, gc=False):
@@ -194,10 +199,12 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
     try:
         # Two passes over the bytes, for names and for slices, are cheaper than a decode for each item.
         _check_text(body)
-        names, raw = decode_json(body, _ItemNameList).items or (), decode_json(body, _RawItemList).items or ()
+        page, raw = decode_json(body, _ItemNameList), decode_json(body, _RawItemList).items or ()
+        check_list_type(page, len(body), LIST_KINDS, (METRICS_API,))
+        names = page.items or ()
         check_list(body, len(names))
         return MemberItems(cluster, _items(names, raw, cluster))
-    except (InvalidJson, UnicodeDecodeError) as error:
+    except (InvalidObject, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling.records import PodRecord
 from fedhpa.scaling.requests import PodRequests
 from tests.conformance.tables import table
+from tests.support.fake_responses import with_list_head
 
 T = TypeVar("T")
 
@@ -96,7 +98,7 @@ class Recorder(SharedLists):
         if path.count("/") == 2:
             return Fetched(decode(b'{"versions":[{"version":"%s"}]}' % self._version.encode()), 0.0)
         self.sent.append(str(target("http://member", path, params)).removeprefix("http://member"))
-        return Fetched(decode(b'{"items":[]}'), 0.0)
+        return Fetched(decode(json.dumps(with_list_head(path, {"items": []})).encode()), 0.0)
 
 
 class Kinds(ResourceMapper):

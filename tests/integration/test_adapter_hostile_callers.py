@@ -277,7 +277,8 @@ async def test_our_own_client_reads_a_hub_that_names_all_members() -> None:
 async def test_a_selector_over_many_pods_lets_other_requests_run() -> None:
     """20,000 pods times 100 terms take a second; others run at least every hundredth of it."""
     pods = [pod_metrics(f"web-{number}", app="web") for number in range(20_000)]
-    items = decode_list(json.dumps({"items": pods}, separators=(",", ":")).encode(), "m1")
+    listed = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": pods}
+    items = decode_list(json.dumps(listed, separators=(",", ":")).encode(), "m1")
     selector = parse_selector(",".join(f"!a{number}" for number in range(100)))
     turns = 0
 

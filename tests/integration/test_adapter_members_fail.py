@@ -21,6 +21,7 @@ from tests.support.adapter.process import (
     until,
     world,
 )
+from tests.support.fake_responses import with_list_head
 from tests.support.fakeapi import CLUSTERS, FakeApi, eventually, fake_api, join
 
 # Seconds that a request waits for a hanging member.
@@ -279,7 +280,7 @@ async def test_an_answer_is_shared_while_it_is_young(fleet: Fleet) -> None:
 
 async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fleet, caller: Caller) -> None:
     """If the items lack their pods' labels, the member receives the selector."""
-    unlabelled = {"items": [pod_metrics("web")]}
+    unlabelled = with_list_head(PODS_PATH, {"items": [pod_metrics("web")]})
     fleet.second.faults.body[PODS_PATH] = json.dumps(unlabelled).encode()
 
     answer = await caller.call("GET", f"{PODS_PATH}?labelSelector=app%3Dweb", JANE)

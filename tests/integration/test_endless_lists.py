@@ -32,7 +32,8 @@ async def endless(
 
     async def page(_: web.Request) -> web.Response:
         await asyncio.sleep(seconds)
-        body = f'{{"metadata":{{"continue":"{token()}"}},"items":[{",".join([POD] * items)}]}}'
+        head = f'"kind":"PodList","apiVersion":"v1","metadata":{{"continue":"{token()}"}}'
+        body = f'{{{head},"items":[{",".join([POD] * items)}]}}'
         return web.Response(text=body, content_type="application/json")
 
     network = MemoryNetwork()

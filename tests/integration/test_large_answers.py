@@ -24,7 +24,21 @@ from metrics_adapter.members.resource_metrics import decode_list
 # The bound is of processor time, because a machine that shares its processors may stand still for longer.
 MOST_SECONDS = 0.05
 PATH = "/apis/metrics.k8s.io/v1beta1/pods"
-HEAD = b'{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":['
+USAGE = ("PodMetricsList", "metrics.k8s.io/v1beta1")
+TYPES = {
+    "controller": USAGE,
+    "adapter": USAGE,
+    "custom": ("MetricValueList", "custom.metrics.k8s.io/v1beta2"),
+    "external": ("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1"),
+}
+
+
+def head(kind: str, version: str) -> bytes:
+    text = f'{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"resourceVersion":"7"}},"items":['
+    return text.encode()
+
+
+HEAD = head(*USAGE)
 
 
 def usage_item(number: int) -> bytes:
@@ -125,7 +139,10 @@ async def holds() -> AsyncIterator[Holds]:
 )
 async def test_a_hostile_answer_is_refused_in_pieces(kind: str, reader: str) -> None:
     """An answer that inflates to up to 114 MB is refused, and other tasks run all the while."""
-    async with answering(HOSTILE[kind]()) as client, SharedLists() as lists, holds() as found:
+    body = HOSTILE[kind]()
+    if body.startswith(HEAD):
+        body = head(*TYPES[reader]) + body[len(HEAD) :]
+    async with answering(body) as client, SharedLists() as lists, holds() as found:
         with pytest.raises(FedHPAError):
             await lists.get(Server(client), PATH, None, DECODERS[reader], max_age=0.0, deadline=60)
 

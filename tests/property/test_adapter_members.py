@@ -99,7 +99,12 @@ VALUE = st.fixed_dictionaries(
     },
 )
 LIST = st.fixed_dictionaries(
-    {"items": st.lists(USAGE | VALUE, max_size=3) | ANY}, optional={"kind": ANY, "metadata": ANY}
+    {
+        "items": st.lists(USAGE | VALUE, max_size=3) | ANY,
+        "kind": st.sampled_from(["PodMetricsList", "NodeMetricsList", "MetricValueList"]) | ANY,
+        "apiVersion": st.sampled_from(["metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2"]) | ANY,
+    },
+    optional={"metadata": ANY},
 )
 GROUP = st.fixed_dictionaries(
     {

@@ -58,7 +58,8 @@ def test_items_pass_unchanged_but_for_the_cluster(
     sent: list[dict[str, Any]], separators: tuple[str, str], ascii: bool
 ) -> None:
     """This holds for every valid layout of the member's JSON."""
-    body = json.dumps({"items": sent}, separators=separators, ensure_ascii=ascii).encode()
+    head = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
+    body = json.dumps({**head, "items": sent}, separators=separators, ensure_ascii=ascii).encode()
 
     answered = json.loads(encode_list(PODS, merge([decode_list(body, 'm"1')])))["items"]
 

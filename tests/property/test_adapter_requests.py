@@ -168,7 +168,9 @@ def served(target: str) -> bytes:
     found = NAMED.fullmatch(target.partition("?")[0])
     of = {key: unquote(value) for key, value in (found.groupdict() if found else {}).items() if value}
     measured = {"metadata": of, "timestamp": "2026-03-11T12:00:00Z", "window": "1s", "containers": []}
-    return http(json.dumps({"items": [], **measured}).encode())
+    kind = "NodeMetricsList" if "/nodes" in target else "PodMetricsList"
+    head = {"kind": kind, "apiVersion": "metrics.k8s.io/v1beta1"}
+    return http(json.dumps({**head, "items": [], **measured}).encode())
 
 
 @pytest.fixture(scope="module")

@@ -58,8 +58,8 @@ SERIES = st.fixed_dictionaries(
 )
 
 
-def body(items: Any) -> bytes:
-    return json.dumps({"items": items}).encode()
+def body(kind: str, api_version: str, items: Any) -> bytes:
+    return json.dumps({"kind": kind, "apiVersion": api_version, "items": items}).encode()
 
 
 def readable(item: dict[str, Any]) -> bool:
@@ -77,7 +77,7 @@ def readable(item: dict[str, Any]) -> bool:
 def test_custom_values_come_out_readable(items: Any, version: str) -> None:
     """This holds for one cluster, and for the values of two clusters in each aggregation."""
     try:
-        values = decode_values(body(items))
+        values = decode_values(body("MetricValueList", f"custom.metrics.k8s.io/{version}", items))
     except (FedHPAError, ValueError):
         return
     for found in (sort_values([values]), *(merge_values([values, values], name) for name in AGGREGATIONS)):
@@ -91,7 +91,8 @@ def test_custom_values_come_out_readable(items: Any, version: str) -> None:
 def test_external_values_come_out_readable(items: Any) -> None:
     """Labels are strings, and each value has its cluster."""
     try:
-        series = decode_external_values(body(items))
+        answer = body("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1", items)
+        series = decode_external_values(answer)
     except (FedHPAError, ValueError):
         return
     written = json.loads(encode_external_values([ClusterValues("m1", series)], "depth"))["items"]

@@ -22,6 +22,7 @@ from fedhpa.decision import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.registry import MemberRegistry
+from tests.support.fake_responses import with_list_head
 from tests.support.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
 from tests.support.federation import completed_reconciles
 from tests.support.members import DEADLINE, REAL_DEADLINE, registry_of
@@ -138,7 +139,7 @@ class Plane(FakeApi):
                 body = {"kind": "Status", "code": status, "reason": "Forbidden", "message": "not for you"}
                 return web.json_response(body, status=status)
         if request.path in self.answers:
-            return web.json_response(self.answers[request.path]())
+            return web.json_response(with_list_head(request.path, self.answers[request.path]()))
         version = request.path.removeprefix("/apis/")
         if version.count("/") <= 1 and request.path.startswith("/apis/"):
             return self._discovery(version)

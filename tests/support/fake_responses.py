@@ -29,6 +29,30 @@ def parse(path: str) -> tuple[Collection, str, str | None, str]:
     )
 
 
+def list_kind(collection: Collection) -> str:
+    """Returns the kind of a collection's list, such as PodList."""
+    version, plural = collection
+    if version.startswith("metrics.k8s.io/"):
+        return "PodMetricsList" if plural == "pods" else "NodeMetricsList"
+    singular = plural[:-3] + "y" if plural.endswith("ies") else plural.removesuffix("s")
+    return f"{singular.capitalize()}List"
+
+
+_METRIC_LISTS = {
+    "custom.metrics.k8s.io": "MetricValueList",
+    "external.metrics.k8s.io": "ExternalMetricValueList",
+}
+
+
+def with_list_head(path: str, body: Any) -> Any:
+    """Returns the body of a list with the kind and apiVersion of its path, unless it names its own."""
+    if not isinstance(body, dict) or "items" not in body or not path.startswith("/api"):
+        return body
+    (version, plural), *_ = parse(path)
+    kind = _METRIC_LISTS.get(version.partition("/")[0]) or list_kind((version, plural))
+    return {"kind": kind, "apiVersion": version, **body}
+
+
 def selected_name(request: web.Request) -> str | None:
     selector = request.query.get("fieldSelector", "")
     return selector.removeprefix("metadata.name=") if selector else None

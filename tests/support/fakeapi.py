@@ -24,7 +24,15 @@ from fedhpa.kube.credentials import Credentials, NoCredentials
 from testbed.stage.ports import held
 from tests.support.fake_responses import Collection as Collection
 from tests.support.fake_responses import Object as Object
-from tests.support.fake_responses import failure, is_selected, merge, parse, scale_of, selected_name
+from tests.support.fake_responses import (
+    failure,
+    is_selected,
+    list_kind,
+    merge,
+    parse,
+    scale_of,
+    selected_name,
+)
 from tests.support.memory_network import MemoryListener, MemoryNetwork
 from tests.support.timing import PATIENCE as PATIENCE
 from tests.support.timing import eventually as eventually
@@ -275,7 +283,7 @@ class FakeApi:
     async def _cut_off(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000"})
         await response.prepare(request)
-        await response.write(b'{"kind":"List","items":[')
+        await response.write(b'{"kind":"PodList","apiVersion":"v1","items":[')
         assert request.transport is not None
         request.transport.close()
         return response
@@ -340,7 +348,8 @@ class FakeApi:
         metadata = {"resourceVersion": str(self._version)}
         if limit and start + limit < len(items):
             metadata["continue"] = str(start + limit)
-        return web.json_response({"kind": "List", "metadata": metadata, "items": page})
+        head = {"kind": list_kind(collection), "apiVersion": collection[0]}
+        return web.json_response({**head, "metadata": metadata, "items": page})
 
     async def _watch(
         self, request: web.Request, collection: Collection, namespace: str

@@ -11,6 +11,7 @@ from fedhpa.api.errors import MetricsUnavailable
 from metrics_adapter.members.resource_metrics import decode_list, decode_one
 from metrics_adapter.server.tables import table
 
+HEAD = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
 WELL = {
     "metadata": {"name": "well", "namespace": "shop"},
     "window": "15s",
@@ -26,7 +27,7 @@ def item(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("include", ["", "None", "Object"])
 def test_a_table_shows_what_it_cannot_read_as_unknown(spoiled: dict[str, Any], include: str) -> None:
     """Only the item's own row shows it, and never as a number."""
-    body = json.dumps({"items": [WELL, item(**spoiled)]}, separators=(",", ":")).encode()
+    body = json.dumps({**HEAD, "items": [WELL, item(**spoiled)]}, separators=(",", ":")).encode()
     items = decode_list(body, "m1").items
     rows = json.loads(table(items, "PodMetrics", "metrics.k8s.io/v1beta1", include, single=False))["rows"]
 
@@ -39,7 +40,7 @@ def test_a_table_shows_what_it_cannot_read_as_unknown(spoiled: dict[str, Any], i
 async def test_labels_that_are_none_cost_the_member_the_answer() -> None:
     """The member is reported as missing, with the reason."""
     odd = item(metadata={"name": "odd", "namespace": "shop", "labels": {"a": 7}})
-    found = decode_list(json.dumps({"items": [odd]}, separators=(",", ":")).encode(), "m1")
+    found = decode_list(json.dumps({**HEAD, "items": [odd]}, separators=(",", ":")).encode(), "m1")
 
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
         await found.has_labels()
@@ -50,6 +51,6 @@ def test_bytes_that_are_no_text_cost_the_member_the_answer() -> None:
     odd = json.dumps(item(other="\ud800"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
-        decode_list(b'{"items":[' + odd + b"]}", "m1")
+        decode_list(json.dumps({**HEAD, "items": [0]}).encode().replace(b"[0]", b"[" + odd + b"]"), "m1")
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
         decode_one(odd, "m1")

@@ -27,7 +27,8 @@ def answer(cluster: str, count: int, first: int = 0) -> MemberItems:
         }
         for number in range(first, first + count)
     ]
-    return decode_list(json.dumps({"items": items}, separators=(",", ":")).encode(), cluster)
+    head = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
+    return decode_list(json.dumps({**head, "items": items}, separators=(",", ":")).encode(), cluster)
 
 
 class Written:

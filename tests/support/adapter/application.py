@@ -24,6 +24,7 @@ from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
+from tests.support.fake_responses import with_list_head
 from tests.support.fakeapi import FakeApi, Object
 
 CUSTOM = "/apis/custom.metrics.k8s.io"
@@ -51,7 +52,8 @@ class StubMember(FakeApi):
             body = {"kind": "Status", "status": "Failure", "reason": "NotFound" if answer == 404 else ""}
             return web.json_response({**body, "code": answer, "message": "no"}, status=answer)
         return web.Response(
-            text=answer if isinstance(answer, str) else json.dumps(answer), content_type="application/json"
+            text=answer if isinstance(answer, str) else json.dumps(with_list_head(request.path, answer)),
+            content_type="application/json",
         )
 
 

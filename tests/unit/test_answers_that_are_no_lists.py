@@ -1,0 +1,128 @@
+"""An answer that is not the list that was asked for is an error: it would decode as an empty list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.federatedhpa.hub_metrics import _decode_usage as usage_of_the_hub
+from controller.federatedhpa.member_caches import decode_usage
+from fedhpa.api.errors import InvalidObject, MetricsUnavailable
+from fedhpa.api.json import decode_json
+from fedhpa.api.lists import WHOLE_BYTES, check_collection
+from fedhpa.api.wire import ObjectList
+from fedhpa.kube.pieces import PIECE_BYTES
+from fedhpa.members.metrics import custom_samples, custom_values, external_samples, external_values
+from metrics_adapter.members.resource_metrics import decode_list
+
+USAGE = ("PodMetricsList", "metrics.k8s.io/v1beta1")
+CUSTOM = ("MetricValueList", "custom.metrics.k8s.io/v1beta2")
+OLD_CUSTOM = ("MetricValueList", "custom.metrics.k8s.io/v1beta1")
+KARMADA = "autoscaling.karmada.io/v1alpha1"
+EXTERNAL = ("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1")
+
+READERS: list[tuple[Callable[[bytes], Any], tuple[str, str]]] = [
+    (lambda body: decode_usage("m1", body), USAGE),
+    (usage_of_the_hub, USAGE),
+    (lambda body: decode_list(body, "m1").items, USAGE),
+    (lambda body: decode_list(body, "m1").items, ("NodeMetricsList", "metrics.k8s.io/v1beta1")),
+    (custom_samples, CUSTOM),
+    (custom_samples, OLD_CUSTOM),
+    (custom_values, CUSTOM),
+    (external_samples, EXTERNAL),
+    (external_values, EXTERNAL),
+]
+OTHERS: list[dict[str, Any]] = [
+    {"status": "ok"},
+    {},
+    {"items": []},
+    {"items": None},
+    {"kind": "Status", "apiVersion": "v1", "items": []},
+    {"kind": "PodList", "apiVersion": "v1", "items": []},
+    {"kind": "List", "apiVersion": "v1", "items": []},
+]
+
+
+@pytest.mark.parametrize(("read", "named"), READERS)
+@pytest.mark.parametrize("other", OTHERS)
+def test_metrics_that_are_no_list_of_them(
+    read: Callable[[bytes], Any], named: tuple[str, str], other: dict[str, Any]
+) -> None:
+    """Whatever else a metrics API sends is an error, and never no pods."""
+    with pytest.raises((InvalidObject, MetricsUnavailable)):
+        read(json.dumps(other).encode())
+
+
+@pytest.mark.parametrize(("read", "named"), READERS)
+def test_a_list_names_kind_and_version(read: Callable[[bytes], Any], named: tuple[str, str]) -> None:
+    """The right kind in another version is an error, too; so is a list without items."""
+    kind, version = named
+    good = {"kind": kind, "apiVersion": version, "metadata": {}}
+
+    assert list(read(json.dumps({**good, "items": []}).encode())) == []
+    assert list(read(json.dumps({**good, "items": None}).encode())) == []
+    for odd in (good, {**good, "apiVersion": "v2", "items": []}, {**good, "kind": "Status", "items": []}):
+        with pytest.raises((InvalidObject, MetricsUnavailable)):
+            read(json.dumps(odd).encode())
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "version"),
+    [
+        ("/api/v1/namespaces/shop/pods", "PodList", "v1"),
+        ("/api/v1/nodes", "NodeList", "v1"),
+        ("/apis/apps/v1/namespaces/shop/deployments", "DeploymentList", "apps/v1"),
+        (
+            "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas",
+            "FederatedHPAList",
+            "autoscaling.karmada.io/v1alpha1",
+        ),
+        ("/apis/networking.k8s.io/v1/ingresses", "IngressList", "networking.k8s.io/v1"),
+        ("/apis/policy.karmada.io/v1alpha1/policies", "PolicyList", "policy.karmada.io/v1alpha1"),
+    ],
+)
+def test_lists_of_collections(path: str, kind: str, version: str) -> None:
+    """A page is a list of the collection's kind, in the path's apiVersion."""
+
+    def check(**fields: str) -> None:
+        check_collection(path, fields.get("kind", ""), fields.get("apiVersion", ""))
+
+    check(kind=kind, apiVersion=version)
+    for fields in (
+        {},
+        {"kind": kind},
+        {"apiVersion": version},
+        {"kind": kind, "apiVersion": "v9"},
+        {"kind": "ConfigMapList", "apiVersion": version},
+        {"kind": kind.removesuffix("List"), "apiVersion": version},
+        {"kind": "Status", "apiVersion": version},
+        {"kind": "List", "apiVersion": version},
+    ):
+        with pytest.raises(InvalidObject, match=r"^the answer is "):
+            check(**fields)
+
+
+def test_a_list_has_items() -> None:
+    """Go servers always send the field, at least as null."""
+    with pytest.raises(InvalidObject, match="items"):
+        decode_json(b'{"kind":"PodList","apiVersion":"v1"}', ObjectList[Any])
+
+
+def test_pieces_of_a_list_may_lack_what_comes_after_the_items() -> None:
+    """A server may sort its keys. Only a piece from the middle is as large, and it has no wrong kind."""
+    item = {"metadata": {"name": "web-0", "namespace": "shop"}, "timestamp": None, "window": "15s"}
+    items = [{**item, "metadata": {"name": f"web-{i}"}} for i in range(2_000)]
+    version = {"apiVersion": "metrics.k8s.io/v1beta1"}
+
+    assert len(decode_usage("m1", json.dumps({**version, "items": items}).encode())) == 2_000
+    for body in ({**version, "items": items[:10]}, {**version, "items": items, "kind": "NodeList"}):
+        with pytest.raises(InvalidObject):
+            decode_usage("m1", json.dumps(body).encode())
+
+
+def test_a_small_body_is_a_whole_list() -> None:
+    """Larger ones are cut."""
+    assert WHOLE_BYTES == PIECE_BYTES
