@@ -12,8 +12,8 @@ import pytest
 from testbed.real.assets import PlaneUnavailable, ensure_assets, say
 
 REQUIRE = "require"
-# One more than the two cores, because tests also wait for sockets and planes.
-WORKERS = "3"
+# Two workers run tests/real and mostly wait; two use the cores for everything else.
+WORKERS = "4"
 
 
 class NotRun:
