@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -26,7 +27,9 @@ from fedhpa.serving.flags.types import Values
 from fedhpa.serving.health import Health
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, quick_loop, run_process
+from fedhpa.serving.reviews import ReviewProbe
 from fedhpa.serving.server import TlsServer, http_listeners
+from fedhpa.serving.telemetry import CallerSeries, register_certificate
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter import settings
@@ -53,6 +56,7 @@ logger = structlog.get_logger(__name__)
 
 HUB_PROBE_SECONDS = 2.0
 HUB_PROBE_DEADLINE = 3.0
+REVIEW_SECONDS = 10.0
 # One failure may be a connection that was just closed. Two failures in a row mean that the hub is lost.
 HUB_FAILURES = 2
 SYNC_POLL_SECONDS = 0.1
@@ -65,7 +69,7 @@ class Adapter:
         """`reviews` are the clients for authentication and for authorization."""
         self._values = values
         self._hub = hub
-        self._authentication, authorization = reviews
+        self._authentication, self._authorization = reviews
         self.tls = ServingTls(
             TlsFiles.of(values),
             minimum_version=values[common.TLS_MIN_VERSION],
@@ -75,6 +79,8 @@ class Adapter:
         self.health = Health()
         self._hub_check = self.health.readiness("hub", latches=False, reason="not reached yet")
         self._trust_check = self.health.readiness("authentication", latches=True)
+        self._reviews_check = self.health.readiness("reviews", latches=False, reason="not made yet")
+        self._trust_synced = values[common.AUTHENTICATION_SKIP_LOOKUP]
         self._members_check = self.health.readiness("members", latches=True)
         self._registry = MemberRegistry(
             hub,
@@ -84,6 +90,7 @@ class Adapter:
         )
         self._lists = SharedLists()
         self.telemetry = Telemetry(lambda: self._registry.members)
+        register_certificate(self.telemetry.registry, lambda: self.tls.expires)
         limits = CallerLimits.of(values, self.telemetry.registry)
         open_paths = values[common.ALWAYS_ALLOW_PATHS]
         guard = Guard(
@@ -92,12 +99,13 @@ class Adapter:
                 TokenReviewer(self._authentication, values[common.TOKEN_CACHE_TTL]),
             ),
             Authorizer(
-                authorization,
+                self._authorization,
                 allowed_seconds=values[common.AUTHORIZED_TTL],
                 denied_seconds=values[common.UNAUTHORIZED_TTL],
             ),
             open_paths,
             limits.fairness,
+            CallerSeries(self.telemetry.registry),
         )
         source = MembersSource(
             lambda: self._registry.members,
@@ -153,9 +161,12 @@ class Adapter:
     def _tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         tasks: dict[str, Callable[[], Awaitable[None]]] = {
             "members": self._registry.run,
-            "hub-config": self._follow_config,
+            "hub-config": partial(follow_config, self._hub, self._values[common.KUBECONFIG] or None),
+            **self._review_configs(),
             "trust-files": self.trust.follow_files,
             "trust": self._follow_trust,
+            "trust-readiness": self._watch_trust,
+            "review-readiness": self._watch_reviews,
             "hub-readiness": self._watch_hub,
             "member-readiness": self._watch_members,
             "discovery": self._discovery_cache.run,
@@ -165,14 +176,46 @@ class Adapter:
             tasks["metrics-rules"] = self._store.rules.follow
         return tasks
 
-    async def _follow_config(self) -> None:
-        await follow_config(self._hub, self._values[common.KUBECONFIG] or None)
+    def _review_configs(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Returns the tasks that follow the kubeconfigs of the clients that make reviews."""
+        found: dict[str, Callable[[], Awaitable[None]]] = {}
+        for client, flag in (
+            (self._authentication, common.AUTHENTICATION_KUBECONFIG),
+            (self._authorization, common.AUTHORIZATION_KUBECONFIG),
+        ):
+            if client is not self._hub:
+                found[flag.name] = partial(follow_config, client, self._values[flag])
+        return found
 
     async def _follow_trust(self) -> None:
-        if self._values[common.AUTHENTICATION_SKIP_LOOKUP]:
-            self._trust_check.succeed()
-            return
-        await self.trust.follow_hub(self._authentication, self._trust_check.succeed)
+        if not self._values[common.AUTHENTICATION_SKIP_LOOKUP]:
+            await self.trust.follow_hub(self._authentication, self._sync_trust)
+
+    def _sync_trust(self) -> None:
+        self._trust_synced = True
+
+    async def _watch_trust(self) -> None:
+        """Keeps the check of authentication up to date: once passed it stays, and a problem is a note."""
+        while True:
+            problem = self.trust.problem
+            if problem:
+                self._trust_check.fail(problem)
+            elif self._trust_synced:
+                self._trust_check.succeed()
+            self._trust_check.note = f"keeping the CAs of before: {problem}" if problem else ""
+            await asyncio.sleep(SYNC_POLL_SECONDS)
+
+    async def _watch_reviews(self) -> None:
+        probe = ReviewProbe(self._authentication, self._authorization)
+        failures = 0
+        while True:
+            problem = await probe.problem()
+            failures = failures + 1 if problem else 0
+            if problem is None:
+                self._reviews_check.succeed()
+            elif failures >= HUB_FAILURES or not self._reviews_check.ok:
+                self._reviews_check.fail(problem)
+            await asyncio.sleep(REVIEW_SECONDS if problem is None else HUB_PROBE_SECONDS)
 
     async def _watch_members(self) -> None:
         while not self._registry.synced():  # noqa: ASYNC110 - no event marks a passed deadline

@@ -13,6 +13,7 @@ from fedhpa.serving.health import Health
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from fedhpa.serving.server import TlsServer, http_listeners
+from fedhpa.serving.telemetry import register_certificate
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from webhook.application import build_application
 from webhook.hub import HubReader, reading_hub
@@ -31,6 +32,7 @@ class Webhook:
         self._certificate = self.health.readiness("certificate", latches=True)
         self.telemetry = Telemetry()
         self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[common.TLS_MIN_VERSION])
+        register_certificate(self.telemetry.registry, lambda: self.tls.expires)
         self.warnings = AdmissionWarnings()
         application = build_application(self.health, self.telemetry, self.warnings)
         self._peers = Peers()

@@ -17,18 +17,14 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-import structlog
 from aiohttp import web
 from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
-from fedhpa.api.errors import ApiError
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube.client import ApiClient
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.status import too_many_requests
-
-logger = structlog.get_logger(__name__)
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -145,20 +141,26 @@ class PeerAuthenticator:
         return not header.allowed_names or common_name(certificate) in header.allowed_names
 
 
-class _ReviewedUser(msgspec.Struct, frozen=True):
+class ReviewedUser(msgspec.Struct, frozen=True):
+    """The user of a token."""
+
     username: str = ""
     uid: str = ""
     groups: list[str] | None = None
     extra: dict[str, list[str]] | None = None
 
 
-class _TokenReviewStatus(msgspec.Struct, frozen=True):
+class TokenReviewStatus(msgspec.Struct, frozen=True):
+    """The answer to a review."""
+
     authenticated: bool = False
-    user: _ReviewedUser = _ReviewedUser()
+    user: ReviewedUser = ReviewedUser()
 
 
-class _TokenReview(msgspec.Struct, frozen=True):
-    status: _TokenReviewStatus = _TokenReviewStatus()
+class TokenReview(msgspec.Struct, frozen=True):
+    """A TokenReview that the hub answered."""
+
+    status: TokenReviewStatus = TokenReviewStatus()
 
 
 class TokenReviewer:
@@ -203,7 +205,7 @@ class TokenReviewer:
             "spec": {"token": token},
         }
         answer = await self._client.post(TOKEN_REVIEWS, review, deadline=REVIEW_DEADLINE)
-        status = answer.decode(_TokenReview).status
+        status = answer.decode(TokenReview).status
         if not status.authenticated or not status.user.username:
             return None
         extra = tuple((key, tuple(values)) for key, values in sorted((status.user.extra or {}).items()))
@@ -219,7 +221,10 @@ class Authenticator:
         self._tokens = tokens
 
     async def user(self, request: web.Request) -> User | None:
-        """Returns the user of the request; None if it is not authenticated."""
+        """Returns the user of the request; None if it is not authenticated.
+
+        Raises ApiError if its token cannot be reviewed.
+        """
         leaf = peer_certificate(request)
         if leaf is not None:
             user = self._peers().user(leaf, request.headers)
@@ -229,12 +234,7 @@ class Authenticator:
         token = token.strip()
         if self._tokens is None or scheme.lower() != "bearer" or not token or not token.isascii():
             return None
-        try:
-            return await self._tokens.user(token)
-        except ApiError as error:
-            # As in Kubernetes, a token that cannot be reviewed does not authenticate.
-            logger.warning("token could not be reviewed", error=str(error))
-            return None
+        return await self._tokens.user(token)
 
 
 def peer_certificate(request: web.Request) -> bytes | None:

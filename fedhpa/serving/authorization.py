@@ -25,6 +25,7 @@ from fedhpa.serving.authentication import (
 from fedhpa.serving.connections import trust_peer
 from fedhpa.serving.fairness import Fairness, Limits
 from fedhpa.serving.status import status_response
+from fedhpa.serving.telemetry import CallerSeries, LogLimit
 
 logger = structlog.get_logger(__name__)
 
@@ -82,14 +83,18 @@ class Attributes:
         return status_response(403, text, details=details)
 
 
-class _ReviewStatus(msgspec.Struct, frozen=True):
+class AccessReviewStatus(msgspec.Struct, frozen=True):
+    """The answer to a review."""
+
     allowed: bool = False
     denied: bool = False
     reason: str = ""
 
 
-class _Review(msgspec.Struct, frozen=True):
-    status: _ReviewStatus = _ReviewStatus()
+class AccessReview(msgspec.Struct, frozen=True):
+    """A SubjectAccessReview that the hub answered."""
+
+    status: AccessReviewStatus = AccessReviewStatus()
 
 
 @dataclass(frozen=True)
@@ -148,10 +153,10 @@ class Authorizer:
         ttl = self._allowed_seconds if allowed else self._denied_seconds
         return Fetched(Verdict(allowed, status.reason), self._clock(), ttl)
 
-    async def _post_review(self, review: Mapping[str, object]) -> _ReviewStatus:
+    async def _post_review(self, review: Mapping[str, object]) -> AccessReviewStatus:
         try:
             answer = await self._client.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
-            status = answer.decode(_Review).status
+            status = answer.decode(AccessReview).status
         except ApiError as error:
             # The response has the reason, but the hub shows its own users only that it was a 500.
             if not self._failing:
@@ -173,20 +178,31 @@ class Guard:
         authorizer: Authorizer,
         always_allowed: Iterable[str],
         fairness: Fairness | None = None,
+        series: CallerSeries | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._always_allowed = tuple(always_allowed)
         self._fairness = fairness or Fairness(Limits())
+        self._series = series or CallerSeries()
+        self._log_limit = LogLimit(time.monotonic)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Middleware that passes allowed requests on. `request[USER_KEY]` is the user, also of a denial."""
         if self._is_open(request.path):
             return await handler(request)
-        user = await self._authenticator.user(request)
-        if user is None:
+        try:
+            user = await self._authenticator.user(request)
+        except ApiError as error:
+            # As in Kubernetes, a token that cannot be reviewed does not authenticate.
+            self._series.authentication(CallerSeries.ERROR)
+            self._log_review_error(error)
             return status_response(401, "Unauthorized")
+        if user is None:
+            self._series.authentication(CallerSeries.UNAUTHENTICATED)
+            return status_response(401, "Unauthorized")
+        self._series.authentication(CallerSeries.AUTHENTICATED)
         request[USER_KEY] = user
         trust_peer(request)
         # The limits apply before the review, because a review on the hub is expensive.
@@ -202,10 +218,18 @@ class Guard:
         try:
             verdict = await self._authorizer.verdict(user, attributes)
         except ApiError as error:
+            self._series.authorization(CallerSeries.ERROR)
             return status_response(500, f"Internal error occurred: access could not be reviewed: {error}")
+        self._series.authorization(CallerSeries.ALLOWED if verdict.allowed else CallerSeries.DENIED)
         if not verdict.allowed:
             return attributes.forbidden(user, verdict.reason)
         return await handler(request)
+
+    def _log_review_error(self, error: ApiError) -> None:
+        # Anyone can send tokens, which must not fill the log.
+        left_out = self._log_limit.left_out("token")
+        if left_out is not None:
+            logger.warning("token could not be reviewed", error=str(error), since_last_line=left_out)
 
     def _is_open(self, path: str) -> bool:
         path = path.rstrip("/") or "/"

@@ -19,6 +19,8 @@ class ReadinessCheck:
         self.name = name
         self.ok = False
         self.reason = reason
+        # What an operator should know although the check passes.
+        self.note = ""
         self._latches = latches
 
     def succeed(self) -> None:
@@ -86,10 +88,13 @@ class Health:
                 return web.Response(status=404, text="404 page not found\n")
         passed = all(check.ok for check in checks)
         lines = [
-            f"[+]{check.name} ok" if check.ok else f"[-]{check.name} failed: {check.reason}"
-            for check in checks
+            _passed_line(check) if check.ok else f"[-]{check.name} failed: {check.reason}" for check in checks
         ]
         if passed and "verbose" not in request.query:
             return web.Response(text="ok")
         verdict = f"{endpoint} check {'passed' if passed else 'failed'}"
         return web.Response(status=200 if passed else 500, text="\n".join([*lines, verdict, ""]))
+
+
+def _passed_line(check: ReadinessCheck) -> str:
+    return f"[+]{check.name} ok" + (f" ({check.note})" if check.note else "")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import metadata
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 logger = structlog.get_logger(__name__)
 
@@ -70,3 +70,48 @@ class ProcessSeries:
             self.lag.observe(lag)
             if lag > LOGGED_LAG_SECONDS and limit.left_out("lag") is not None:
                 logger.warning("the event loop was held up", seconds=round(lag, 3))
+
+
+class CallerSeries:
+    """The outcomes of authentication and authorization."""
+
+    AUTHENTICATED, UNAUTHENTICATED = "authenticated", "unauthenticated"
+    ALLOWED, DENIED = "allowed", "denied"
+    # The hub could not review the token or the access.
+    ERROR = "error"
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._authentications = Counter(
+            "fedhpa_adapter_authentications",
+            "Requests by the outcome of their authentication; error: a token could not be reviewed.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._authorizations = Counter(
+            "fedhpa_adapter_authorizations",
+            "Requests by the outcome of their authorization; error: the access could not be reviewed.",
+            ["outcome"],
+            registry=registry,
+        )
+        # The series exist from the first scrape on, so that increase() sees the first event.
+        for outcome in (self.AUTHENTICATED, self.UNAUTHENTICATED, self.ERROR):
+            self._authentications.labels(outcome)
+        for outcome in (self.ALLOWED, self.DENIED, self.ERROR):
+            self._authorizations.labels(outcome)
+
+    def authentication(self, outcome: str) -> None:
+        """Counts an authentication."""
+        self._authentications.labels(outcome).inc()
+
+    def authorization(self, outcome: str) -> None:
+        """Counts an authorization."""
+        self._authorizations.labels(outcome).inc()
+
+
+def register_certificate(registry: CollectorRegistry, expires: Callable[[], float]) -> None:
+    """Registers the series of the serving certificate; `expires` returns its end in POSIX seconds."""
+    Gauge(
+        "fedhpa_serving_certificate_expiration_timestamp_seconds",
+        "When the serving certificate in use expires, in seconds since 1970.",
+        registry=registry,
+    ).set_function(expires)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from cryptography import x509
 
 from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.serving.flags import common
@@ -72,11 +73,17 @@ class ServingTls:
         self._minimum_version = minimum_version
         self._request_clients = request_client_certificates
         self._client_cas = b""
+        self._expires = 0.0
         self._seen = self._stats()
         self._tried = self._digest()
         self._current = self._build(self._client_cas)
         self.listening_context = self._build(b"")
         self.listening_context.sni_callback = self._select
+
+    @property
+    def expires(self) -> float:
+        """When the certificate in use expires, in POSIX seconds."""
+        return self._expires
 
     def trust_clients(self, ca_pem: bytes) -> None:
         """Accepts client certificates of exactly these CAs from now on; raises FedHPAError for bad CAs."""
@@ -127,6 +134,7 @@ class ServingTls:
         try:
             # Without a password OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(self._files.certificate, self._files.key, password=str)
+            self._expires = _expiry(self._files.certificate)
         except (ssl.SSLError, OSError) as error:
             files = f"{self._files.certificate} with {self._files.key}"
             raise FedHPAError(f"cannot use the serving certificate {files}: {error}") from error
@@ -153,6 +161,14 @@ class ServingTls:
             except OSError as error:
                 raise FedHPAError(f"cannot read {path}: {error.strerror}") from error
         return digest.digest()
+
+
+def _expiry(path: Path) -> float:
+    """Returns when the first certificate of a PEM file expires; 0 if it cannot be read after all."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

@@ -71,27 +71,39 @@ class LiveTrust:
         self._tls = tls
         self._from_files = files.read()
         self._from_hub = Trust()
+        self._file_problem = ""
+        self._hub_problem = ""
         self.peers = PeerAuthenticator(Trust())
         self._apply()
+
+    @property
+    def problem(self) -> str:
+        """Returns why the CAs of a file or of the hub are not used; "" if all are."""
+        return self._file_problem or self._hub_problem
 
     def reload(self) -> None:
         """Reads the files again; unusable files change nothing."""
         try:
             read = self._files.read()
+            if read != self._from_files:
+                self._swap(from_files=read, from_hub=self._from_hub)
         except FedHPAError as error:
-            logger.warning("client CA files not loaded, keeping the old ones", error=str(error))
+            # The files are read every few seconds, and a broken one must not fill the log.
+            if str(error) != self._file_problem:
+                logger.warning("client CA files not loaded, keeping the old ones", error=str(error))
+            self._file_problem = str(error)
             return
-        if read != self._from_files:
-            self._swap(from_files=read, from_hub=self._from_hub)
+        self._file_problem = ""
 
     def update_from_hub(self, data: Mapping[str, str]) -> None:
         """Applies the data of the hub's ConfigMap; unusable data changes nothing."""
         try:
-            published = published_trust(data)
+            self._swap(from_files=self._from_files, from_hub=published_trust(data))
         except FedHPAError as error:
             logger.warning("the hub's authentication ConfigMap is unusable", error=str(error))
+            self._hub_problem = f"the hub's ConfigMap {NAMESPACE}/{CONFIG_MAP} is unusable: {error}"
             return
-        self._swap(from_files=self._from_files, from_hub=published)
+        self._hub_problem = ""
 
     async def follow_files(self) -> None:
         """Reloads the files when they change, until cancelled."""
@@ -128,9 +140,9 @@ class LiveTrust:
         self._from_files, self._from_hub = from_files, from_hub
         try:
             self._apply()
-        except FedHPAError as error:
+        except FedHPAError:
             self._from_files, self._from_hub = old
-            logger.warning("client CAs are unusable, keeping the old ones", error=str(error))
+            raise
 
     def _apply(self) -> None:
         trust = Trust(
@@ -148,8 +160,8 @@ class LiveTrust:
 
 def published_trust(data: Mapping[str, str]) -> Trust:
     """Returns the trust that the hub's ConfigMap publishes; raises ConfigError for an unreadable key."""
-    client_ca = data.get("client-ca-file", "").encode()
-    proxy_ca = data.get("requestheader-client-ca-file", "").encode()
+    client_ca = _text(data, "client-ca-file").encode()
+    proxy_ca = _text(data, "requestheader-client-ca-file").encode()
     if not proxy_ca:
         return Trust(client_ca)
     standard = RequestHeader(proxy_ca)
@@ -164,6 +176,13 @@ def published_trust(data: Mapping[str, str]) -> Trust:
             _names(data, "requestheader-uid-headers", standard.uid_headers),
         ),
     )
+
+
+def _text(data: Mapping[str, object], key: str) -> str:
+    text = data.get(key, "")
+    if not isinstance(text, str):
+        raise ConfigError(f"{CONFIG_MAP} key {key}: expected a text")
+    return text
 
 
 def _names(data: Mapping[str, str], key: str, default: tuple[str, ...]) -> tuple[str, ...]:

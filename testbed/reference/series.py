@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from controller.telemetry import ControllerMetrics
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.telemetry import ProcessSeries
+from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.telemetry import Telemetry as AdapterTelemetry
@@ -36,6 +36,10 @@ def _registries() -> dict[str, CollectorRegistry]:
     adapter = AdapterTelemetry(dict).registry
     CallerLimits(Limits(0, 0, 0.0, 1), adapter)
     StoreTelemetry(adapter)
+    CallerSeries(adapter)
+    register_certificate(adapter, lambda: 0.0)
+    webhook = WebhookTelemetry().registry
+    register_certificate(webhook, lambda: 0.0)
     controller = CollectorRegistry()
     ControllerMetrics(controller)
     every = CollectorRegistry()
@@ -43,7 +47,7 @@ def _registries() -> dict[str, CollectorRegistry]:
     every.register(Peers())
     return {
         "All processes": every,
-        "fedhpa-webhook": WebhookTelemetry().registry,
+        "fedhpa-webhook": webhook,
         "fedhpa-metrics-adapter": adapter,
         "fedhpa-controller": controller,
     }

@@ -115,6 +115,7 @@ async def test_health_needs_no_proof(fleet: AdapterWorld) -> None:
             "[+]shutdown ok",
             "[+]hub ok",
             "[+]authentication ok",
+            "[+]reviews ok",
             "[+]members ok",
             "readyz check passed",
         ]

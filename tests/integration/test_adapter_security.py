@@ -13,6 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from fedhpa.serving.logs import configure_logs
+from fedhpa.serving.reviews import PROBE_USER
 from tests.support.adapter.process import (
     CONFIG_MAPS,
     JANE,
@@ -201,6 +202,8 @@ async def test_what_the_hub_does_not_allow_is_denied(
         nonlocal asked
         if not request.path.endswith("/subjectaccessreviews"):
             return await serve(request)
+        if (await request.json())["spec"]["user"] == PROBE_USER:
+            return web.json_response({"status": {"allowed": False}})
         asked += 1
         return web.json_response(review)
 
