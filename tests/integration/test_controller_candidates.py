@@ -54,6 +54,48 @@ async def test_bound_clusters_count(label: str) -> None:
         assert w.members["m2"].request_count("GET", SCALE_PATH) == 0
 
 
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        (None, 4),  # each has the template's number: Duplicated
+        ({}, 4),
+        ({"replicaScheduling": {}}, 4),
+        ({"replicaScheduling": {"replicaSchedulingType": "Duplicated"}}, 4),
+        ({"replicaScheduling": {"replicaSchedulingType": "Divided"}}, 8),
+    ],
+)
+async def test_the_binding_tells_copies_from_parts(placement: Any, expected: int) -> None:
+    """Twice the target in two clusters with the template's two replicas each: copies want 4, parts 8."""
+    async with world(m1=2, m2=2) as w:
+        w.hub.served.add(BINDINGS[0])
+        w.hub.deploy(2, **{LABEL: "p1"})
+        bound = binding(LABEL, "m1", "m2")
+        bound["spec"]["placement"] = placement
+        w.hub.put(BINDINGS, bound)
+        for member in w.members.values():
+            member.use(100)
+        w.scale(maxReplicas=50)
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.status().get("desiredReplicas"))
+
+        assert w.status()["decision"]["metrics"][0]["proposal"] == expected
+
+
+async def test_the_binding_knows_the_share_of_a_member_that_never_answered() -> None:
+    """Two of the template's six answer, and the binding gives the missing member four: a third answered."""
+    async with world(m1=2) as w:
+        w.hub.served.add(BINDINGS[0])
+        w.hub.deploy(6, **{LABEL: "p1"})
+        bound = binding(LABEL, "m1", "gone")
+        bound["spec"]["clusters"][1]["replicas"] = 4
+        w.hub.put(BINDINGS, bound)
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.status().get("clusters"))
+
+        assert w.status()["clusters"][0]["currentReplicas"] == 4
+
+
 async def test_without_bindings_all_clusters_count() -> None:
     """On a hub that does not serve ResourceBindings all registered clusters count."""
     async with world(m1=2, m2=2) as w:

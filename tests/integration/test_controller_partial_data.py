@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from fedhpa.api.times import format_time, parse_time
 from tests.support.controller import HPAS, METRICS_PATH, NAMESPACE, PODS_PATH, ControllerWorld, Plane, world
-from tests.support.fakeapi import CLUSTERS, eventually, join
+from tests.support.fakeapi import CLUSTERS, PODS, eventually, join
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -49,6 +50,18 @@ async def lose_pods(member: Plane) -> None:
     member.end_watches()
 
 
+async def lie_about_pods(member: Plane) -> None:
+    """Answer the list of pods with something that decodes as an empty list."""
+    member.faults.body[PODS_PATH] = b'{"status":"ok"}\n'
+    member.end_watches()
+
+
+async def lie_about_workloads(member: Plane) -> None:
+    """Answer everything about workloads with something that decodes as an empty list."""
+    member.faults.body["/apis/apps"] = b'{"status":"ok"}\n'
+    member.end_watches()
+
+
 async def heal(member: Plane) -> None:
     """Undo the fault."""
     member.faults.clear()
@@ -73,6 +86,8 @@ def complete(w: ControllerWorld) -> bool:
         (cut_off, ""),
         (spoil, "cannot be read"),
         (lose_pods, "its pods"),
+        (lie_about_pods, "its pods"),
+        (lie_about_workloads, "cannot be read"),
     ],
 )
 async def test_nothing_is_scaled_down_while_a_member_is_away(breaks: Break, reason: str) -> None:
@@ -126,6 +141,41 @@ async def test_failed_metrics_are_named_and_hold_scale_down() -> None:
 
         assert w.condition("MetricsComplete")[2].startswith("m2: an error on the server")
         assert w.state("m2") == "MetricsMissing"
+        assert w.replicas == {"m1": 4, "m2": 4}
+
+
+def lose_every_pod(member: Plane) -> None:
+    """Answer with an empty list of pods, although the scale has replicas."""
+    for one in member.all(PODS):
+        member.remove(PODS, one["metadata"]["name"], NAMESPACE)
+
+
+def lose_every_sample(member: Plane) -> None:
+    """Answer with an empty list of usage."""
+    member.faults.body[METRICS_PATH] = (
+        b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[]}'
+    )
+
+
+@pytest.mark.parametrize(("lose", "grace"), [(lose_every_pod, 30), (lose_every_sample, 60)])
+async def test_emptied_answers_are_no_idle_pods(lose: Callable[[Plane], None], grace: int) -> None:
+    """A member whose pods or metrics are empty all at once is missing; it is told of after a moment."""
+    async with world(m1=4, m2=4) as w:
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: complete(w))
+            lose(w.members["m2"])
+            await eventually(lambda: w.state("m2") == "MetricsMissing")
+            w.members["m1"].use(10)
+            began = asyncio.get_running_loop().time()
+            quiet = complete(w), w.events("ClusterMissing")
+            await eventually(lambda: incomplete(w), grace + 10)
+            waited = asyncio.get_running_loop().time() - began
+            await w.reconciles(controller)
+
+        assert quiet == (True, [])
+        assert grace <= waited < grace + 30
+        assert len(w.events("ClusterMissing")) == 1
         assert w.replicas == {"m1": 4, "m2": 4}
 
 

@@ -219,3 +219,64 @@ def test_missing_data_never_scales_down(usages: list[list[int]], states: list[st
 
     if "away" in states[: len(usages)] or "unmeasured" in states[: len(usages)]:
         assert not answer["rescale"] or answer["desiredReplicas"] > answer["currentReplicas"]
+
+
+# A cluster's pods, and which of its answers is empty.
+emptied = st.sampled_from(("", "pods", "samples", "pods and samples"))
+
+
+@given(
+    st.lists(st.tuples(loads, emptied), min_size=1, max_size=4),
+    st.sampled_from(("ScaleUpOnly", "Hold")),
+    st.sampled_from(("Resource", "AverageValue", "Container", "Pods")),
+    st.booleans(),
+    st.booleans(),
+)
+def test_an_emptied_answer_gives_no_less(
+    given_clusters: list[tuple[list[int], str]], policy: str, kind: str, behavior: bool, direct: bool
+) -> None:
+    """Never less than with the answer, and never less than what runs."""
+    spec: dict[str, Any] = {"partialMetrics": {"policy": policy}, "metrics": [PER_POD[kind]]}
+    spec |= {"behavior": {}} if behavior else {}
+    whole, holed = [], []
+    for index, (usages, what) in enumerate(given_clusters):
+        member = cluster(f"m{index}", usages, customMetrics=rps(usages))
+        whole.append(member)
+        without: dict[str, Any] = {"pods": []} if "pods" in what else {}
+        without |= {"podMetrics": [], "customMetrics": []} if "samples" in what else {}
+        holed.append({**member, **without})
+    total = sum(len(usages) for usages, _ in given_clusters)
+    changes: dict[str, Any] = {"controller": steep, "spec": spec}
+    changes["target"] = None if direct else {"replicas": total, "scheduling": "Divided"}
+
+    with_it, without_it = answered(scenario(whole, **changes)), answered(scenario(holed, **changes))
+
+    size = without_it["desiredReplicas"] if without_it["rescale"] else total
+    assert size >= min(with_it["desiredReplicas"], total)
+
+
+def rps(usages: list[int]) -> list[dict[str, Any]]:
+    """One value of the metric `rps` for each pod."""
+    return [
+        {
+            "describedObject": {"kind": "Pod", "namespace": "shop", "name": f"web-{i}"},
+            "metric": {"name": "rps"},
+            "timestamp": "2026-03-11T13:23:00Z",
+            "value": f"{milli}m",
+        }
+        for i, milli in enumerate(usages)
+    ]
+
+
+PER_POD: dict[str, dict[str, Any]] = {
+    "Resource": CPU,
+    "AverageValue": {"type": "Resource", "resource": {"name": "cpu", "target": {"averageValue": "50m"}}},
+    "Container": {
+        "type": "ContainerResource",
+        "containerResource": {"name": "cpu", "container": "web", "target": {"averageUtilization": 50}},
+    },
+    "Pods": {
+        "type": "Pods",
+        "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "50m"}},
+    },
+}

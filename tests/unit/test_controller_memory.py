@@ -10,7 +10,7 @@ import pytest
 from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.times import format_time
-from fedhpa.api.wire import Scale
+from fedhpa.api.wire import Scale, ScaleSpec
 from fedhpa.decision import (
     Absence,
     Assignment,
@@ -274,3 +274,46 @@ def test_other_target_is_another_workload() -> None:
     memory.set_target("/deployments/api")
 
     assert (first, memory.last_replicas) == ({"m1": 3}, {})
+
+
+def test_a_doubt_is_counted_without_a_break() -> None:
+    """How long an answer has been implausible starts anew after a plausible one."""
+    memory = ObjectMemory("u1")
+    empty = ClusterSnapshot(name="m2", scale=ClusterScale(3, 3, "app=web"))
+    look(memory, NOW, answering("m1", 2), empty)
+    look(memory, NOW + 20, answering("m1", 2), empty)
+    before = memory.doubted_for("m2", NOW + 25), memory.doubted_for("m1", NOW + 25)
+    look(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
+    between = memory.doubted_for("m2", NOW + 35)
+    look(memory, NOW + 40, answering("m1", 2), empty)
+
+    assert before == (25.0, 0.0)
+    assert (between, memory.doubted_for("m2", NOW + 41)) == (0.0, 1.0)
+    assert memory.doubted_for("m2", NOW - 60) == 0.0
+
+
+def reading(name: str, replicas: int) -> ClusterReading:
+    scale = Scale(spec=ScaleSpec(replicas))
+    return ClusterReading(ClusterSnapshot(name=name), scale=scale)
+
+
+def test_the_decided_size_survives_a_restart() -> None:
+    """It is that of the status; copies that all have another number show what a former leader wrote last."""
+    memory = restored(currentReplicas=3, desiredReplicas=5, decision={"rescale": True})
+    three, five, ten = reading("m1", 3), reading("m2", 5), reading("m3", 10)
+
+    assert memory.decided_size({"m1": three, "m3": ten}) == 5
+    assert memory.decided_size({"m3": ten}) == 10
+    assert ObjectMemory("u1").decided_size({"m2": five}) is None
+    memory.reported_size = None
+    assert memory.decided_size({"m3": ten}) == 5
+
+
+def test_replicas_that_were_failed_over_are_not_failed_over_again() -> None:
+    """Also while the status that was read is the one before the failover."""
+    memory = ObjectMemory("u1", last_replicas={"m1": 4, "m2": 4})
+    snapshot = Snapshot(hpa=decode_object(HPA), clusters=(answering("m1", 4), away("m2")))
+    decision = decide(snapshot, History(), NOW, ControllerSettings())
+    memory.note_decision(snapshot, msgspec.structs.replace(decision, failed_over=frozenset(("m2",))))
+
+    assert memory.last_replicas == {"m1": 4, "m2": 0}

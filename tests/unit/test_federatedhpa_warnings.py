@@ -344,3 +344,51 @@ def test_a_hostile_affinity_costs_no_more_than_a_warning_is_worth() -> None:
     found = list(warn_unknown_clusters(fhpa(**assignment(None, *preferences)).spec, known))
 
     assert 0 < len(found) < 20
+
+
+COPIES = "spec.federatedHPAAssignment: Duplicated gives the whole size to every cluster: "
+
+
+@pytest.mark.parametrize(
+    ("spec", "own", "known"),
+    [
+        ({}, "up to 10 pods in each", "up to 2 x 10 = 20 pods may run"),
+        (
+            {"maxReplicas": None, "federatedMaxReplicas": 7},
+            "up to 7 pods in each",
+            "up to 2 x 7 = 14 pods may run",
+        ),
+        ({"clusterAffinity": {"clusterNames": ["a", "b", "c"]}}, "up to 3 x 10 = 30 pods may run", None),
+        (
+            {"clusterAffinity": {"clusterNames": ["a", "b", "c"], "exclude": ["b"]}},
+            "up to 2 x 10 = 20 pods may run",
+            None,
+        ),
+        ({"clusterAffinity": {"exclude": ["member1"]}}, "up to 10 pods in each", None),
+        (
+            {
+                "clusterAffinity": {
+                    "labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}
+                }
+            },
+            "up to 10 pods in each",
+            "up to 2 x 10 = 20 pods may run",
+        ),
+        ({"maxReplicas": None}, None, None),
+    ],
+)
+def test_duplicated_may_run_more_than_max_replicas(
+    spec: dict[str, Any], own: str | None, known: str | None
+) -> None:
+    """The bounds hold in each cluster. The warning has the number, from names or from the hub's clusters."""
+    duplicated = {**assignment("Duplicated"), **spec}
+
+    assert [text for text in warnings(**duplicated) if COPIES in text] == ([COPIES + own] if own else [])
+    assert [text for text in cluster_warnings(**duplicated) if COPIES in text] == (
+        [COPIES + known] if known else []
+    )
+
+
+def test_policies_that_divide_have_one_size() -> None:
+    """Nothing is multiplied."""
+    assert not any("whole size" in text for text in warnings(**assignment("StaticWeighted")))

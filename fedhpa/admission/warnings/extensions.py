@@ -16,6 +16,7 @@ from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
 
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _PREFERENCES: Final = f"{_ASSIGNMENT}.clusterAutoscalingPreference"
+DUPLICATED: Final = "Duplicated"
 _SHOWN_CLUSTERS: Final = 3
 # Comparisons with labels and names of clusters, which take about 0.1 s. A warning is not worth more.
 _MAX_COMPARISONS: Final = 1_000_000
@@ -30,6 +31,7 @@ def warn_extensions(spec: FederatedHPASpec) -> Iterator[str]:
     assignment = spec.federated_hpa_assignment
     if assignment is not None:
         yield from _assignment(assignment)
+        yield from _copies(spec)
         yield from _thresholds(assignment, spec)
         yield from _named_twice(assignment)
     for affinity, path in _affinities(spec):
@@ -38,7 +40,11 @@ def warn_extensions(spec: FederatedHPASpec) -> Iterator[str]:
 
 
 def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
-    """Warns about selections without a registered cluster. They are no errors: clusters may join later."""
+    """Warns about selections without a registered cluster, and about the pods that Duplicated may run.
+
+    A selection without a cluster is no error: clusters may join later.
+    """
+    yield from _known_copies(spec, clusters)
     affinities = list(_affinities(spec))
     if not affinities and not spec.cluster_hpa_preference:
         return
@@ -147,6 +153,54 @@ def _assignment(assignment: FederatedHPAAssignment) -> Iterator[str]:
             yield f"{_ASSIGNMENT}: no preference has a {name}, so all clusters {same} the same"
         elif policy not in (None, of) and places:
             yield f"{_PREFERENCES}[{places[0]}].{name}: has no effect under {policy}"
+
+
+def _copies(spec: FederatedHPASpec) -> Iterator[str]:
+    """Warns that Duplicated gives the whole size to every cluster, with the number of pods if it is known."""
+    _, high = _limits(spec)
+    if not _duplicates(spec) or high is None:
+        return
+    named = _named_clusters(spec)
+    if named:
+        yield f"{_ASSIGNMENT}: {_whole_size(len(named), high)}"
+    else:
+        yield f"{_ASSIGNMENT}: Duplicated gives the whole size to every cluster: up to {high} pods in each"
+
+
+def _known_copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
+    _, high = _limits(spec)
+    if not _duplicates(spec) or high is None or _named_clusters(spec):
+        return
+    affinity = spec.cluster_affinity
+    selected: Sequence[KnownCluster] = clusters
+    if affinity is not None and _size(affinity) * len(clusters) <= _MAX_COMPARISONS:
+        try:
+            selection = Selection(affinity)
+        except InvalidObject:
+            return  # Validation refuses the affinity.
+        selected = [cluster for cluster in clusters if selection.selects(cluster)]
+    if len(selected) > 1:
+        yield f"{_ASSIGNMENT}: {_whole_size(len(selected), high)}"
+
+
+def _duplicates(spec: FederatedHPASpec) -> bool:
+    assignment = spec.federated_hpa_assignment
+    return assignment is not None and assignment.federated_hpa_assignment_type == DUPLICATED
+
+
+def _named_clusters(spec: FederatedHPASpec) -> set[str]:
+    """Returns the clusters that spec.clusterAffinity selects by name alone."""
+    affinity = spec.cluster_affinity
+    if affinity is None or affinity.label_selector is not None or affinity.field_selector is not None:
+        return set()
+    return set(affinity.cluster_names[:MAX_CLUSTERS]) - set(affinity.exclude[:MAX_CLUSTERS])
+
+
+def _whole_size(count: int, high: int) -> str:
+    return (
+        f"Duplicated gives the whole size to every cluster: "
+        f"up to {count} x {high} = {count * high} pods may run"
+    )
 
 
 def _thresholds(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iterator[str]:
