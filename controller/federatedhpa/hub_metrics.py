@@ -28,7 +28,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.supervision import contain
 from fedhpa.members.breaker import CircuitBreaker
-from fedhpa.members.lists import METRICS_API, pod_metrics_path
+from fedhpa.members.lists import METRICS_API, POD_METRICS_LIST, pod_metrics_path
 from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
 from fedhpa.scaling.selection import SelectedPods, select_usage
 
@@ -193,7 +193,7 @@ async def _usage(
 
 def _decode_usage(body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList, each with the cluster of its annotation ("" without one)."""
-    items = list_items(body, PodMetrics, "PodMetricsList", METRICS_API)
+    items = list_items(body, PodMetrics, POD_METRICS_LIST, METRICS_API)
     annotated = ((item, (item.metadata.annotations or {}).get(CLUSTER_ANNOTATION, "")) for item in items)
     return checked_usage(tuple([usage_record(cluster, item) for item, cluster in annotated]))
 

@@ -14,7 +14,7 @@ from fedhpa.api.lists import list_items
 from fedhpa.api.wire import PodMetrics
 from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.kube.supervision import supervise
-from fedhpa.members.lists import METRICS_API, SharedLists
+from fedhpa.members.lists import METRICS_API, POD_METRICS_LIST, SharedLists
 from fedhpa.members.member import Member
 from fedhpa.members.scales import ScaleCache
 from fedhpa.members.watches import PodCache
@@ -62,7 +62,7 @@ class MemberCaches:
 
 def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
     """The records of a PodMetricsList. Raises ValueError or InvalidObject if the list is invalid."""
-    items = list_items(body, PodMetrics, "PodMetricsList", METRICS_API)
+    items = list_items(body, PodMetrics, POD_METRICS_LIST, METRICS_API)
     return checked_usage(tuple([usage_record(cluster, item) for item in items]))
 
 

@@ -28,6 +28,7 @@ from fedhpa.kube.supervision import report_failure
 T = TypeVar("T")
 
 METRICS_API = "metrics.k8s.io/v1beta1"
+POD_METRICS_LIST = "PodMetricsList"
 # Failures are cached, too, so that the autoscalers of a namespace do not each wait for the same deadline.
 FAILURE_SECONDS = 2.0
 # A request that was not answered is repeated in the background until no caller has wanted it for this long.
