@@ -5,6 +5,7 @@ The series come from the processes' own telemetry, so a renamed series or label 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,7 +17,7 @@ from fedhpa.decision import Coverage, Decision, History
 from fedhpa.members.member import Member
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.telemetry import ProcessSeries
+from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
 from metrics_adapter.members.probes import Probe
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 from metrics_adapter.server.caller_limits import CallerLimits
@@ -29,6 +30,8 @@ USAGE, CUSTOM = "metrics.k8s.io", "custom.metrics.k8s.io"
 OBJECT = ("shop", "web")
 FINDINGS = ("FieldsPruned", "ForeignWebhook", "AnotherController")
 MINUTE = 60.0
+DAY = 86_400.0
+YEAR = 365 * DAY
 # Ticks of the event loop that a minute has here; really they are 3,000.
 TICKS = 20
 
@@ -65,6 +68,9 @@ class Stage:
         self.webhook.follow_hub("FederatedHPA", lambda _: self.hub_current)
         self.registries |= {"adapter": self.adapter.registry, "webhook": self.webhook.registry}
         self.loop = ProcessSeries(self.registries["adapter"])
+        self.callers = CallerSeries(self.adapter.registry)
+        self.certificate_ends = time.time() + YEAR
+        register_certificate(self.webhook.registry, lambda: self.certificate_ends)
         self.peers = Peers()
         self.registries["webhook"].register(self.peers)
         self.store.rules(1, 1)
@@ -204,6 +210,11 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "the adapter has no answer": (lambda s: s.adapter_answers(USAGE, "503", 3), "AdapterErrors"),
     "a few requests fail": (lambda s: s.adapter_answers(USAGE, "503") if s.now < 300 else None, ""),
     "strangers call the adapter": (lambda s: s.adapter_answers(USAGE, "401", 20), "AdapterRefusesCallers"),
+    "tokens cannot be reviewed": (
+        lambda s: s.callers.authentication(s.callers.ERROR),
+        "AdapterReviewsFail",
+    ),
+    "access cannot be reviewed": (lambda s: s.callers.authorization(s.callers.ERROR), "AdapterReviewsFail"),
     "callers are limited": (lambda s: s.limits._refused.labels("user").inc(), "AdapterLimits"),
     "the store is gone": (lambda s: s.store.up(False), "StoreDown"),
     "the store refuses a query": (lambda s: s.store.answered("refused", 0.1), "StoreQueriesFail"),
@@ -220,6 +231,10 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "a task of a member raises": (lambda s: s.leader.task_failed("member m1"), "TaskFailures"),
     "a task of the adapter raises": (lambda s: s.adapter.task_failed("member m1"), "TaskFailures"),
     "the process has no more files": (lambda s: s.peers.no_files(), "ConnectionLimits"),
+    "a certificate expires": (
+        lambda s: vars(s).update(certificate_ends=time.time() + 6 * DAY),
+        "CertificateExpires",
+    ),
     "the event loop is held up": (_held_up, "EventLoopBlocked"),
     "the event loop is held up once": (lambda s: _held_up(s) if s.now == 600 else None, ""),
 }
