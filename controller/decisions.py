@@ -85,7 +85,12 @@ def decisions_route(decisions: DecisionLog, hub: ApiClient) -> web.RouteDef:
     authorizer = Authorizer(hub)
 
     async def show(request: web.Request) -> web.Response:
-        user = await authenticator.user(request)
+        try:
+            user = await authenticator.user(request)
+        except FedHPAError as error:
+            # As in Kubernetes, a token that cannot be reviewed does not authenticate.
+            log.warning("token could not be reviewed", error=str(error))
+            user = None
         if user is None:
             return status_response(401, "Unauthorized")
         namespace, name = request.query.get("namespace", ""), request.query.get("name", "")

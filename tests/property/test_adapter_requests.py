@@ -168,8 +168,11 @@ def served(target: str) -> bytes:
     found = NAMED.fullmatch(target.partition("?")[0])
     of = {key: unquote(value) for key, value in (found.groupdict() if found else {}).items() if value}
     measured = {"metadata": of, "timestamp": "2026-03-11T12:00:00Z", "window": "1s", "containers": []}
-    kind = "NodeMetricsList" if "/nodes" in target else "PodMetricsList"
-    head = {"kind": kind, "apiVersion": "metrics.k8s.io/v1beta1"}
+    group, _, rest = target.removeprefix("/apis/").partition("/")
+    kinds = {"custom.metrics.k8s.io": "MetricValueList", "external.metrics.k8s.io": "ExternalMetricValueList"}
+    kind = kinds.get(group, "NodeMetricsList" if "/nodes" in target else "PodMetricsList")
+    version = rest.partition("/")[0] if group in kinds else "v1beta1"
+    head = {"kind": kind, "apiVersion": f"{group if group in kinds else 'metrics.k8s.io'}/{version}"}
     return http(json.dumps({**head, "items": [], **measured}).encode())
 
 
