@@ -68,7 +68,7 @@ class Reason(Enum):
     FILES = "files"
 
 
-# What operators must know: a bound is too low, or somebody attacks the process.
+# Operators must see these: a bound is too low, or somebody attacks the process.
 LIMITS: Mapping[Reason, str] = {
     Reason.CONNECTIONS: "too many connections",
     Reason.MEMORY: "the connections hold too much memory",
@@ -78,7 +78,7 @@ LIMITS: Mapping[Reason, str] = {
 
 
 class Stage(Protocol):
-    """What a connection is at present: an accepted socket, a handshake, or HTTP."""
+    """The present stage of a connection: an accepted socket, a handshake, or HTTP."""
 
     def waiting(self) -> Waiting | None:
         """Returns the awaited action of the client; None while the server is at work."""

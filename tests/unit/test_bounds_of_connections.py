@@ -106,7 +106,7 @@ async def test_verified_peers_are_closed_one_by_one() -> None:
 
 
 async def test_memory_is_one_bound_for_all() -> None:
-    """Whoever sends a lot costs those that have waited longest, and the bound holds all the time."""
+    """Large input closes the connections that waited longest, and the bound always holds."""
     made = Connections(Peers(max_connections=10_000, max_memory=8 * MEGABYTE))
     stages = []
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""What the process keeps of callers has a bound in bytes, whatever they send."""
+"""The data that the process keeps about callers is bounded in bytes, for any input."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_a_cluster_that_does_not_answer_contributes_nothing(change: dict[str, An
 def test_an_absent_share_is_the_last_known_one(
     silence: dict[str, Any], known: dict[str, Any], expected: int
 ) -> None:
-    """Without a template a missing cluster counts with lastReplicas and none of its other data."""
+    """Without a template, only lastReplicas of a missing cluster counts."""
     silent = cluster("member2", [100] * 9, **{**silence, **known})
 
     answer = answered(scenario([cluster("member1", [50] * 3), silent], target=None))
