@@ -250,7 +250,7 @@ def test_lists_and_booleans_of_a_file(tmp_path: Path) -> None:
     assert values[PERIOD] == 20.0
 
 
-@pytest.mark.parametrize("argument", ["--help", "-h"])
+@pytest.mark.parametrize("argument", ["--help", "-h", "--help=true", "-h=True", "--help=1"])
 def test_help_lists_every_flag(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The help shows each flag with its default, even if another flag has a bad value."""
     with pytest.raises(SystemExit) as stopped:
@@ -272,6 +272,40 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert stopped.value.code == 0
     assert capsys.readouterr().out.startswith("fedhpa-test 0.")
+
+
+def test_version_takes_true(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version=true prints the version as --version does."""
+    with pytest.raises(SystemExit) as stopped:
+        parse_or_exit("fedhpa-test", "", SECTIONS, ["--version=true"], {})
+
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("fedhpa-test 0.")
+
+
+@pytest.mark.parametrize("argument", ["--help=false", "-h=f", "--version=false"])
+def test_help_and_version_take_false(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With false nothing is printed, and the other flags are parsed."""
+    values = parse_flags(SECTIONS, [argument, "--rate=2"], {})
+
+    assert values[RATE] == 2.0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--help=maybe", '--help="maybe": invalid value: expected true or false'),
+        ("-h=", '--help="": invalid value: expected true or false'),
+        ("--version=2", '--version="2": invalid value: expected true or false'),
+    ],
+)
+def test_help_and_version_are_booleans(argument: str, message: str) -> None:
+    """A value that is no boolean is refused as for any boolean flag."""
+    with pytest.raises(ConfigError) as refused:
+        parse_flags(SECTIONS, [argument], {})
+
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(

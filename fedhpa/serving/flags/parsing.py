@@ -20,7 +20,7 @@ import yaml
 from click.core import ParameterSource
 
 from fedhpa.api.errors import ConfigError, FedHPAError
-from fedhpa.serving.flags.types import Flag, Sections, Values, path, quoted
+from fedhpa.serving.flags.types import Flag, Sections, Values, path, quoted, read_boolean
 
 EXIT_USAGE = 2
 CONFIG = path("config", "", "YAML file that maps flag names to values.")
@@ -137,14 +137,22 @@ class _Command(click.Command):
         self.flags = self._settable | {CONFIG.name: CONFIG}
 
     def spelled_out(self, argv: Sequence[str]) -> list[str]:
-        """Returns the arguments with pflag's short forms written out: --pause becomes --pause=true."""
+        """Returns the arguments with pflag's short forms written out: --pause becomes --pause=true.
+
+        --help=true becomes --help, and --help=false is left out, because click takes no value there. The
+        same holds for --version. Raises ConfigError if the value is neither true nor false.
+        """
         long = {f"-{flag.shorthand}": f"--{name}" for name, flag in self.flags.items()} | {"-h": "--help"}
         switches = {f"--{name}" for name, flag in self.flags.items() if not flag.type.name}
         arguments = []
         for argument in argv:
             name, equals, text = argument.partition("=")
             name = long.get(name, name) if len(name) == 2 else name
-            arguments.append(f"{name}=true" if name in switches and not equals else f"{name}{equals}{text}")
+            if name in ("--help", "--version") and equals:
+                arguments += [name] if _boolean_value(name, text) else []
+            else:
+                bare = name in switches and not equals
+                arguments.append(f"{name}=true" if bare else f"{name}{equals}{text}")
         return arguments
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -162,6 +170,13 @@ class _Command(click.Command):
         if file:
             ctx.default_map = _values_of_file(self._settable, Path(file))
         return file
+
+
+def _boolean_value(name: str, text: str) -> bool:
+    try:
+        return read_boolean(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}={quoted(text)}: invalid value: expected true or false") from error
 
 
 def _values_of_file(settable: Mapping[str, Flag[Any]], file: Path) -> dict[str, object]:

@@ -145,11 +145,10 @@ def boolean(name: str, default: bool, text: str, *, not_built: bool = False) -> 
     """True or false; the bare flag means true. With `not_built`, true is refused."""
 
     def parse(value: str) -> bool:
-        if value not in TRUE_WORDS | FALSE_WORDS:
-            raise ValueError(value)
-        if not_built and value in TRUE_WORDS:
+        wanted = read_boolean(value)
+        if not_built and wanted:
             raise NotBuilt("not built in this version")
-        return value in TRUE_WORDS
+        return wanted
 
     expected = "false" if not_built else "true or false"
     return Flag(name, default, text, FlagType("", expected, parse, lambda value: str(value).lower()))
@@ -199,6 +198,13 @@ def choice(
 
     expected = "one of " + ", ".join(choices) if len(choices) > 1 else choices[0]
     return Flag(name, default, text, FlagType("|".join((*choices, *not_built)), expected, parse))
+
+
+def read_boolean(value: str) -> bool:
+    """Returns the value of a boolean flag, in Go's spellings. Raises ValueError for any other text."""
+    if value not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError(value)
+    return value in TRUE_WORDS
 
 
 def split_list(value: str) -> tuple[str, ...]:
