@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,8 +20,6 @@ from fedhpa.api.decode import decode
 from fedhpa.cron import (
     TargetBounds,
     forecast_warnings,
-    grammar,
-    interval,
     load_zone,
     next_fires,
     parse,
@@ -62,15 +61,11 @@ def run() -> dict[str, float]:
 
 
 def _forget() -> None:
-    for cached in (
-        parse,
-        grammar._parse_field,
-        grammar._parse_item,
-        interval._closest,
-        interval._has_date,
-        interval._shortest_date_gap,
-    ):
-        cached.cache_clear()
+    # All caches of the package, so that a new one cannot flatter the figures.
+    modules = [module for name, module in sys.modules.items() if name.startswith("fedhpa.cron")]
+    for value in itertools.chain.from_iterable(vars(module).values() for module in modules):
+        if isinstance(value, type(parse)):
+            value.cache_clear()
 
 
 def _best(work: Callable[[], object], before: Callable[[], object] = int) -> float:

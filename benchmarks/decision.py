@@ -22,7 +22,7 @@ from fedhpa.decision import (
     decide,
     decode_object,
 )
-from fedhpa.scaling.records import PodRecord, UsageRecord, pod_record, usage_record
+from fedhpa.scaling import PodRecord, UsageRecord, pod_record, usage_record
 
 NOW = 1_773_235_397.0
 

@@ -28,7 +28,7 @@ from benchmarks.cron import schedules
 from benchmarks.process_stats import ProcessStats
 from certs import CertificateAuthority
 from fedhpa.cron import parse, shortest_interval
-from testbed.stage.ports import free_port
+from testbed.stage import free_port
 from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
 RATE = 500

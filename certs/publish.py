@@ -9,9 +9,7 @@ import base64
 from collections.abc import Collection
 from typing import Any
 
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.writes import update_with_retry
+from fedhpa.kube import ApiClient, resource_path, update_with_retry
 
 MUTATING = "mutatingwebhookconfigurations"
 VALIDATING = "validatingwebhookconfigurations"

@@ -10,15 +10,11 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.times import format_time
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.supervision import report_failure
-from fedhpa.kube.writes import Object, update_with_retry
-from fedhpa.members.cluster import API_VERSION, READY
-from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member
-from fedhpa.members.registry import MemberRegistry
+from fedhpa.kube import ApiClient, report_failure, resource_path, update_with_retry
+from fedhpa.members import NOT_PROBED, OWN_REASONS, READY, Member, MemberRegistry
 
 # All members are checked this often even if none changed: a version may differ, or a write may have failed.
 PERIOD_SECONDS: Final = 60.0
@@ -94,7 +90,7 @@ async def write_cluster_status(hub: ApiClient, member: Member, now: float) -> bo
     version = await kubernetes_version(member)
     written = False
 
-    def mutate(cluster: Object) -> Object | None:
+    def mutate(cluster: dict[str, Any]) -> dict[str, Any] | None:
         nonlocal written
         written = _set_status(cluster, member, version, now)
         return cluster if written else None
@@ -104,7 +100,7 @@ async def write_cluster_status(hub: ApiClient, member: Member, now: float) -> bo
     return written
 
 
-def _set_status(cluster: Object, member: Member, version: str, now: float) -> bool:
+def _set_status(cluster: dict[str, Any], member: Member, version: str, now: float) -> bool:
     """Change the object in place; True if anything changed."""
     status = cluster.get("status") or {}
     conditions: list[dict[str, Any]] = list(status.get("conditions") or [])

@@ -18,7 +18,7 @@ from aiohttp import web
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError
 from fedhpa.decision import Decision, compact_decision, to_json
-from fedhpa.kube.client import ApiClient
+from fedhpa.kube import ApiClient
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust
 from fedhpa.serving.authorization import Attributes, Authorizer
 from fedhpa.serving.status import status_response

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from fedhpa.api import default_values
 from fedhpa.decision import ControllerSettings
-from fedhpa.serving.flags import common
-from fedhpa.serving.flags.types import (
+from fedhpa.serving.flags import (
     Flag,
     FlagType,
     NotBuilt,
     Values,
     boolean,
     choice,
+    common,
     duration,
     integer,
     number,

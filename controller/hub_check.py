@@ -21,10 +21,7 @@ from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import GROUP
 from fedhpa.api.times import parse_time
 from fedhpa.decision import Blocked, Finding
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Key
-from fedhpa.kube.supervision import contain
+from fedhpa.kube import ApiClient, Key, contain, resource_path
 
 log = structlog.get_logger(__name__)
 

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from controller.workqueue import WorkQueue
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.reflector import Change, Key, Reflector
-from fedhpa.kube.supervision import contain, report_failure, supervise
+from fedhpa.kube import ApiClient, Change, Key, Reflector, contain, report_failure, supervise
 
 # Delay before a superseded decision is made again; members may need a moment to serve the other write.
 RETRY_SECONDS: Final = 0.1

@@ -26,21 +26,22 @@ from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, Shard, ShardElection, lease_name
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ConfigError
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.clock import SYSTEM, Clock
-from fedhpa.kube.config import SERVICE_ACCOUNT, load_config
-from fedhpa.kube.events import EventRecorder, InvolvedObject
-from fedhpa.kube.leases import LeaseTiming
-from fedhpa.kube.rotation import follow_config
-from fedhpa.kube.supervision import FAILURE_OBSERVER, supervise
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.registry import MemberRegistry
-from fedhpa.serving.flags import common
-from fedhpa.serving.flags.parsing import exit_usage, parse_or_exit
-from fedhpa.serving.flags.types import Values
-from fedhpa.serving.health import Health, ReadinessCheck
-from fedhpa.serving.process import Signals, run_process
-from fedhpa.serving.server import http_listeners
+from fedhpa.kube import (
+    FAILURE_OBSERVER,
+    SYSTEM,
+    ApiClient,
+    Clock,
+    EventRecorder,
+    InvolvedObject,
+    LeaseTiming,
+    follow_config,
+    load_config,
+    supervise,
+)
+from fedhpa.kube.config import SERVICE_ACCOUNT
+from fedhpa.members import MemberRegistry, SharedLists
+from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, run_process
+from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
 
 PROGRAM: Final = "fedhpa-controller"
 ABOUT: Final = (

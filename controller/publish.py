@@ -7,10 +7,7 @@ from typing import Any, Final, Literal, cast
 
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.decision import Event
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.events import EventRecorder, InvolvedObject
-from fedhpa.kube.mapping import Resource
-from fedhpa.kube.writes import update_with_retry
+from fedhpa.kube import ApiClient, EventRecorder, InvolvedObject, Resource, update_with_retry
 
 FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "federatedhpas", namespaced=True, scale=False)
 

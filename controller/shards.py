@@ -29,12 +29,8 @@ import structlog
 
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.clock import SYSTEM, Clock
-from fedhpa.kube.leases import API_VERSION, WANTED_BY, LeaderElector, LeaseTiming
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Key
-from fedhpa.kube.supervision import supervise
+from fedhpa.kube import SYSTEM, ApiClient, Clock, Key, LeaderElector, LeaseTiming, resource_path, supervise
+from fedhpa.kube.leases import API_VERSION, WANTED_BY
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from controller.decisions import DecisionLog
 from fedhpa.decision import Decision, MetricResult
-from fedhpa.members.member import Member
+from fedhpa.members import Member
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
 # Lateness: from one tenth of a second to several sync periods.

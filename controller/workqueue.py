@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from fedhpa.kube.reflector import Key
+from fedhpa.kube import Key
 
 # The age that usage may have, as a share of the sync period: one list serves all objects of a namespace, and
 # no object decides twice on the same list.

@@ -20,8 +20,7 @@ from demo.story import Story
 from demo.view import Lines, LiveView
 from demo.world import World
 from testbed.real.assets import PlaneUnavailable, ensure_assets
-from testbed.stage.runs import StartFailed
-from testbed.stage.waiting import NotInTime
+from testbed.stage import NotInTime, StartFailed
 
 NEXT_COMMANDS = (
     (

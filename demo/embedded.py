@@ -5,7 +5,7 @@ import shutil
 from demo.curve import Load
 from demo.stages import ADAPTER_FLAGS, MEMBERS, NAME, NAMESPACE
 from testbed.embedded.plane import Plane
-from testbed.stage.processes import Processes
+from testbed.stage import Processes
 
 
 class EmbeddedStage:

@@ -10,9 +10,7 @@ import aiohttp
 from demo.curve import Load
 from fedhpa.api.errors import ApiError
 from testbed.real.plane import Plane
-from testbed.stage.api import PlaneApi
-from testbed.stage.processes import Processes
-from testbed.stage.waiting import gather
+from testbed.stage import PlaneApi, Processes, gather
 
 MEMBERS = ("member1", "member2", "member3")
 NAMESPACE, NAME = "shop", "web"

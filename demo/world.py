@@ -16,8 +16,7 @@ from demo.stages import MEMBERS, NAME, NAMESPACE, NO_ANSWER, Stage
 from fedhpa.api.errors import ApiError
 from fedhpa.api.quantity import parse_milli
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from testbed.stage.api import PlaneApi
-from testbed.stage.waiting import gather
+from testbed.stage import PlaneApi, gather
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 OBJECT = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{NAMESPACE}/federatedhpas/{NAME}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.kube.paths import resource_path
+from fedhpa.kube import resource_path
 from fedhpa.members.metrics import CUSTOM, CUSTOM_VERSIONS, EXTERNAL
 
 GROUP = "metrics.k8s.io"

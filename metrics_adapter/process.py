@@ -13,25 +13,27 @@ from typing import TYPE_CHECKING
 import structlog
 
 from fedhpa.api.errors import ApiError
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.config import load_config
-from fedhpa.kube.rotation import follow_config
-from fedhpa.kube.supervision import FAILURE_OBSERVER, supervise
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.registry import MemberRegistry
+from fedhpa.kube import FAILURE_OBSERVER, ApiClient, follow_config, load_config, supervise
+from fedhpa.members import MemberRegistry, SharedLists
+from fedhpa.serving import (
+    CallerSeries,
+    Health,
+    LiveTrust,
+    Peers,
+    ReviewProbe,
+    ServingTls,
+    Signals,
+    TlsFiles,
+    TlsServer,
+    TrustFiles,
+    http_listeners,
+    quick_loop,
+    register_certificate,
+    run_process,
+)
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
 from fedhpa.serving.authorization import Authorizer, Guard
-from fedhpa.serving.flags import common
-from fedhpa.serving.flags.parsing import parse_or_exit
-from fedhpa.serving.flags.types import Values
-from fedhpa.serving.health import Health
-from fedhpa.serving.peers import Peers
-from fedhpa.serving.process import Signals, quick_loop, run_process
-from fedhpa.serving.reviews import ReviewProbe
-from fedhpa.serving.server import TlsServer, http_listeners
-from fedhpa.serving.telemetry import CallerSeries, register_certificate
-from fedhpa.serving.tls import ServingTls, TlsFiles
-from fedhpa.serving.trust import LiveTrust, TrustFiles
+from fedhpa.serving.flags import Values, common, parse_or_exit
 from metrics_adapter import settings
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.probes import MemberProbes

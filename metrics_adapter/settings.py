@@ -6,8 +6,7 @@ import ssl
 from typing import Any
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.serving.flags import common
-from fedhpa.serving.flags.types import Flag, Sections, Values, boolean, choice, duration, integer
+from fedhpa.serving.flags import Flag, Sections, Values, boolean, choice, common, duration, integer
 from metrics_adapter.prometheus import settings as store_settings
 from metrics_adapter.server import caller_limits
 

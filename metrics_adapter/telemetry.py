@@ -15,7 +15,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from fedhpa.members.member import Member
+from fedhpa.members import Member
 from fedhpa.serving.authorization import Attributes
 from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
 from metrics_adapter.members.probes import Probe

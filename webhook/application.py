@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from fedhpa.serving.health import Health
+from fedhpa.serving import Health
 from fedhpa.serving.status import MESSAGES, status_response
 from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import KINDS, PATHS, Review, judge, refused

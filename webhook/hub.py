@@ -20,13 +20,8 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.known_cluster import RawCluster, known_cluster
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.config import ApiConfig, load_config
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Change, Reflector
-from fedhpa.kube.rotation import follow_config
-from fedhpa.serving.flags import common
-from fedhpa.serving.flags.types import Values
+from fedhpa.kube import ApiClient, ApiConfig, Change, Reflector, follow_config, load_config, resource_path
+from fedhpa.serving.flags import Values, common
 from webhook.autoscalers import (
     HPA_KIND,
     Autoscaler,

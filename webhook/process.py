@@ -6,15 +6,19 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fedhpa.serving.flags import common
-from fedhpa.serving.flags.parsing import parse_or_exit
-from fedhpa.serving.flags.types import Values
-from fedhpa.serving.health import Health
-from fedhpa.serving.peers import Peers
-from fedhpa.serving.process import Signals, quick_loop, run_process
-from fedhpa.serving.server import TlsServer, http_listeners
-from fedhpa.serving.telemetry import register_certificate
-from fedhpa.serving.tls import ServingTls, TlsFiles
+from fedhpa.serving import (
+    Health,
+    Peers,
+    ServingTls,
+    Signals,
+    TlsFiles,
+    TlsServer,
+    http_listeners,
+    quick_loop,
+    register_certificate,
+    run_process,
+)
+from fedhpa.serving.flags import Values, common, parse_or_exit
 from webhook.application import build_application
 from webhook.hub import HubReader, reading_hub
 from webhook.settings import ABOUT, FLAGS, PROGRAM

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fedhpa.serving.flags import common
-from fedhpa.serving.flags.types import Sections, boolean, choice
+from fedhpa.serving.flags import Sections, boolean, choice, common
 
 PROGRAM: Final = "fedhpa-webhook"
 ABOUT: Final = (

@@ -16,8 +16,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.mapping import Resource, ResourceMapper
+from fedhpa.kube import ApiClient, Resource, ResourceMapper
 from webhook.autoscalers import Target, quoted_name
 
 log = structlog.get_logger(__name__)

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from certs import CertificateAuthority
-from fedhpa.serving.process import quick_loop
+from fedhpa.serving import quick_loop
 
 METRICS: Final = "/apis/metrics.k8s.io/v1beta1"
 CUSTOM: Final = "/apis/custom.metrics.k8s.io"

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from benchmarks.adapter.backends import CUSTOM, EXTERNAL, METRICS
 from benchmarks.adapter.lists import FLEET, PATIENT, Cost, Get, measure, p99
 from benchmarks.adapter.process import AdapterClient, AdapterProcess, running_adapter
-from fedhpa.serving.process import quick_loop
+from fedhpa.serving import quick_loop
 
 AUTOSCALERS: Final = 1_000
 SOME: Final = 100

@@ -15,7 +15,7 @@ from typing import Final
 from benchmarks.adapter.backends import METRICS, FleetSize
 from benchmarks.adapter.lists import p99
 from benchmarks.adapter.process import AdapterProcess, running_adapter
-from fedhpa.serving.process import quick_loop
+from fedhpa.serving import quick_loop
 
 FLEET: Final = FleetSize(members=100, pods=10_000, namespaces=100)
 PERIOD_SECONDS: Final = 15.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from benchmarks.adapter.backends import METRICS, FleetSize
 from benchmarks.adapter.process import AdapterProcess, running_adapter
-from fedhpa.serving.process import quick_loop
+from fedhpa.serving import quick_loop
 
 FLEET = FleetSize(members=10, pods=2_000)
 PLAIN = FleetSize(members=10, pods=2_000, gzip=False)

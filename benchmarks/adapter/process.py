@@ -22,8 +22,7 @@ from typing import Any, Final
 from benchmarks.adapter.backends import FRONT_PROXY, HANG, Backends, FleetSize, backends
 from benchmarks.process_stats import ProcessStats
 from certs import CertificateAuthority
-from testbed.stage.kubeconfig import write_kubeconfig
-from testbed.stage.ports import free_port
+from testbed.stage import free_port, write_kubeconfig
 
 START_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 60.0

@@ -19,23 +19,15 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
 from benchmarks.controller.bodies import FleetSize, Key, MemberBodies
-from controller.federatedhpa.member_caches import MemberCaches
-from controller.federatedhpa.reconciler import FederatedHPAReconciler
-from controller.federatedhpa.snapshot import SnapshotBuilder
+from controller.federatedhpa import FederatedHPAReconciler, MemberCaches, SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import ControllerSettings
-from fedhpa.kube.client import PAGE_SIZE, ApiClient
-from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.events import EventRecorder
-from fedhpa.kube.responses import Response
+from fedhpa.kube import PAGE_SIZE, ApiClient, ApiConfig, EventRecorder, Response
 from fedhpa.kube.transport import Params
-from fedhpa.members.client import MemberClient
-from fedhpa.members.cluster import Access, Cluster
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.member import Member
+from fedhpa.members import Access, Cluster, Member, MemberClient, SharedLists
 
 HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
 # The start of simulated time: 2027-01-15T08:00:00Z.

@@ -19,7 +19,7 @@ import structlog
 
 from benchmarks.controller.bodies import FleetSize, Key
 from benchmarks.controller.fleet import HPAS, MemoryFleet, memory_fleet, resident_bytes
-from controller.federatedhpa.reconciler import FederatedHPAReconciler
+from controller.federatedhpa import FederatedHPAReconciler
 from controller.loop import ReconcileLoop
 from controller.shards import Shard
 

@@ -4,3 +4,16 @@ A reconcile builds one snapshot of the hub and the members (`snapshot`), calls t
 `fedhpa.decision.decide` (`reconciler`), then writes scales and status (`scale_writes`, `status`).
 `one_shot` runs the reading half for commands such as `fedhpa preview`.
 """
+
+from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.one_shot import one_shot_reader, settings_for
+from controller.federatedhpa.reconciler import FederatedHPAReconciler
+from controller.federatedhpa.snapshot import SnapshotBuilder
+
+__all__ = [
+    "FederatedHPAReconciler",
+    "MemberCaches",
+    "SnapshotBuilder",
+    "one_shot_reader",
+    "settings_for",
+]

@@ -19,9 +19,8 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.mapping import Resource, ResourceMapper
-from fedhpa.members.member import Member
+from fedhpa.kube import ApiClient, Resource, ResourceMapper
+from fedhpa.members import Member
 
 BINDING_API: Final = "work.karmada.io/v1alpha2"
 # The values of replicaSchedulingType in a placement.

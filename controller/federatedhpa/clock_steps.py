@@ -15,7 +15,7 @@ import structlog
 
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.decision import History
-from fedhpa.kube.reflector import Key
+from fedhpa.kube import Key
 
 log = structlog.get_logger(__name__)
 

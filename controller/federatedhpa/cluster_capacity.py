@@ -12,11 +12,10 @@ from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.node_capacity import NodeCapacity, total_requests
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
-from fedhpa.assignment.direct import BY_CAPACITY
+from fedhpa.assignment import BY_CAPACITY
 from fedhpa.decision import PlacementSpec
-from fedhpa.members.cluster import Cluster
-from fedhpa.members.member import Member
-from fedhpa.scaling.records import PodRecord
+from fedhpa.members import Cluster, Member
+from fedhpa.scaling import PodRecord
 
 # A node takes a limited number of pods, whatever their requests.
 ONE_POD = {"pods": 1000}

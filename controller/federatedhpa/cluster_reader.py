@@ -27,14 +27,9 @@ from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
 from fedhpa.decision import ClusterScale, ClusterSnapshot, Failure, ScalingMetric
-from fedhpa.kube.mapping import Resource
-from fedhpa.kube.responses import NOT_FOUND
-from fedhpa.kube.supervision import contain, reason_of
-from fedhpa.kube.writes import get_scale
-from fedhpa.members.lists import pod_metrics, pod_metrics_path
-from fedhpa.members.member import Member
-from fedhpa.members.scales import API_VERSION as WATCHED_VERSION
-from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord
+from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of
+from fedhpa.members import WATCHED_VERSION, Member, pod_metrics, pod_metrics_path
+from fedhpa.scaling import CustomSample, ExternalSample, UsageRecord
 
 NOT_REGISTERED = "no Cluster of this name is registered"
 # A first list of tens of megabytes takes longer than the deadline of a call. It gets this long, once.

@@ -20,10 +20,7 @@ from fedhpa.api.errors import FedHPAError
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Key
-from fedhpa.kube.supervision import contain, report_failure
+from fedhpa.kube import ApiClient, Key, contain, report_failure, resource_path
 
 log = structlog.get_logger(__name__)
 

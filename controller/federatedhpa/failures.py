@@ -17,10 +17,7 @@ from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_time
 from fedhpa.decision import Event
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.events import EventRecorder
-from fedhpa.kube.reflector import Key
-from fedhpa.kube.writes import patch_status
+from fedhpa.kube import ApiClient, EventRecorder, Key, patch_status
 
 log = structlog.get_logger(__name__)
 

@@ -24,13 +24,9 @@ from fedhpa.api.lists import list_items
 from fedhpa.api.metric_types import EXTERNAL_API
 from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics
 from fedhpa.decision import Failure, ScalingMetric
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.mapping import ResourceMapper
-from fedhpa.kube.supervision import contain
-from fedhpa.members.breaker import CircuitBreaker
-from fedhpa.members.lists import METRICS_API, POD_METRICS_LIST, pod_metrics_path
-from fedhpa.scaling.records import CustomSample, ExternalSample, UsageRecord, usage_record
-from fedhpa.scaling.selection import SelectedPods, select_usage
+from fedhpa.kube import ApiClient, ResourceMapper, contain
+from fedhpa.members import METRICS_API, POD_METRICS_LIST, CircuitBreaker, pod_metrics_path
+from fedhpa.scaling import CustomSample, ExternalSample, SelectedPods, UsageRecord, select_usage, usage_record
 
 # A hanging metrics API gets one probing request in this time.
 COOLDOWN_SECONDS: Final = 10.0

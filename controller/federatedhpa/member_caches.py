@@ -12,13 +12,9 @@ from controller.federatedhpa.pod_index import PodIndexes
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.lists import list_items
 from fedhpa.api.wire import PodMetrics
-from fedhpa.kube.mapping import ResourceMapper
-from fedhpa.kube.supervision import supervise
-from fedhpa.members.lists import METRICS_API, POD_METRICS_LIST, SharedLists
-from fedhpa.members.member import Member
-from fedhpa.members.scales import ScaleCache
-from fedhpa.members.watches import PodCache
-from fedhpa.scaling.records import PodRecord, UsageRecord, pod_record, usage_record
+from fedhpa.kube import ResourceMapper, supervise
+from fedhpa.members import METRICS_API, POD_METRICS_LIST, Member, PodCache, ScaleCache, SharedLists
+from fedhpa.scaling import PodRecord, UsageRecord, pod_record, usage_record
 
 
 class MemberCaches:

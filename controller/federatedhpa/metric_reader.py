@@ -15,12 +15,10 @@ from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, Met
 from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.decision import Failure, ScalingMetric
-from fedhpa.kube.mapping import ResourceMapper
-from fedhpa.kube.responses import MAX_MESSAGE
-from fedhpa.kube.supervision import contain
+from fedhpa.kube import MAX_MESSAGE, ResourceMapper, contain
+from fedhpa.members import SharedLists, Upstream
 from fedhpa.members import metrics as apis
-from fedhpa.members.lists import SharedLists, Upstream
-from fedhpa.scaling.records import CustomSample, ExternalSample
+from fedhpa.scaling import CustomSample, ExternalSample
 
 # Concurrent queries of one object to one cluster. Admission allows 64 metrics.
 MAX_CONCURRENT: Final = 8

@@ -17,9 +17,9 @@ import structlog
 
 from fedhpa.api.quantity import RawQuantity
 from fedhpa.api.wire import ObjectMeta, PodCondition, PodSpec
-from fedhpa.kube.paths import resource_path
-from fedhpa.members.member import Member
-from fedhpa.scaling.requests import PodRequests, amounts, shared_requests
+from fedhpa.kube import resource_path
+from fedhpa.members import Member
+from fedhpa.scaling import PodRequests, amounts, shared_requests
 
 log = structlog.get_logger(__name__)
 

@@ -25,14 +25,9 @@ from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import Decision, History, Snapshot, StoredDecision, decide, encode_scenario
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.clock import SYSTEM, Clock
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Key
-from fedhpa.members.cluster import CLUSTERS_PATH, Cluster
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.registry import MemberRegistry
-from fedhpa.serving.flags.parsing import parse_flags
+from fedhpa.kube import SYSTEM, ApiClient, Clock, Key, resource_path
+from fedhpa.members import CLUSTERS_PATH, Cluster, MemberRegistry, SharedLists
+from fedhpa.serving.flags import parse_flags
 
 # Enough to list the clusters and to wait for each member's deadline.
 SYNC_SECONDS: Final = 20.0

@@ -15,8 +15,8 @@ from typing import Final
 
 from fedhpa.api.selectors import Selector
 from fedhpa.cache import Fetched
-from fedhpa.kube.reflector import Change, Key, Reflector
-from fedhpa.scaling.records import PodRecord, UsageRecord
+from fedhpa.kube import Change, Key, Reflector
+from fedhpa.scaling import PodRecord, UsageRecord
 
 # A selector without use for this long has no autoscaler any more: the longest sync period is 300 s.
 KEEP_SECONDS: Final = 900.0

@@ -35,10 +35,7 @@ from controller.publish import FEDERATED_HPAS, record_events, write_status
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.decision import ClusterScale, Decision, Snapshot, TemplateScale, decide, history_after_scale
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.events import EventRecorder
-from fedhpa.kube.reflector import Key
-from fedhpa.kube.supervision import contain, reason_of
+from fedhpa.kube import ApiClient, EventRecorder, Key, contain, reason_of
 
 log = structlog.get_logger(__name__)
 

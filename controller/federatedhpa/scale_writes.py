@@ -16,10 +16,7 @@ from typing import Final
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.wire import Scale
 from fedhpa.decision import Assignment
-from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.supervision import contain
-from fedhpa.kube.writes import get_scale, put_scale
+from fedhpa.kube import ApiClient, Backoff, contain, get_scale, put_scale
 
 # As client-go retries on conflict.
 TRIES: Final = 5

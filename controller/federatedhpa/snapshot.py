@@ -46,11 +46,8 @@ from fedhpa.decision import (
     TemplateScale,
     decode_object,
 )
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.mapping import ResourceMapper
-from fedhpa.kube.reflector import Key
-from fedhpa.kube.writes import get_scale
-from fedhpa.members.member import Member
+from fedhpa.kube import ApiClient, Key, ResourceMapper, get_scale
+from fedhpa.members import Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 

@@ -1,1 +1,21 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
+
+from fedhpa.assignment.direct import (
+    BY_CAPACITY,
+    DUPLICATED,
+    LOAD_WEIGHTED,
+    Place,
+    limits,
+    size_of_each,
+    split,
+)
+
+__all__ = [
+    "BY_CAPACITY",
+    "DUPLICATED",
+    "LOAD_WEIGHTED",
+    "Place",
+    "limits",
+    "size_of_each",
+    "split",
+]

@@ -121,8 +121,8 @@ def _secret_key(text: str, default: str) -> tuple[str, str]:
 
 async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple[str, str]]:
     """Returns (namespace, name) of the Clusters' Secrets. Raises ConfigError if the hub does not answer."""
-    from fedhpa.kube.responses import NOT_FOUND
-    from fedhpa.members.cluster import CLUSTERS_PATH, Cluster
+    from fedhpa.kube import NOT_FOUND
+    from fedhpa.members import CLUSTERS_PATH, Cluster
 
     async with hub_client(kubeconfig, context) as (hub, _):
         try:
@@ -139,8 +139,7 @@ async def _owned_by_others(
     services: Sequence[dict[str, Any]], placement: Registration, kubeconfig: str, context: str
 ) -> list[str]:
     """Returns a message for each API of another server. Raises ConfigError if the hub does not answer."""
-    from fedhpa.kube.paths import resource_path
-    from fedhpa.kube.responses import NOT_FOUND
+    from fedhpa.kube import NOT_FOUND, resource_path
     from metrics_adapter.registration import owner
 
     found = []

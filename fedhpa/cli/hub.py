@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedhpa.api.errors import ApiError, ConfigError
 
 if TYPE_CHECKING:
-    from fedhpa.kube.client import ApiClient
+    from fedhpa.kube import ApiClient
 
 KINDS = ("fhpa", "federatedhpa", "federatedhpas", "federatedhpa.autoscaling.karmada.io")
 API_VERSION = "autoscaling.karmada.io/v1alpha1"
@@ -28,8 +28,7 @@ def parse_target(text: str) -> str:
 @asynccontextmanager
 async def hub_client(kubeconfig: str, context: str) -> AsyncIterator[tuple[ApiClient, str]]:
     """Yields the hub's client and the namespace of the kubeconfig's context."""
-    from fedhpa.kube.client import ApiClient
-    from fedhpa.kube.config import load_config
+    from fedhpa.kube import ApiClient, load_config
 
     _log_errors_only()
     config = await load_config(kubeconfig or None, context or None)
@@ -51,8 +50,7 @@ def _log_errors_only() -> None:
 
 async def find_object(hub: ApiClient, namespace: str, name: str) -> dict[str, Any] | None:
     """Returns the FederatedHPA; None if it does not exist. Raises ConfigError if it cannot be read."""
-    from fedhpa.kube.paths import resource_path
-    from fedhpa.kube.responses import NOT_FOUND
+    from fedhpa.kube import NOT_FOUND, resource_path
 
     try:
         return await hub.get_json(

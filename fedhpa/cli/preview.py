@@ -17,7 +17,7 @@ from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Name
 
 if TYPE_CHECKING:
     from fedhpa.decision import Decision
-    from fedhpa.kube.client import ApiClient
+    from fedhpa.kube import ApiClient
     from webhook.admission_review import Verdict
 
 FEDERATED_HPA = "FederatedHPA"
@@ -151,7 +151,7 @@ async def preview_of(
     **clock: Any,
 ) -> Preview:
     """Returns the preview of one object. `namespace` is the default; `clock` is for tests."""
-    from controller.federatedhpa.one_shot import one_shot_reader, settings_for
+    from controller.federatedhpa import one_shot_reader, settings_for
 
     kind, metadata = str(changed["kind"]), changed["metadata"]
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or namespace)

@@ -69,7 +69,7 @@ def _text(scenario: dict[str, Any], output: RecordFormat) -> str:
 async def _gather(
     name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> dict[str, Any]:
-    from controller.federatedhpa.one_shot import one_shot_reader, settings_for
+    from controller.federatedhpa import one_shot_reader, settings_for
 
     async with hub_client(kubeconfig, context) as (hub, default):
         raw = await read_object(hub, namespace or default, name, named=bool(namespace))

@@ -18,9 +18,8 @@ def check(
     from fedhpa.api.errors import ConfigError, InvalidObject
     from fedhpa.api.selectors import Selector
     from metrics_adapter.apis import NODES, PODS
-    from metrics_adapter.members.queries import ALL, CustomMetricQuery, MetricSelectors
-    from metrics_adapter.prometheus.queries import custom_query, external_query, usage_query
-    from metrics_adapter.prometheus.rules.file import read, read_rules
+    from metrics_adapter.members import ALL, CustomMetricQuery, MetricSelectors
+    from metrics_adapter.prometheus import custom_query, external_query, read, read_rules, usage_query
 
     try:
         rules = read_rules(read(file))

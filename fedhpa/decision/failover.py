@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from fedhpa.assignment.direct import DUPLICATED
+from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.model import LOST
 from fedhpa.decision.snapshot import Snapshot

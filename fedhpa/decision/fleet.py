@@ -10,14 +10,13 @@ from typing import Final
 
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, USAGE_API
-from fedhpa.assignment.direct import DUPLICATED, size_of_each
+from fedhpa.assignment import DUPLICATED, size_of_each
 from fedhpa.decision.metrics.samples import custom_samples, external_samples
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure, Snapshot, TemplateScale
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementPreference
-from fedhpa.scaling.grouping import running_and_ready
-from fedhpa.scaling.records import CustomSample
+from fedhpa.scaling import CustomSample, running_and_ready
 
 DIVIDED: Final = "Divided"
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "

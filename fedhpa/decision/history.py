@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.scaling.history import Recommendation, ScaleEvent
+from fedhpa.scaling import Recommendation, ScaleEvent
 
 __all__ = ["History", "Recommendation", "ScaleEvent", "history_at"]
 

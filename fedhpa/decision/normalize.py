@@ -18,18 +18,20 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.spec.federatedhpa import ScalingSpec
-from fedhpa.scaling.limits import (
+from fedhpa.scaling import (
     MESSAGES,
     TOO_MANY,
     WITHIN_RANGE,
     Bounds,
     Limited,
+    ScalingRules,
+    Stabilized,
     limit,
     limit_legacy,
+    stabilize,
+    stabilize_legacy,
     store_event,
 )
-from fedhpa.scaling.rules import ScalingRules
-from fedhpa.scaling.stabilization import Stabilized, stabilize, stabilize_legacy
 
 
 def normalize(

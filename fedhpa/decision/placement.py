@@ -11,13 +11,13 @@ from typing import Final
 
 from fedhpa.api.metric_types import metric_type
 from fedhpa.api.quantity import parse_milli
-from fedhpa.assignment.direct import DUPLICATED, LOAD_WEIGHTED, Place, limits, split
+from fedhpa.assignment import DUPLICATED, LOAD_WEIGHTED, Place, limits, split
 from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec.placement import PlacementPreference
-from fedhpa.scaling.records import IGNORED
+from fedhpa.scaling import IGNORED
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"
 ABOVE_CAP: Final = "clusterHPAPreference lets the clusters take no more"

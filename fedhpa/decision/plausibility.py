@@ -15,7 +15,7 @@ from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.messages import metric_name
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.records import IGNORED, PodRecord, UsageRecord, sum_over
+from fedhpa.scaling import IGNORED, PodRecord, UsageRecord, sum_over
 
 # For how long an implausible answer is not reported.
 PODS_GRACE_SECONDS: Final = 30.0

@@ -9,7 +9,7 @@ import msgspec
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.spec.federatedhpa import ScalingObject
-from fedhpa.scaling.records import CustomSample, ExternalSample, PodRecord, UsageRecord
+from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -6,28 +6,34 @@ credentials is used (`config`).
 """
 
 from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.client import ApiClient
+from fedhpa.kube.client import PAGE_SIZE, ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import ApiConfig, load_config, tls_context
+from fedhpa.kube.credentials import Credentials
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.paths import group_path, resource_path, segment
+from fedhpa.kube.pieces import Turns, decode_in_pieces
 from fedhpa.kube.reflector import Change, Key, Reflector
-from fedhpa.kube.responses import NOT_FOUND, Listing, Response
+from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Listing, Response
 from fedhpa.kube.rotation import follow_config
-from fedhpa.kube.supervision import FAILURE_OBSERVER, contain, reason_of, report_failure, supervise
+from fedhpa.kube.supervision import FAILURE_OBSERVER, contain, explain, reason_of, report_failure, supervise
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 
 __all__ = [
     "FAILURE_OBSERVER",
+    "MAX_MESSAGE",
     "NOT_FOUND",
+    "PAGE_SIZE",
     "SYSTEM",
+    "UNAUTHORIZED",
     "ApiClient",
     "ApiConfig",
     "Backoff",
     "Change",
     "Clock",
+    "Credentials",
     "EventRecorder",
     "InvolvedObject",
     "Key",
@@ -38,7 +44,10 @@ __all__ = [
     "Resource",
     "ResourceMapper",
     "Response",
+    "Turns",
     "contain",
+    "decode_in_pieces",
+    "explain",
     "follow_config",
     "get_scale",
     "group_path",

@@ -5,20 +5,36 @@ its deadline once and does not delay the others.
 """
 
 from fedhpa.members.breaker import CircuitBreaker
-from fedhpa.members.cluster import CLUSTERS_PATH, Access, Cluster
-from fedhpa.members.lists import CALLER_QUOTA, SharedLists, Upstream, pod_metrics, pod_metrics_path
-from fedhpa.members.member import Member, MemberState
+from fedhpa.members.client import MemberClient
+from fedhpa.members.cluster import CLUSTERS_PATH, READY, Access, Cluster
+from fedhpa.members.lists import (
+    CALLER_QUOTA,
+    METRICS_API,
+    POD_METRICS_LIST,
+    SharedLists,
+    Upstream,
+    pod_metrics,
+    pod_metrics_path,
+)
+from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.members.scales import ScaleCache
+from fedhpa.members.scales import WATCHED_VERSION, ScaleCache
 from fedhpa.members.watches import PodCache
 
 __all__ = [
     "CALLER_QUOTA",
     "CLUSTERS_PATH",
+    "METRICS_API",
+    "NOT_PROBED",
+    "OWN_REASONS",
+    "POD_METRICS_LIST",
+    "READY",
+    "WATCHED_VERSION",
     "Access",
     "CircuitBreaker",
     "Cluster",
     "Member",
+    "MemberClient",
     "MemberRegistry",
     "MemberState",
     "PodCache",

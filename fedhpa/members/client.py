@@ -14,9 +14,7 @@ from contextlib import asynccontextmanager
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.texts import redacted
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.responses import UNAUTHORIZED, Response
+from fedhpa.kube import UNAUTHORIZED, ApiClient, ApiConfig, Response
 from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, describe
 from fedhpa.members.breaker import CircuitBreaker
 

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import RawCluster
 from fedhpa.api.wire import ObjectMeta, RawQuantity
-from fedhpa.kube.config import ApiConfig, ConnectorFactory, certificates, check_proxy, check_url, tls_context
-from fedhpa.kube.credentials import Credentials
+from fedhpa.kube import ApiConfig, Credentials, tls_context
+from fedhpa.kube.config import ConnectorFactory, certificates, check_proxy, check_url
 
-API_VERSION = "cluster.karmada.io/v1alpha1"
 CLUSTERS_PATH = f"/apis/{API_VERSION}/clusters"
 READY = "Ready"
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -19,11 +19,7 @@ from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.pieces import Turns, decode_in_pieces
-from fedhpa.kube.responses import Response
-from fedhpa.kube.supervision import report_failure
+from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
 
 T = TypeVar("T")
 

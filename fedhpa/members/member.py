@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import structlog
 
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
-from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.config import ApiConfig, ConnectorFactory
-from fedhpa.kube.supervision import report_failure, supervise
+from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
+from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members.client import MEMBER_DEADLINE_SECONDS, PROBE_PATH, MemberClient
 from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Cluster, api_config
 

@@ -15,10 +15,9 @@ from fedhpa.api import wire
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
 from fedhpa.api.lists import list_items
-from fedhpa.kube.paths import group_path, segment
-from fedhpa.kube.responses import NOT_FOUND
+from fedhpa.kube import NOT_FOUND, group_path, segment
 from fedhpa.members.lists import SharedLists, Upstream
-from fedhpa.scaling.records import CustomSample, ExternalSample, custom_sample, external_sample
+from fedhpa.scaling import CustomSample, ExternalSample, custom_sample, external_sample
 
 T = TypeVar("T", wire.MetricValue, wire.ExternalMetricValue)
 R = TypeVar("R", CustomSample, ExternalSample)

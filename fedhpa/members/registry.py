@@ -15,12 +15,16 @@ from types import MappingProxyType
 import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Change, Reflector
-from fedhpa.kube.responses import NOT_FOUND
-from fedhpa.kube.supervision import report_failure, supervise
+from fedhpa.kube import (
+    NOT_FOUND,
+    ApiClient,
+    Backoff,
+    Change,
+    Reflector,
+    report_failure,
+    resource_path,
+    supervise,
+)
 from fedhpa.members.client import MEMBER_DEADLINE_SECONDS
 from fedhpa.members.cluster import (
     CLUSTERS_PATH,

@@ -21,15 +21,13 @@ import structlog
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
 from fedhpa.api.selectors import selector_of
 from fedhpa.api.wire import ObjectMeta, Scale, ScaleSpec, ScaleStatus
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.responses import NOT_FOUND
-from fedhpa.kube.writes import get_scale
+from fedhpa.kube import NOT_FOUND, get_scale, resource_path
 from fedhpa.members.member import Member
 from fedhpa.members.watches import WatchCache
 
 log = structlog.get_logger(__name__)
 
-API_VERSION: Final = "apps/v1"
+WATCHED_VERSION: Final = "apps/v1"
 WATCHED: Final = ("deployments", "statefulsets", "replicasets")
 
 Place = tuple[Member, int, str]
@@ -61,7 +59,7 @@ class ScaleCache:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._collections = {
-            plural: WatchCache(API_VERSION, plural, _Workload, _scale, clock=clock) for plural in WATCHED
+            plural: WatchCache(WATCHED_VERSION, plural, _Workload, _scale, clock=clock) for plural in WATCHED
         }
         self._newest: dict[Place, str] = {}
         # The newest version among the forgotten writes, by member and kind: the watch must have reached it.
@@ -93,7 +91,11 @@ class ScaleCache:
         scale = reflector.store.get((namespace, name))
         newest = None
         if self._newest:
-            place = (member, member.client.generation, resource_path(API_VERSION, plural, namespace, name))
+            place = (
+                member,
+                member.client.generation,
+                resource_path(WATCHED_VERSION, plural, namespace, name),
+            )
             newest = self._newest.get(place)
             if (
                 newest is not None
@@ -116,7 +118,7 @@ class ScaleCache:
             scale = self.cached(member, plural, namespace, name)
             if scale is not None:
                 return scale
-        path = resource_path(API_VERSION, plural, namespace, name)
+        path = resource_path(WATCHED_VERSION, plural, namespace, name)
         try:
             return await get_scale(member.client, path)
         except ApiError as error:

@@ -13,10 +13,7 @@ import structlog
 
 from fedhpa.api.errors import MemberUnavailable
 from fedhpa.api.wire import Pod
-from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.paths import resource_path
-from fedhpa.kube.reflector import Key, Reflector
-from fedhpa.kube.supervision import supervise
+from fedhpa.kube import Backoff, Key, Reflector, resource_path, supervise
 from fedhpa.members.member import Member
 
 log = structlog.get_logger(__name__)

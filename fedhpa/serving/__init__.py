@@ -1,1 +1,35 @@
 """Serving code of all processes: flags, TLS, health, Prometheus metrics, authentication and access review."""
+
+from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
+from fedhpa.serving.health import Health, ReadinessCheck
+from fedhpa.serving.peers import Peers
+from fedhpa.serving.process import Signals, quick_loop, run_process
+from fedhpa.serving.reviews import ReviewProbe
+from fedhpa.serving.server import TlsServer, access_log, http_listeners, metrics_route
+from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
+from fedhpa.serving.tls import ServingTls, TlsFiles
+from fedhpa.serving.trust import LiveTrust, TrustFiles
+
+__all__ = [
+    "CallerSeries",
+    "ClientVerifier",
+    "Health",
+    "LiveTrust",
+    "Peers",
+    "ProcessSeries",
+    "ReadinessCheck",
+    "ReviewProbe",
+    "ServingTls",
+    "Signals",
+    "TlsFiles",
+    "TlsServer",
+    "TrustFiles",
+    "access_log",
+    "common_name",
+    "http_listeners",
+    "metrics_route",
+    "names_of",
+    "quick_loop",
+    "register_certificate",
+    "run_process",
+]

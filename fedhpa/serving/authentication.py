@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube.client import ApiClient
+from fedhpa.kube import ApiClient
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.status import too_many_requests
 

@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler
 
 from fedhpa.api.errors import ApiError
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube.client import ApiClient
+from fedhpa.kube import ApiClient
 from fedhpa.serving.authentication import (
     ENTRY_BYTES,
     MAX_CACHED_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.texts import one_line
-from fedhpa.kube.client import ApiClient
+from fedhpa.kube import ApiClient
 from fedhpa.serving.authentication import REVIEW_DEADLINE, TOKEN_REVIEWS, TokenReview
 from fedhpa.serving.authorization import ACCESS_REVIEWS, AccessReview
 

@@ -17,8 +17,7 @@ import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.kube.client import ApiClient
-from fedhpa.kube.reflector import Change, Reflector
+from fedhpa.kube import ApiClient, Change, Reflector
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values

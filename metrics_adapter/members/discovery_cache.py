@@ -16,9 +16,8 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.json import decode_json
-from fedhpa.kube.paths import group_path
-from fedhpa.kube.responses import NOT_FOUND
-from fedhpa.members.member import Member
+from fedhpa.kube import NOT_FOUND, group_path
+from fedhpa.members import Member
 from fedhpa.members.metrics import CUSTOM, EXTERNAL, EXTERNAL_VERSION, NotServed, custom_version
 from metrics_adapter.members.source import MembersSource
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fedhpa.api.errors import ApiError, FedHPAError
-from fedhpa.kube.paths import group_path
-from fedhpa.kube.supervision import report_failure
-from fedhpa.members.member import Member
+from fedhpa.kube import group_path, report_failure
+from fedhpa.members import Member
 from metrics_adapter.apis import API_VERSION
 
 # The discovery document of the API. A member's hub asks the metrics server for it, so it shows both.

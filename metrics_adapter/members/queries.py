@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.selectors import Selector
-from fedhpa.kube.paths import group_path, segment
+from fedhpa.kube import group_path, segment
 from fedhpa.members.metrics import namespace_path, object_path
 from metrics_adapter.members.custom_metrics import CustomValue
 

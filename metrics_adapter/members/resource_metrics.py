@@ -19,8 +19,8 @@ from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.lists import check_list_type
 from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
-from fedhpa.kube.pieces import Turns
-from fedhpa.members.lists import METRICS_API
+from fedhpa.kube import Turns
+from fedhpa.members import METRICS_API
 from metrics_adapter.members.usage_validation import check_list, check_one
 from metrics_adapter.pace import in_slices
 

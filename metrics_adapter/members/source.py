@@ -14,9 +14,8 @@ from aiohttp import web
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.api.texts import one_line
-from fedhpa.kube.supervision import explain, report_failure
-from fedhpa.members.lists import SharedLists
-from fedhpa.members.member import Member
+from fedhpa.kube import explain, report_failure
+from fedhpa.members import Member, SharedLists
 from fedhpa.members.metrics import (
     CUSTOM,
     EXTERNAL,

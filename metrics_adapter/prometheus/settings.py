@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedhpa.serving.flags.types import Flag, duration, path, string
+from fedhpa.serving.flags import Flag, duration, path, string
 
 
 def _without_credentials(text: str) -> str:

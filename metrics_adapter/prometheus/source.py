@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from fedhpa.api.errors import FedHPAError, MetricsUnavailable
 from fedhpa.api.selectors import Selector
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
-from fedhpa.serving.flags.types import Values
+from fedhpa.serving.flags import Values
 from metrics_adapter.apis import GROUP, PODS, MetricsKind
 from metrics_adapter.members.custom_metrics import CustomValue
 from metrics_adapter.members.external_metrics import ClusterValues, ExternalValue

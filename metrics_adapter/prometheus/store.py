@@ -19,8 +19,7 @@ import structlog
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
-from fedhpa.members.breaker import CircuitBreaker
-from fedhpa.members.lists import CALLER_QUOTA
+from fedhpa.members import CALLER_QUOTA, CircuitBreaker
 from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
 from metrics_adapter.prometheus.client import StoreCall
 from metrics_adapter.prometheus.results import QueryResult

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from fedhpa.serving import Health, access_log, metrics_route
 from fedhpa.serving.authorization import Guard, audit_log
-from fedhpa.serving.health import Health
-from fedhpa.serving.server import access_log, metrics_route
 from fedhpa.serving.status import status_errors
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource

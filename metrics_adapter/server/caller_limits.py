@@ -8,11 +8,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter
 
-from fedhpa.members.lists import CALLER_QUOTA
+from fedhpa.members import CALLER_QUOTA
 from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
 from fedhpa.serving.fairness import RATE, TOTAL, USER, Fairness, Limits
-from fedhpa.serving.flags.types import Flag, Values, integer, number
+from fedhpa.serving.flags import Flag, Values, integer, number
 
 MAX_REQUESTS = integer(
     "max-requests-inflight",

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from fedhpa.api.names import dns_subdomain
-from fedhpa.kube.paths import segment
+from fedhpa.kube import segment
 from fedhpa.members.metrics import EXTERNAL
 from fedhpa.serving.authorization import Attributes
 from fedhpa.serving.status import status_response

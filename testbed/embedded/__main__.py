@@ -5,9 +5,7 @@ import asyncio
 import sys
 
 from testbed.embedded.plane import Plane
-from testbed.stage.runs import StartFailed
-from testbed.stage.up import hold, say
-from testbed.stage.waiting import NotInTime
+from testbed.stage import NotInTime, StartFailed, hold, say
 
 
 def main(arguments: list[str] | None = None) -> int:

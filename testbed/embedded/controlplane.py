@@ -19,7 +19,7 @@ from testbed.embedded.extensions.outgoing import Outgoing
 from testbed.embedded.network.faults import Faults
 from testbed.embedded.network.listener import Listener
 from testbed.embedded.network.pki import Pki
-from testbed.stage.api import PlaneApi
+from testbed.stage import PlaneApi
 
 ADMIN: Final = ("system:admin", "system:masters")
 CONFIG_MAPS: Final = ("", "configmaps")

@@ -11,9 +11,7 @@ from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.member import Member
 from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.network.faults import Fault
-from testbed.stage.registrations import cluster_objects
-from testbed.stage.runs import Run
-from testbed.stage.waiting import gather
+from testbed.stage import Run, cluster_objects, gather
 
 CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
 

@@ -6,8 +6,7 @@ import sys
 
 from testbed.real.assets import PlaneUnavailable, ensure_assets
 from testbed.real.up import up
-from testbed.stage.runs import StartFailed, reap
-from testbed.stage.waiting import NotInTime
+from testbed.stage import NotInTime, StartFailed, reap
 
 
 def main(arguments: list[str] | None = None) -> int:

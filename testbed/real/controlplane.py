@@ -10,10 +10,7 @@ from typing import Any
 from testbed.real import commands
 from testbed.real.commands import Ports
 from testbed.real.pki import PlanePki
-from testbed.stage.api import PlaneApi
-from testbed.stage.ports import free_port
-from testbed.stage.runs import Run
-from testbed.stage.waiting import eventually, gather
+from testbed.stage import PlaneApi, Run, eventually, free_port, gather
 
 DATA = Path(__file__).with_name("data")
 

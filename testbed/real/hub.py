@@ -7,8 +7,7 @@ from typing import Any
 
 from testbed.real.controlplane import DATA, ControlPlane
 from testbed.real.member import Member
-from testbed.stage.registrations import cluster_objects
-from testbed.stage.runs import Run
+from testbed.stage import Run, cluster_objects
 
 
 class Hub(ControlPlane):

@@ -6,17 +6,19 @@ from typing import Any
 
 from testbed.real import commands
 from testbed.real.controlplane import DATA, START_SECONDS, ControlPlane
-from testbed.stage.api import PlaneApi, has_condition
-from testbed.stage.registrations import (
+from testbed.stage import (
     CLUSTER_NAMESPACE,
     MEMBER_RIGHTS,
     MEMBER_USER,
     Credentials,
+    PlaneApi,
+    Run,
     aggregated_api,
     documents,
+    eventually,
+    gather,
+    has_condition,
 )
-from testbed.stage.runs import Run
-from testbed.stage.waiting import eventually, gather
 
 NODE_ALLOCATABLE = {"cpu": "32", "memory": "64Gi", "pods": "110"}
 USAGE_PATH = "/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages"

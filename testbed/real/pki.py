@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import CertificateAuthority
-from testbed.stage.kubeconfig import by_certificate, write_kubeconfig
+from testbed.stage import by_certificate, write_kubeconfig
 
 SERVICE_RANGE = "10.96.0.0/16"
 KUBERNETES_SERVICE_IP = "10.96.0.1"

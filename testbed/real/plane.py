@@ -12,9 +12,7 @@ import yaml
 
 from testbed.real.hub import Hub
 from testbed.real.member import Member
-from testbed.stage.api import has_condition
-from testbed.stage.runs import Run, StartFailed
-from testbed.stage.waiting import gather
+from testbed.stage import Run, StartFailed, gather, has_condition
 
 
 class Plane:

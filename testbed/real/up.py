@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from testbed.real.plane import Plane
-from testbed.stage.up import hold, say
+from testbed.stage import hold, say
 
 
 async def up(assets: Path, members: int) -> None:

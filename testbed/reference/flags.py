@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller.flags import SECTIONS as CONTROLLER
-from fedhpa.serving.flags.parsing import CONFIG
-from fedhpa.serving.flags.types import Flag, Sections
+from fedhpa.serving.flags import CONFIG, Flag, Sections
 from metrics_adapter.settings import FLAGS as METRICS_ADAPTER
 from testbed.reference.markdown import code, table
 from webhook.settings import FLAGS as WEBHOOK

@@ -10,11 +10,10 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from controller.telemetry import ControllerMetrics
+from fedhpa.serving import CallerSeries, Peers, ProcessSeries, register_certificate
 from fedhpa.serving.fairness import Limits
-from fedhpa.serving.peers import Peers
-from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
-from metrics_adapter.server.caller_limits import CallerLimits
+from metrics_adapter.prometheus import StoreTelemetry
+from metrics_adapter.server import CallerLimits
 from metrics_adapter.telemetry import Telemetry as AdapterTelemetry
 from testbed.reference.markdown import code, table
 from webhook.telemetry import Telemetry as WebhookTelemetry

@@ -1,3 +1,44 @@
 """Code that real and embedded planes share: a run's folder and programs, a plain API client, and the
 product's three processes.
 """
+
+from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.kubeconfig import by_certificate, write_kubeconfig
+from testbed.stage.ports import free_port
+from testbed.stage.processes import Processes
+from testbed.stage.registrations import (
+    CLUSTER_NAMESPACE,
+    MEMBER_RIGHTS,
+    MEMBER_USER,
+    Credentials,
+    aggregated_api,
+    cluster_objects,
+    documents,
+)
+from testbed.stage.runs import Run, StartFailed, reap
+from testbed.stage.up import hold, say
+from testbed.stage.waiting import NotInTime, eventually, gather
+
+__all__ = [
+    "CLUSTER_NAMESPACE",
+    "MEMBER_RIGHTS",
+    "MEMBER_USER",
+    "Credentials",
+    "NotInTime",
+    "PlaneApi",
+    "Processes",
+    "Run",
+    "StartFailed",
+    "aggregated_api",
+    "by_certificate",
+    "cluster_objects",
+    "documents",
+    "eventually",
+    "free_port",
+    "gather",
+    "has_condition",
+    "hold",
+    "reap",
+    "say",
+    "write_kubeconfig",
+]

@@ -16,8 +16,7 @@ from fedhpa.decision.metrics.proposal import MetricError, MetricProposal
 from fedhpa.decision.metrics.values import propose_for_external, propose_for_object
 from fedhpa.decision.model import MetricResult
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.grouping import Readiness
-from fedhpa.scaling.replicas import CurrentSize
+from fedhpa.scaling import CurrentSize, Readiness
 
 JSON = object
 

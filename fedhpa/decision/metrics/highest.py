@@ -8,9 +8,7 @@ from __future__ import annotations
 from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.messages import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED, metric_name
 from fedhpa.decision.metrics.evaluate import EvaluatedMetric, evaluate
-from fedhpa.scaling.grouping import Readiness
-from fedhpa.scaling.replicas import CurrentSize
-from fedhpa.scaling.rules import Tolerances
+from fedhpa.scaling import CurrentSize, Readiness, Tolerances
 
 
 def highest_proposal(context: Context, current: int) -> tuple[int, str]:

@@ -23,9 +23,19 @@ from fedhpa.decision.metrics.proposal import (
 from fedhpa.decision.metrics.samples import custom_samples
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods
-from fedhpa.scaling.records import CustomSample, UsageRecord, sum_over
-from fedhpa.scaling.replicas import CurrentSize, propose_average, propose_utilization
+from fedhpa.scaling import (
+    ClusterSamples,
+    CurrentSize,
+    CustomSample,
+    Groups,
+    Readiness,
+    Sampled,
+    UsageRecord,
+    group_pods,
+    propose_average,
+    propose_utilization,
+    sum_over,
+)
 
 JSON = object
 

@@ -12,7 +12,7 @@ from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.model import ClusterShare, PodCounts
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.replicas import CurrentSize, Proposal
+from fedhpa.scaling import CurrentSize, Proposal
 
 JSON = object
 

@@ -13,7 +13,7 @@ from fedhpa.api.metric_types import PODS
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.decision.snapshot import CustomMetrics, ExternalMetrics, Failure
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.records import CustomSample, ExternalSample
+from fedhpa.scaling import CustomSample, ExternalSample
 
 
 def external_samples(answer: ExternalMetrics, spec: ScalingMetric) -> list[ExternalSample]:

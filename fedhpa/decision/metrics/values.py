@@ -22,8 +22,7 @@ from fedhpa.decision.metrics.proposal import (
 from fedhpa.decision.metrics.samples import custom_samples, external_samples
 from fedhpa.decision.model import ClusterShare
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.grouping import Readiness
-from fedhpa.scaling.replicas import CurrentSize, propose_per_pod, propose_value
+from fedhpa.scaling import CurrentSize, Readiness, propose_per_pod, propose_value
 
 
 def propose_for_object(

@@ -22,15 +22,17 @@ from fedhpa.decision.snapshot import (
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling.records import (
+from fedhpa.scaling import (
     PodRecord,
+    SelectedPods,
     UsageRecord,
     custom_sample,
     external_sample,
     pod_record,
+    select_pods,
+    select_usage,
     usage_record,
 )
-from fedhpa.scaling.selection import SelectedPods, select_pods, select_usage
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.times import ZERO_TIME, format_duration, format_time
-from fedhpa.scaling.records import (
+from fedhpa.scaling import (
     IGNORED,
     PENDING,
     ContainerUsage,

@@ -23,7 +23,7 @@ from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
 from fedhpa.decision.spec.federatedhpa import scaling_object
-from fedhpa.scaling.records import custom_sample, external_sample
+from fedhpa.scaling import custom_sample, external_sample
 
 JSON = object
 

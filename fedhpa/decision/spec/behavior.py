@@ -10,7 +10,7 @@ from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.decision.spec.wire import RawBehavior, RawRules
-from fedhpa.scaling.rules import ScalingPolicy, ScalingRules
+from fedhpa.scaling import ScalingPolicy, ScalingRules
 
 
 class ScalingBehavior(msgspec.Struct, frozen=True):

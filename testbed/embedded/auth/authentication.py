@@ -17,8 +17,8 @@ from aiohttp import web
 from cryptography.x509.oid import NameOID
 
 from fedhpa.api.fielderror import invalid
+from fedhpa.serving import ClientVerifier, common_name, names_of
 from fedhpa.serving.authentication import AUTHENTICATED, peer_certificate, utc_now
-from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from testbed.embedded.api import statuses
 from testbed.embedded.api.types import ANONYMOUS, Attributes, Object, User
 from testbed.embedded.storage.store import Store

@@ -13,7 +13,7 @@ from testbed.embedded.cluster.metrics import VERSIONS, MetricsApis
 from testbed.embedded.cluster.pods import timestamp
 from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.objects.kinds import API_SERVICES
-from testbed.stage.registrations import CLUSTER_NAMESPACE, MEMBER_RIGHTS, MEMBER_USER, Credentials, documents
+from testbed.stage import CLUSTER_NAMESPACE, MEMBER_RIGHTS, MEMBER_USER, Credentials, documents
 
 NODE_ALLOCATABLE: Mapping[str, str] = {"cpu": "32", "memory": "64Gi", "pods": "110"}
 TOKEN_SECONDS = 24 * 3600

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from certs import CertificateAuthority, IssuedCertificate
-from testbed.stage.kubeconfig import by_certificate, write_kubeconfig
+from testbed.stage import by_certificate, write_kubeconfig
 
 HOUR = dt.timedelta(hours=1)
 SERVER_NAMES = ("localhost", "kubernetes.default.svc")
