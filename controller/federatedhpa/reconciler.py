@@ -345,7 +345,9 @@ class FederatedHPAReconciler:
                 "scaled",
                 before=decision.current_replicas,
                 after=decision.desired_replicas,
-                reason=decision.reason,
+                reason=decision.why,
+                split=decision.split
+                or f"template {decision.current_replicas} -> {decision.desired_replicas}",
             )
         elif decision.error is not None:
             bound.debug("no decision", error=decision.error)

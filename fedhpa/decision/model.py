@@ -114,7 +114,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The actions to take, and why. `error` is None if a decision could be made.
 
     `conditions`, `status`, `events` and `history` assume that the scale write succeeds. `rescale` asks for
-    that write. `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`
+    that write. `why` is the reason for people: unlike `reason`, which is Kubernetes', it is never empty if a
+    size is written. `split` has the clusters whose share changes with direct propagation, as text.
+    `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`
     asks for the write although the size stays: replicas move between clusters. `absences` are the clocks of
     lost clusters after this decision. `doubted` are the clusters whose answer is implausible. `failed_over`
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
@@ -137,6 +139,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     history: History
     assignment: tuple[Assignment, ...]
     moves: bool = False
+    why: str = ""
+    split: str = ""
     absences: Mapping[str, Absence] = {}
     doubted: frozenset[str] = frozenset()
     failed_over: frozenset[str] = frozenset()

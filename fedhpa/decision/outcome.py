@@ -5,6 +5,7 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from fedhpa.decision.context import Context
@@ -20,7 +21,7 @@ from fedhpa.decision.messages import (
     SOLE_OWNER,
 )
 from fedhpa.decision.metrics.highest import tolerances
-from fedhpa.decision.model import Assignment, Coverage, Decision
+from fedhpa.decision.model import Assignment, Coverage, Decision, Step
 from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.record.settings import encode_settings
@@ -44,29 +45,31 @@ def decided(
     error: str | None = None
     rescale = moves = False
     shares: tuple[Assignment, ...] = ()
-    changes = ""
+    split = changes = ""
     builder, stored = context.builder, context.stored
     if context.fleet.direct:
         plan = PlacementPlan(context)
         wanted, desired = desired, plan.limited(desired)
         shares = plan.shares(desired)
+        split = plan.changes(shares)
         # Copies are made equal without a rescale only at a size that was decided.
         if desired == current and context.fleet.size_was_decided:
-            changes = plan.changes(shares)
+            changes = split
             reason = plan.cause if changes else reason if desired == wanted else ""
+    why = reason or _reason_of_steps(builder.steps, current, desired)
     if context.spec.dry_run:
         builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
         reported = (stored.current_replicas or 0, stored.desired_replicas or 0)
         if desired != current and reported != (current, desired):
-            builder.note("DryRun", f"New size would be: {desired}; reason: {reason}")
+            builder.note("DryRun", f"New size would be: {desired}; reason: {why}")
     elif (desired != current or changes) and write_error is not None:
-        _report_failed_write(context, desired, reason, write_error)
+        _report_failed_write(context, desired, why, write_error)
         # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses.
         context.history = history_after_scale(context.spec, context.history, written_change, context.now)
         error, desired = write_error, stored.desired_replicas or 0
     elif desired != current:
         rescale = True
-        _report_rescale(context, current, desired, reason)
+        _report_rescale(context, current, desired, why, split if len(shares) > 1 else "")
     elif changes:
         moves = True
         builder.step("assignment", current, desired, f"{reason}: {changes}")
@@ -83,6 +86,8 @@ def decided(
         rescale=rescale,
         moves=moves,
         failed_over=failed_over,
+        why=why,
+        split=split if error is None else "",
     )
 
 
@@ -93,11 +98,27 @@ def undecided(context: Context, current: int, error: str, *, have_scale: bool) -
     return _decision(context, shown, stored.desired_replicas or 0, "", error, have_scale=have_scale)
 
 
-def _report_rescale(context: Context, current: int, desired: int, reason: str) -> None:
+def _reason_of_steps(steps: Sequence[Step], current: int, desired: int) -> str:
+    """Returns the reason of the last step that moved the size towards `desired`; "" if the size stays.
+
+    Kubernetes gives no reason if a window or a limit changes a size that the metrics left as it is.
+    """
+    up = desired > current
+    return next(
+        (
+            step.reason
+            for step in reversed(steps)
+            if desired != current and step.after != step.before and (step.after > step.before) is up
+        ),
+        "",
+    )
+
+
+def _report_rescale(context: Context, current: int, desired: int, reason: str, split: str) -> None:
     builder = context.builder
     message = f"the HPA controller was able to update the target scale to {desired}"
     builder.condition(ABLE_TO_SCALE, True, "SucceededRescale", message)
-    builder.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+    builder.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}{f'; {split}' if split else ''}")
     # Replicas that replace those of a lost cluster are no growth, so they use up no policy.
     floor = 0 if context.failover is None else min(context.failover.floor, desired)
     change = desired - max(current, floor)
@@ -142,6 +163,8 @@ def _decision(
     moves: bool = False,
     have_scale: bool = True,
     failed_over: frozenset[str] = frozenset(),
+    why: str = "",
+    split: str = "",
 ) -> Decision:
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
     allowed = tolerances(context)
@@ -167,6 +190,8 @@ def _decision(
         history=context.history,
         assignment=assignment,
         moves=moves,
+        why=why,
+        split=split,
         absences=absences,
         doubted=context.fleet.doubted,
         failed_over=failed_over,

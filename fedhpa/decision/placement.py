@@ -24,7 +24,7 @@ ABOVE_CAP: Final = "clusterHPAPreference lets the clusters take no more"
 BELOW_LIMIT: Final = "clusters that do not answer or refused a write keep what they have"
 BELOW_THRESHOLD: Final = "autoscalingMinThreshold keeps that many in each cluster"
 # People read status and events, so they name only so many clusters.
-_MAX_NAMED: Final = 8
+_MAX_NAMED: Final = 10
 _NO_PREFERENCE: Final = PlacementPreference()
 
 

@@ -44,7 +44,8 @@ async def test_usage_below_target_scales_down() -> None:
             await eventually(lambda: w.replicas == {"m1": 2, "m2": 2})
             await eventually(lambda: w.status().get("currentReplicas") == 4)
 
-        assert w.events("SuccessfulRescale") == ["New size: 4; reason: All metrics below target"]
+        (event,) = w.events("SuccessfulRescale")
+        assert event == "New size: 4; reason: All metrics below target; m1 4 -> 2, m2 4 -> 2"
 
 
 async def test_status_tells_what_was_done_and_why() -> None:
@@ -77,7 +78,7 @@ async def test_status_tells_what_was_done_and_why() -> None:
         assert status["decision"]["reason"] == reason
         assert status["decision"]["rescale"] is True
         assert [entry["change"] for entry in status["decision"]["history"]["scaleUps"]] == [4]
-        assert w.events("SuccessfulRescale") == [f"New size: 8; reason: {reason}"]
+        assert w.events("SuccessfulRescale") == [f"New size: 8; reason: {reason}; m1 2 -> 4, m2 2 -> 4"]
 
 
 async def test_template_is_scaled_for_all_members_at_once() -> None:
