@@ -37,13 +37,14 @@ MODE: Final = "Centralized"
 PARTIAL_METRICS_POLICY: Final = "ScaleUpOnly"
 AGGREGATION: Final = "Sum"
 
-# The controller's flags (--horizontal-pod-autoscaler-*, --cluster-lost-timeout).
+# Flags: --horizontal-pod-autoscaler-*, --cluster-lost-timeout, --member-deadline.
 SYNC_PERIOD_SECONDS: Final = 15.0
 TOLERANCE: Final = 0.1
 DOWNSCALE_STABILIZATION_SECONDS: Final = 300.0
 CPU_INITIALIZATION_PERIOD_SECONDS: Final = 300.0
 INITIAL_READINESS_DELAY_SECONDS: Final = 30.0
 CLUSTER_LOST_TIMEOUT_SECONDS: Final = 300.0
+MEMBER_DEADLINE_SECONDS: Final = 3.0
 
 # The scale-up limit where an object has no behavior: max(factor x current, minimum).
 SCALE_UP_LIMIT_FACTOR: Final = 2.0

@@ -10,7 +10,7 @@ import asyncio
 import builtins
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import aiohttp
 import msgspec
@@ -84,6 +84,18 @@ class RateLimit:
             return 0.0
         self._due = max(self._due + self._interval, now - self._slack)
         return max(self._due - now, 0.0)
+
+
+class ListOptions(TypedDict, total=False):
+    """The options of a list: selectors, items per page, and `idle`, the seconds after which it fails.
+
+    `idle` counts from the last byte, so the whole list may take longer.
+    """
+
+    label_selector: str
+    field_selector: str
+    page_size: int
+    idle: float
 
 
 class ApiClient:
@@ -245,47 +257,31 @@ class ApiClient:
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
         return await self.request(method, path, body=raw, content_type=content_type, deadline=deadline)
 
-    async def list(
-        self,
-        path: str,
-        item: type[T],
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        page_size: int = PAGE_SIZE,
-        idle: float = LIST_IDLE_SECONDS,
-    ) -> Listing[T]:
+    async def list(self, path: str, item: type[T], **options: Unpack[ListOptions]) -> Listing[T]:
         """Returns all items of a collection, fetched page by page, each decoded as `item`.
 
-        The call fails after `idle` seconds without a byte; the whole list may take longer. If a continue
-        token expires (410), the list starts again. The last try requests all items in one page.
+        If a continue token expires (410), the list starts again. The last try requests all items in one page.
         """
-        return await self._list(path, _typed(item), None, label_selector, field_selector, page_size, idle)
+        return await self._list(path, _typed(item), None, options)
 
     async def list_leniently(
-        self,
-        path: str,
-        item: type[T],
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        page_size: int = PAGE_SIZE,
-        idle: float = LIST_IDLE_SECONDS,
+        self, path: str, item: type[T], **options: Unpack[ListOptions]
     ) -> Listing[T | msgspec.Raw]:
         """Like `list`, but an item that cannot be decoded is returned as its text, and spoils no other."""
-        return await self._list(path, _typed(item), _as_text, label_selector, field_selector, page_size, idle)
+        return await self._list(path, _typed(item), _as_text, options)
 
     async def _list(
         self,
         path: str,
         decode: Callable[[bytes], _Page],
         salvage: Callable[[Sequence[bytes], bytes], _Page] | None,
-        label_selector: str,
-        field_selector: str,
-        page_size: int,
-        idle: float,
+        options: ListOptions,
     ) -> Listing[Any]:
-        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        page_size, idle = options.get("page_size", PAGE_SIZE), options.get("idle", LIST_IDLE_SECONDS)
+        selectors = {
+            "labelSelector": options.get("label_selector", ""),
+            "fieldSelector": options.get("field_selector", ""),
+        }
         for restart in range(LIST_RESTARTS + 1):
             params = {**selectors, "limit": page_size if restart < LIST_RESTARTS else ""}
             try:

@@ -12,13 +12,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.texts import redacted
 from fedhpa.kube import UNAUTHORIZED, ApiClient, ApiConfig, Response
 from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, describe
 from fedhpa.members.breaker import CircuitBreaker
 
-MEMBER_DEADLINE_SECONDS = 3.0
 # A refused connection costs nothing, so it takes a few in a row to open the breaker. A timeout costs the
 # deadline and opens it at once.
 FAILURE_THRESHOLD = 3

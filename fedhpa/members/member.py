@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import structlog
 
+from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
 from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
-from fedhpa.members.client import MEMBER_DEADLINE_SECONDS, PROBE_PATH, MemberClient
+from fedhpa.members.client import PROBE_PATH, MemberClient
 from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Cluster, api_config
 
 log = structlog.get_logger(__name__)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import structlog
 
+from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.kube import (
     NOT_FOUND,
@@ -25,7 +26,6 @@ from fedhpa.kube import (
     resource_path,
     supervise,
 )
-from fedhpa.members.client import MEMBER_DEADLINE_SECONDS
 from fedhpa.members.cluster import (
     CLUSTERS_PATH,
     Access,

@@ -7,11 +7,11 @@ ScalingLimited.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fedhpa.scaling.history import ScaleEvent, add_entry
-from fedhpa.scaling.rules import DISABLED, MIN, PODS, ScalingRules
+from fedhpa.scaling.rules import DISABLED, MIN, PODS, ScalingPolicy, ScalingRules
 
 WITHIN_RANGE: Final = "DesiredWithinRange"
 TOO_MANY: Final = "TooManyReplicas"
@@ -90,13 +90,10 @@ def up_limit(
     """Returns the largest size that the policies allow now; `current` if disabled or without a policy."""
     if rules.select_policy == DISABLED or not rules.policies:
         return current
-    allowed = []
-    for policy in rules.policies:
-        start = _period_start(current, policy.period_seconds, ups, downs, now)
-        if policy.type == PODS:
-            allowed.append(start + policy.value)
-        else:
-            allowed.append(math.ceil(start * (1 + policy.value / 100)))
+    allowed = [
+        start + policy.value if policy.type == PODS else math.ceil(start * (1 + policy.value / 100))
+        for policy, start in _period_starts(current, rules, ups, downs, now)
+    ]
     return min(allowed) if rules.select_policy == MIN else max(allowed)
 
 
@@ -106,13 +103,10 @@ def down_limit(
     """Returns the smallest size that the policies allow now; `current` if disabled or without a policy."""
     if rules.select_policy == DISABLED or not rules.policies:
         return current
-    allowed = []
-    for policy in rules.policies:
-        start = _period_start(current, policy.period_seconds, ups, downs, now)
-        if policy.type == PODS:
-            allowed.append(start - policy.value)
-        else:
-            allowed.append(int(start * (1 - policy.value / 100)))
+    allowed = [
+        start - policy.value if policy.type == PODS else int(start * (1 - policy.value / 100))
+        for policy, start in _period_starts(current, rules, ups, downs, now)
+    ]
     # Max means the policy with the biggest change, which is the smallest size.
     return max(allowed) if rules.select_policy == MIN else min(allowed)
 
@@ -123,11 +117,13 @@ def change_within(events: Sequence[ScaleEvent], period: float, now: float) -> in
     return sum(event.change for event in events if event.time > cutoff)
 
 
-def _period_start(
-    current: int, period: float, ups: Sequence[ScaleEvent], downs: Sequence[ScaleEvent], now: float
-) -> int:
+def _period_starts(
+    current: int, rules: ScalingRules, ups: Sequence[ScaleEvent], downs: Sequence[ScaleEvent], now: float
+) -> Iterator[tuple[ScalingPolicy, int]]:
     # Both histories count for either direction, as in Kubernetes; the start may be negative.
-    return current - change_within(ups, period, now) + change_within(downs, period, now)
+    for policy in rules.policies:
+        period = policy.period_seconds
+        yield policy, current - change_within(ups, period, now) + change_within(downs, period, now)
 
 
 def store_event(

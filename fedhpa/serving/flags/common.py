@@ -9,6 +9,7 @@ import ssl
 from dataclasses import replace
 from typing import Any
 
+from fedhpa.api import default_values
 from fedhpa.serving.flags.types import (
     Flag,
     FlagType,
@@ -133,7 +134,10 @@ CLUSTER_API_BURST = integer(
     minimum=0,
 )
 MEMBER_DEADLINE = duration(
-    "member-deadline", 3.0, "Time that a member cluster has to answer a request.", minimum=0.001
+    "member-deadline",
+    default_values.MEMBER_DEADLINE_SECONDS,
+    "Time that a member cluster has to answer a request.",
+    minimum=0.001,
 )
 MEMBERS: tuple[Flag[Any], ...] = (CLUSTER_API_QPS, CLUSTER_API_BURST, MEMBER_DEADLINE)
 
