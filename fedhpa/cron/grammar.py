@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.cron.characters import foreign_character
 
 MAX_LENGTH: Final = 512
 _MAX_QUOTED: Final = 40
@@ -90,6 +91,8 @@ _DAY: Final = _Field("day-of-month", 1, 31, {}, 31)
 _MONTH: Final = _Field("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}, 12)
 _WEEKDAY: Final = _Field("day-of-week", 0, 6, {name: number for number, name in enumerate(_WEEKDAYS)}, 7, 7)
 
+_FIELDS: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
+
 _MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -99,6 +102,8 @@ _MACROS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+# A day-of-month beside the weekday would not help: the two mean "either".
+_ONE_WEEKDAY: Final = "write the weekday alone and list the other dates in excludeDates"
 _DAYS_IN_MONTH: Final = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 _BLANKS = re.compile(r"[ \t]+")
@@ -117,6 +122,8 @@ def parse(text: str) -> Schedule:
     if "=" in text and _ZONE_PREFIX.match(text):
         raise InvalidSchedule("schedule: a zone prefix (TZ=) is not supported; set the rule's timeZone")
     stripped = text.strip(" \t")
+    if not (stripped.isascii() and stripped.isprintable()):
+        _refuse_foreign_character(stripped)
     if stripped.startswith("@"):
         stripped = _macro(stripped)
     # Most texts have single blanks. Splitting with the regular expression would double the cost of parsing.
@@ -135,6 +142,18 @@ def parse(text: str) -> Schedule:
         _refuse_impossible_date(days, months, fields)
     real_time = fields[1][0] in "*?"
     return Schedule(text, minutes, hours, days, months, weekdays, any_day, any_weekday, real_time)
+
+
+def _refuse_foreign_character(text: str) -> None:
+    """Raises InvalidSchedule for a character that is not printable ASCII. Many look like one that is."""
+    for index, field in enumerate(_BLANKS.split(text)):
+        character = foreign_character(field)
+        if character is not None:
+            named = index < len(_FIELDS) and not text.startswith("@")
+            raise InvalidSchedule(
+                f"{_FIELDS[index].name if named else 'schedule'}: character {character.name} "
+                f"at position {character.position} of the field: {character.remedy}"
+            )
 
 
 def _macro(text: str) -> str:
@@ -261,15 +280,20 @@ def _remedy(field: _Field, item: str, text: str, upper: str) -> str:
     if upper in _FULL_NAMES and field.names:
         return f"full names such as {_quoted(text)} are not supported; write {text[:3].upper()}"
     if "#" in text:
+        return f"{_quoted(text)} (the n-th weekday of a month) is not supported; {_ONE_WEEKDAY}"
+    if field is _WEEKDAY and upper == "L":
+        return f"{_quoted(text)} (the last day of the week) is not supported; write SAT or SUN"
+    if field is _WEEKDAY and upper.endswith("L"):
+        return f"{_quoted(text)} (the last such weekday of a month) is not supported; {_ONE_WEEKDAY}"
+    if field is _DAY and "W" in upper:
         return (
-            f"{_quoted(text)} (the n-th weekday of a month) is not supported; use day-of-month, such as 8-14"
+            f"{_quoted(text)} (the nearest weekday) is not supported; "
+            "write the day alone, such as 15, with * as day-of-week"
         )
-    if field in (_DAY, _WEEKDAY) and (upper.startswith("L") or upper.endswith("L")):
+    if field is _DAY and (upper.startswith("L") or upper.endswith("L")):
         return (
             f"{_quoted(text)} (the last day) is not supported; name the day, or use day 1 of the next month"
         )
-    if field is _DAY and "W" in upper:
-        return f"{_quoted(text)} (the nearest weekday) is not supported; use day-of-week MON-FRI"
     if upper.startswith("H"):
         return f"{_quoted(text)} (a hashed value) is not supported; write a number"
     if upper in _MONTH.names or upper in _WEEKDAY.names:

@@ -12,6 +12,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.cron.characters import foreign_character
 
 # Characters; longer than any name.
 _MAX_NAME: Final = 64
@@ -90,6 +91,9 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _remedy(name: str) -> str:
+    character = foreign_character(name)
+    if character is not None:
+        return f"character {character.name} at position {character.position} of the name: {character.remedy}"
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         return _offset_remedy(offset)

@@ -108,8 +108,7 @@ def test_macros_stand_for_their_fields_in_any_case(macro: str, fields: str) -> N
         ("CRON_TZ=UTC 0 0 * * *", "schedule", "timeZone"),
         ("0 0 * * *\n", "schedule", "one line"),
         ("0 0\n* * *", "schedule", "one line"),
-        ("0\v0 * * *", "schedule", "found 4"),
-        ("0\u00a00 * * *", "schedule", "found 4"),
+        ("0\v0 * * *", "minute", "character U+000B (control character) at position 2 of the field: delete"),
         ("0 " * 300, "schedule", "512"),
         ("99 * * * *", "minute", "write 0 to 59"),
         ("1,,3 * * * *", "minute", "drop the stray comma"),
@@ -127,7 +126,6 @@ def test_macros_stand_for_their_fields_in_any_case(macro: str, fields: str) -> N
         ("*/-1 * * * *", "minute", "*/5"),
         ("*/ * * * *", "minute", "*/5"),
         ("1.5 * * * *", "minute", "write 0 to 59"),
-        ("\uff10 0 * * *", "minute", "write 0 to 59"),
         ("H * * * *", "minute", "write a number"),
         ("MON * * * *", "minute", "does not belong here"),
         ("0 24 * * *", "hour", "write 0 to 23"),
@@ -135,13 +133,15 @@ def test_macros_stand_for_their_fields_in_any_case(macro: str, fields: str) -> N
         ("0 0 0 * *", "day-of-month", "write 1 to 31"),
         ("0 0 L * *", "day-of-month", "day 1 of the next month"),
         ("0 0 L-3 * *", "day-of-month", "day 1 of the next month"),
-        ("0 0 15W * *", "day-of-month", "MON-FRI"),
+        ("0 0 15W * *", "day-of-month", "write the day alone, such as 15, with * as day-of-week"),
+        ("0 0 LW * *", "day-of-month", "write the day alone"),
         ("0 0 1 13 *", "month", "write 1 to 12"),
         ("0 0 1 NOV-FEB *", "month", "NOV-12,1-FEB"),
         ("0 0 1 JANUARY *", "month", "write JAN"),
         ("0 0 * * 8", "day-of-week", "write 0 to 7"),
-        ("0 0 * * FRI#2", "day-of-week", "8-14"),
-        ("0 0 * * 5L", "day-of-week", "day 1 of the next month"),
+        ("0 0 * * FRI#2", "day-of-week", "write the weekday alone and list the other dates in excludeDates"),
+        ("0 0 * * 5L", "day-of-week", "write the weekday alone and list the other dates in excludeDates"),
+        ("0 0 * * L", "day-of-week", "write SAT or SUN"),
         ("0 0 * * MONDAY", "day-of-week", "write MON"),
         ("0 0 * * JAN", "day-of-week", "does not belong here"),
         ("0 0 31 2 *", "day-of-month", "choose a day that the month has"),
@@ -156,6 +156,83 @@ def test_a_refusal_names_the_field_and_the_remedy(schedule: str, field: str, rem
 
     assert message.startswith(f"{field}: ")
     assert remedy in message
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (
+            "0\u00a08 * * *",
+            "minute: character U+00A0 (no-break space) at position 2 of the field: use a blank",
+        ),
+        (
+            "0 8 * * *\u00a0",
+            "day-of-week: character U+00A0 (no-break space) at position 2 of the field: use a blank",
+        ),
+        ("0 8 * * 1\u20135", "day-of-week: character U+2013 (en dash) at position 2 of the field: use -"),
+        (
+            "0 8 1\u221215 * *",
+            "day-of-month: character U+2212 (minus sign) at position 2 of the field: use -",
+        ),
+        (
+            "\u200b0 8 * * *",
+            "minute: character U+200B (zero width space) at position 1 of the field: delete it",
+        ),
+        (
+            "0 8 * *\ufeff *",
+            "month: character U+FEFF (zero width no-break space) at position 2 of the field: delete it",
+        ),
+        (
+            "\uff10 8 * * *",
+            "minute: character U+FF10 (fullwidth digit zero) at position 1 of the field: use 0",
+        ),
+        (
+            "\u0663 8 * * *",
+            "minute: character U+0663 (arabic-indic digit three) at position 1 of the field: use 3",
+        ),
+        (
+            "0 8 * * \u041cON",
+            "day-of-week: character U+041C (cyrillic capital letter em) at position 1 of the field: use M",
+        ),
+        (
+            "0 8 * \u0430ug *",
+            "month: character U+0430 (cyrillic small letter a) at position 1 of the field: use a",
+        ),
+        (
+            "0 8 \u2217 * *",
+            "day-of-month: character U+2217 (asterisk operator) at position 1 of the field: use *",
+        ),
+        ("*\u20445 * * * *", "minute: character U+2044 (fraction slash) at position 2 of the field: use /"),
+        ("1\uff0c5 * * * *", "minute: character U+FF0C (fullwidth comma) at position 2 of the field: use ,"),
+        (
+            "0 8 * * \u201c1\u201d",
+            "day-of-week: character U+201C (left double quotation mark) at position 1 of the field: delete it",
+        ),
+        (
+            "0 8 * * \u6708",
+            "day-of-week: character U+6708 (cjk unified ideograph-6708) at position 1 of the field: use ASCII characters",
+        ),
+        (
+            "0 8 * *\u2028*",
+            "month: character U+2028 (line separator) at position 2 of the field: use a blank",
+        ),
+        (
+            "0 8 * * \ud800",
+            "day-of-week: character U+D800 (no name) at position 1 of the field: use ASCII characters",
+        ),
+        (
+            "@daily\u00a0",
+            "schedule: character U+00A0 (no-break space) at position 7 of the field: use a blank",
+        ),
+        (
+            "0 8 * * * * \u00a0",
+            "schedule: character U+00A0 (no-break space) at position 1 of the field: use a blank",
+        ),
+    ],
+)
+def test_a_character_that_looks_like_another_is_named(schedule: str, message: str) -> None:
+    """Editors and chats replace blanks, dashes and digits with characters that a person cannot tell apart."""
+    assert refusal(schedule) == message
 
 
 @pytest.mark.parametrize("bad", ["x", "9", "1-", "L", "MON", "*/", "1,,", "\u00fc", "59-1,"])
@@ -257,7 +334,17 @@ def test_clock_changes(zone: str, schedule: str, after: str, expected: list[str]
         ("../UTC", "time: invalid location name", "IANA"),
         ("/etc/localtime", "time: invalid location name", "IANA"),
         ("posix/UTC", "unknown time zone posix/UTC", "IANA"),
-        ("Europe/Berlin\x00", "unknown time zone Europe/Berlin\x00", "IANA"),
+        ("Europe/Berlin\x00", "unknown time zone Europe/Berlin\x00", "U+0000 (control character)"),
+        (
+            "Europe/B\u0435rlin",
+            "unknown time zone Europe/B\u0435rlin",
+            "character U+0435 (cyrillic small letter ie) at position 9 of the name: use e",
+        ),
+        (
+            "Etc/GMT\u22128",
+            "unknown time zone Etc/GMT\u22128",
+            "(minus sign) at position 8 of the name: use -",
+        ),
     ],
 )
 def test_an_unknown_zone_is_refused_with_a_remedy(name: str, message: str, remedy: str) -> None:

@@ -1,0 +1,95 @@
+"""Characters that a schedule or time zone cannot contain, often because an editor replaced what was typed.
+
+Blanks without a break, dashes of typography and letters of other alphabets look right and are wrong. So each
+message has the code point and Unicode name of the character, and what to type instead.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final, NamedTuple
+
+# Anything but the printable characters of ASCII and the tab.
+_FOREIGN: Final = re.compile(r"[^\t -~]")
+_NAME_LENGTH: Final = 60
+
+# Cyrillic and Greek capitals that look like the Latin letters of names, in this order.
+_CAPITALS: Final = str.maketrans(
+    "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0423"
+    "\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0396",
+    "ABCEHIJKMOPSTXY" + "ABEHIKMNOPTYXZ",
+)
+_SMALL: Final = str.maketrans(
+    "\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443\u03bf\u03b1\u03c1\u03c5", "aceijopsxyoapu"
+)
+_SIGNS: Final = {
+    "\u2212": "-",  # minus sign
+    "\u2044": "/",  # fraction slash
+    "\u2215": "/",  # division slash
+    "\u2217": "*",  # asterisk operator
+    "\u204e": "*",  # low asterisk
+    "\u066d": "*",  # Arabic five-pointed star
+    "\u00d7": "*",  # multiplication sign
+    "\u2022": "*",  # bullet
+    "\u201a": ",",  # single low quotation mark
+    "\u060c": ",",  # Arabic comma
+    "\u3001": ",",  # ideographic comma
+}
+
+
+class ForeignCharacter(NamedTuple):
+    """A character that does not belong into a text. `position` counts from 1.
+
+    `name` is such as "U+00A0 (no-break space)", and `remedy` such as "use a blank".
+    """
+
+    position: int
+    name: str
+    remedy: str
+
+
+def foreign_character(text: str) -> ForeignCharacter | None:
+    """Returns the first character that is no printable ASCII and no tab, or None."""
+    found = _FOREIGN.search(text)
+    if found is None:
+        return None
+    character = found[0]
+    return ForeignCharacter(found.start() + 1, _name(character), _remedy(character))
+
+
+def _name(character: str) -> str:
+    name = unicodedata.name(character, "").lower()[:_NAME_LENGTH]
+    if not name:
+        name = "control character" if unicodedata.category(character) == "Cc" else "no name"
+    return f"U+{ord(character):04X} ({name})"
+
+
+def _remedy(character: str) -> str:
+    meant = _meant(character)
+    if meant == " ":
+        return "use a blank"
+    if meant:
+        return f"use {meant}"
+    if unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Pi", "Pf"):
+        return "delete it"
+    return "use ASCII characters"
+
+
+def _meant(character: str) -> str:
+    """Returns the ASCII character that this one looks like, or ""."""
+    if character in _SIGNS:
+        return _SIGNS[character]
+    category = unicodedata.category(character)
+    if category in ("Zs", "Zl", "Zp"):
+        return " "
+    if category == "Pd":
+        return "-"
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    latin = character.translate(_CAPITALS).translate(_SMALL)
+    if latin != character:
+        return latin
+    # Full-width and mathematical characters have a compatible form.
+    compatible = unicodedata.normalize("NFKC", character)
+    return compatible if len(compatible) == 1 and "!" <= compatible <= "~" else ""
