@@ -102,15 +102,29 @@ def left_over() -> list[str]:
     ]
 
 
-async def test_a_calendar_is_told_its_next_fires(plane: Plane, hub: PlaneApi, processes: Processes) -> None:
-    """Three of them, in the zone of the rule, as local times with their offset."""
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+async def test_sound_objects_pass_where_warnings_are_errors(
+    plane: Plane, hub: PlaneApi, processes: Processes
+) -> None:
+    """A GitOps pipeline with --warnings-as-errors applies them, and stops at an odd one."""
+    target = {"apiVersion": AUTOSCALING, "kind": "FederatedHPA", "name": "sound"}
+    evening = {"name": "evening", "schedule": "0 20 * * *", "timeZone": "UTC", "targetMinReplicas": 1}
+    calendar = cron("sound", target, targetMinReplicas=2, duration="4h", excludeDates=["2026-12-25"])
+    calendar["spec"]["rules"].append(evening)
+    odd = cron("odd", target, targetMinReplicas=2, schedule="0 8 13 * FRI")
 
-    [warning] = await shown(plane, cron("fires", target, targetReplicas=2))
+    async def applied(manifest: dict[str, Any], code: int) -> str:
+        command = ("apply", "--warnings-as-errors", "--dry-run=server", "-f", "-")
+        answer = await kubectl(plane.hub, *command, stdin=json.dumps(manifest), code=code)
+        assert answer.code == code, answer.err
+        return answer.err
 
-    assert warning.startswith("spec.rules[0] (morning) fires next at 20")
-    assert warning.count("T08:00:00+0") == 3
-    assert warning.endswith("(Europe/Berlin)")
+    assert await applied(federated_hpa("sound", SPACE, low=1, high=3), 0) == ""
+    assert await applied(calendar, 0) == ""
+    assert await applied(odd, 1) == (
+        "Warning: spec.rules[0] (morning): fires on day-of-month 13 and also on every day-of-week FRI, "
+        "because one match is enough; write * in the field that does not matter\n"
+        "error: 1 warning received\n"
+    )
 
 
 async def test_other_objects_on_the_hub_are_warned_about(

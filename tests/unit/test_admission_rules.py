@@ -18,6 +18,7 @@ from fedhpa.api.federatedhpa import FederatedHPA
 
 METADATA = {"name": "web", "namespace": "shop"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+SCALED_FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
 EXTERNAL: dict[str, Any] = {
     "type": "External",
     "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "30"}},
@@ -305,8 +306,57 @@ def test_a_refused_schedule_and_zone_come_with_remedies() -> None:
 def test_a_rule_without_a_zone_is_told_that_it_runs_in_utc() -> None:
     """There is one warning, however many rules have no time zone."""
     assert list(warn_cronfederatedhpa(cron(timeZone=None))) == [
-        "spec.rules[0].timeZone: no zone is given, so the schedule runs in UTC"
+        (
+            "spec.rules[0].timeZone: no zone is given, so the schedule runs in UTC; "
+            "write a name such as Europe/Berlin, or UTC"
+        )
     ]
+
+
+@pytest.mark.parametrize(
+    ("target", "rule", "expected"),
+    [
+        (
+            {"kind": "Deployment", "name": "web"},
+            {},
+            'spec.scaleTargetRef.apiVersion: "" names no API group and version; write one such as apps/v1',
+        ),
+        (
+            {"kind": "FederatedHPA", "name": "web"},
+            {},
+            (
+                'spec.scaleTargetRef.apiVersion: "" is not that of a FederatedHPA; '
+                "write autoscaling.karmada.io/v1alpha1"
+            ),
+        ),
+        (
+            SCALED_FHPA,
+            {"targetMinReplicas": 2},
+            (
+                "spec.rules[0].targetReplicas: does not affect a FederatedHPA; "
+                "write targetMinReplicas and targetMaxReplicas"
+            ),
+        ),
+        (
+            TARGET,
+            {"targetMinReplicas": 2, "targetMaxReplicas": 3},
+            (
+                "spec.rules[0].targetMinReplicas: does not affect a workload (nor does 1 more field); "
+                "write targetReplicas"
+            ),
+        ),
+    ],
+)
+def test_a_calendar_is_told_what_has_no_effect_on_its_target(
+    target: dict[str, str], rule: dict[str, Any], expected: str
+) -> None:
+    """The apiVersion of the target decides which sizes a rule has. A wrong one is admitted with a warning."""
+    rules = [{"name": "r", "schedule": "0 8 * * *", "timeZone": "UTC", "targetReplicas": 3, **rule}]
+    raw = {"metadata": METADATA, "spec": {"scaleTargetRef": target, "rules": rules}}
+    calendar = decode(CronFederatedHPA, raw)
+
+    assert validate_cronfederatedhpa(calendar) == []
+    assert list(warn_cronfederatedhpa(calendar, admitted=True)) == [expected]
 
 
 def test_fields_have_the_names_of_the_wire_alone() -> None:

@@ -15,7 +15,7 @@ from tests.support.costs import least_cpu_seconds
 
 NOW = datetime(2026, 3, 11, 13, 23, 17, tzinfo=UTC)
 WORKLOAD = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-R0, R1 = "spec.rules[0] (r0)", "spec.rules[1] (r1)"
+R0, R1, R2 = (f"spec.rules[{index}] (r{index})" for index in range(3))
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
 
 
@@ -33,32 +33,27 @@ def spec(*rules: dict[str, Any], target: dict[str, str] = WORKLOAD) -> CronFeder
 
 
 def sizes(*rules: tuple[str, int], **fields: Any) -> list[str]:
-    return without_forecasts(
-        forecast_warnings(
-            spec(*({"schedule": text, "targetReplicas": size, **fields} for text, size in rules)), NOW
-        )
+    return forecast_warnings(
+        spec(*({"schedule": text, "targetReplicas": size, **fields} for text, size in rules)), NOW
     )
 
 
-def bounds(*rules: dict[str, Any], present: TargetBounds | None = None) -> list[str]:
-    return without_forecasts(forecast_warnings(spec(*rules, target=FHPA), NOW, present))
+def bounds(*rules: dict[str, Any], present: TargetBounds | None = None, now: datetime = NOW) -> list[str]:
+    return forecast_warnings(spec(*rules, target=FHPA), now, present)
 
 
-def without_forecasts(warnings: list[str]) -> list[str]:
-    return [text for text in warnings if " fires next at " not in text]
-
-
-def test_the_next_three_fires_are_given_in_the_zone_of_the_rule() -> None:
-    """Each fire has its offset. At most three rules are listed, and no suspended one."""
-    rules = [{"schedule": f"{minute} 8 * * MON", "targetReplicas": 1} for minute in range(5)]
-    rules[1]["suspend"] = True
-    found = forecast_warnings(spec(*rules), NOW)
-
-    assert found == [
-        f"spec.rules[{index}] (r{index}) fires next at 2026-03-16T08:0{index}:00+01:00, "
-        f"2026-03-23T08:0{index}:00+01:00, 2026-03-30T08:0{index}:00+02:00 (Europe/Berlin)"
-        for index in (0, 2, 3)
-    ]
+def test_a_sound_calendar_gets_no_warning() -> None:
+    """Mornings, evenings, weekends, a window and holidays are ordinary. So `--warnings-as-errors` passes."""
+    assert (
+        bounds(
+            {"schedule": "0 8 * * MON-FRI", "targetMinReplicas": 10, "targetMaxReplicas": 50},
+            {"schedule": "0 20 * * MON-FRI", "targetMinReplicas": 2, "excludeDates": ["2026-12-25"]},
+            {"schedule": "0 12 * * SAT", "targetMaxReplicas": 20, "duration": "4h", "maxDelaySeconds": 600},
+            {"schedule": "@weekly", "targetMinReplicas": 1, "targetMaxReplicas": 10},
+            present=TargetBounds(1, 50),
+        )
+        == []
+    )
 
 
 def test_a_rule_that_never_fires_gets_a_warning() -> None:
@@ -66,7 +61,9 @@ def test_a_rule_that_never_fires_gets_a_warning() -> None:
     leap_days = ["2028-02-29", "2032-02-29"]
     rule = {"schedule": "0 8 29 2 *", "targetReplicas": 1, "excludeDates": leap_days}
 
-    assert forecast_warnings(spec(rule), NOW) == ["spec.rules[0] (r0) does not fire within nine years"]
+    assert forecast_warnings(spec(rule), NOW) == [
+        f"{R0}: does not fire within nine years, because excludeDates lists its dates"
+    ]
 
 
 def test_a_skipped_or_repeated_fire_gets_a_warning() -> None:
@@ -106,7 +103,7 @@ def test_a_repeated_time_that_has_fired_gets_no_warning() -> None:
     rule = {"schedule": "30 2 * * *", "targetReplicas": 1}
     between = datetime.fromisoformat("2026-10-25T02:45:00+02:00")
 
-    (skipped,) = without_forecasts(forecast_warnings(spec(rule), between))
+    (skipped,) = forecast_warnings(spec(rule), between)
 
     assert "does not exist on 2027-03-28" in skipped
 
@@ -127,7 +124,7 @@ def test_rules_of_different_zones_conflict_at_the_same_instant() -> None:
     """New York is five hours from Berlin for three weeks in March, and six for most of the year."""
     first = {"schedule": "0 9 * * *", "targetReplicas": 3}
     second = {"schedule": "0 4 * * *", "targetReplicas": 1, "timeZone": "America/New_York"}
-    (met,) = without_forecasts(forecast_warnings(spec(first, second), NOW))
+    (met,) = forecast_warnings(spec(first, second), NOW)
 
     assert "first at 2026-03-12T09:00:00+01:00" in met
 
@@ -261,6 +258,122 @@ def test_a_window_restores_the_previous_bounds() -> None:
     )
 
 
+def test_the_window_below_holds_when_the_one_above_closes() -> None:
+    """Two windows overlap. After both, the baseline returns and the maximum may be lowered."""
+    morning = {"schedule": "0 8 * * *", "targetMinReplicas": 8, "targetMaxReplicas": 9, "duration": "4h"}
+    noon = {"schedule": "0 10 * * *", "targetMinReplicas": 20, "targetMaxReplicas": 30, "duration": "4h"}
+    evening = {"schedule": "0 20 * * *", "targetMaxReplicas": 5}
+
+    assert bounds(morning, noon, evening, present=TargetBounds(1, 10)) == []
+
+    del morning["targetMaxReplicas"]
+    early = {**evening, "schedule": "0 15 * * *"}
+    longer = bounds({**morning, "duration": "8h"}, noon, early, now=NOW.replace(hour=20))
+
+    assert longer[0] == (
+        f"{R2} fires at 2026-03-12T15:00:00+01:00 and sets maxReplicas 5, below the minReplicas 8 "
+        f"that {R0} sets; the change will be refused"
+    )
+
+
+def test_a_rule_that_fires_during_a_window_changes_what_returns() -> None:
+    """The window covers both limits from 8 to 17, so at noon the lower maximum has no effect yet."""
+    window = {"schedule": "0 8 * * *", "targetMinReplicas": 10, "targetMaxReplicas": 20, "duration": "9h"}
+    noon = {"schedule": "0 12 * * *", "targetMaxReplicas": 5}
+
+    night = NOW.replace(hour=20)
+
+    assert bounds(window, noon, present=TargetBounds(1, 20), now=night) == []
+    assert bounds(window, noon, present=TargetBounds(6, 20), now=night) == [
+        (
+            f"{R0} ends its window at 2026-03-12T17:00:00+01:00, and minReplicas is 6 again, above the "
+            f"maxReplicas 5 that {R1} sets; the change will be refused"
+        )
+    ]
+
+
+def test_present_limits_are_not_those_after_an_open_window() -> None:
+    """At 14:23 the window is open. Its limits are the present ones, and the former ones are unknown."""
+    window = {"schedule": "0 8 * * *", "targetMinReplicas": 10, "targetMaxReplicas": 20, "duration": "9h"}
+    evening = {"schedule": "0 18 * * *", "targetMaxReplicas": 5}
+    noon = {"schedule": "30 14 * * *", "targetMaxReplicas": 5}
+
+    assert bounds(window, evening, present=TargetBounds(10, 20)) == []
+    assert bounds(window, noon, present=TargetBounds(10, 20)) == []
+
+
+def test_a_refused_end_of_a_window_is_tried_again() -> None:
+    """The minimum 6 returns after the maximum is raised at 13:00, so lowering it at 18:00 is refused."""
+    found = bounds(
+        {"schedule": "0 8 * * *", "targetMinReplicas": 2, "duration": "4h"},
+        {"schedule": "0 10 * * *", "targetMaxReplicas": 5},
+        {"schedule": "0 13 * * *", "targetMaxReplicas": 10},
+        {"schedule": "0 18 * * THU", "targetMaxReplicas": 3},
+        present=TargetBounds(6, 10),
+    )
+
+    assert [text.partition("+")[0] for text in found] == [
+        f"{R0} ends its window at 2026-03-12T12:00:00",
+        "spec.rules[3] (r3) fires at 2026-03-12T18:00:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "conflict"),
+    [
+        (None, None, True),
+        (None, "2h", False),
+        ("2h", None, False),
+        ("2h", "2h", True),
+        ("2h", "4h", True),
+        ("4h", "2h", False),
+    ],
+)
+def test_windows_of_one_minute_conflict_only_if_one_hides_the_other(
+    first: str | None, second: str | None, conflict: bool
+) -> None:
+    """The later rule of the list lies above. The other one holds after it, if it lasts longer or for ever."""
+    found = sizes_with_windows(first, second)
+
+    assert [text for text in found if "fire in the same minute" in text] == found
+    assert bool(found) is conflict
+
+
+def sizes_with_windows(*durations: str | None) -> list[str]:
+    rules = [
+        {"schedule": "0 8 * * MON", "targetReplicas": size, "duration": duration}
+        for size, duration in enumerate(durations)
+    ]
+    return forecast_warnings(spec(*rules), NOW)
+
+
+def test_both_day_fields_restricted_get_a_warning() -> None:
+    """Many people expect that both must match. A step counts as restricted, and so does a whole list."""
+    assert sizes(("0 8 13 * FRI", 3)) == [
+        (
+            f"{R0}: fires on day-of-month 13 and also on every day-of-week FRI, because one match is enough; "
+            "write * in the field that does not matter"
+        )
+    ]
+    assert "day-of-month */2 and" in sizes(("0 8\t*/2 * 1", 3))[0]
+    assert (
+        "day-of-month 1,2,3,4,5,6,7,8,9,10,... and"
+        in sizes((f"0 8 {','.join(map(str, range(1, 29)))} * 1", 3))[0]
+    )
+    assert sizes(("0 8 13 * *", 3)) == sizes(("0 8 ? * FRI", 3)) == sizes(("@weekly", 3)) == []
+    assert sizes(("0 8 13 * FRI", 3), suspend=True) == []
+
+
+def test_the_zone_local_gets_a_warning() -> None:
+    """In Karmada it is the zone of the process. Here it is UTC."""
+    (warning,) = sizes(("0 8 * * *", 3), timeZone="Local")
+
+    assert warning == (
+        "spec.rules[0].timeZone: Local is no IANA name, so the schedule runs in UTC; "
+        "write a name such as Europe/Berlin, or UTC"
+    )
+
+
 def test_a_window_that_never_closes_gets_a_warning() -> None:
     """Its duration is the interval between two fires, so every fire renews it."""
     (warning,) = sizes(("0 8 * * *", 3), duration="24h")
@@ -284,8 +397,11 @@ def test_missing_time_zones_and_duplicate_dates_get_a_warning() -> None:
         },
     ]
 
-    assert without_forecasts(forecast_warnings(spec(*rules), NOW)) == [
-        "spec.rules[0].timeZone: no zone is given (and for 1 more rules), so the schedule runs in UTC",
+    assert forecast_warnings(spec(*rules), NOW) == [
+        (
+            "spec.rules[0].timeZone: no zone is given (and for 1 more rule), so the schedule runs in UTC; "
+            "write a name such as Europe/Berlin, or UTC"
+        ),
         "spec.rules[2].excludeDates: 2026-12-25 is listed twice; once is enough",
     ]
 
@@ -304,8 +420,8 @@ def test_the_worst_warning_comes_first_and_each_kind_is_represented() -> None:
     assert "above the maxReplicas 5 that the target has now" in found[0]
     assert "fire in the same minute" in found[1]
     assert "does not exist on 2026-03-29" in found[2]
-    assert found[3].startswith("and at least ")
-    assert " fires next at " in found[4]
+    assert "no zone is given" in found[3]
+    assert found[4].startswith("and at least ")
 
 
 @pytest.mark.parametrize("name", ["x" * 400, "ü" * 32, "a\nb\x00c"])
@@ -327,11 +443,11 @@ def test_warnings_are_short_for_any_rule_name(name: str) -> None:
 def test_an_invalid_rule_has_no_forecast_and_gets_a_remedy() -> None:
     """The forecast covers the other rules."""
     good = cron({"schedule": "0 8 * * *", "targetReplicas": 1})
-    bad = cron({"schedule": "0 8 * *", "targetReplicas": 1}, {"schedule": "0 8 * * *", "targetReplicas": 1})
+    bad = cron({"schedule": "0 8 * *", "targetReplicas": 1}, {"schedule": "30 2 * * *", "targetReplicas": 1})
 
     assert list(warn_cronfederatedhpa(good)) == []
     assert [text.split(":")[0] for text in warn_cronfederatedhpa(bad)] == ["spec.rules[0].schedule"]
-    assert [text.split(" fires")[0] for text in forecast_warnings(bad.spec, NOW)] == ["spec.rules[1] (r1)"]
+    assert [text.split(":")[0] for text in forecast_warnings(bad.spec, NOW)] == [R1, R1]
 
 
 def hostile() -> dict[str, CronFederatedHPASpec]:

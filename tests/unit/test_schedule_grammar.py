@@ -206,11 +206,17 @@ def test_a_refusal_names_the_field_and_the_remedy(schedule: str, field: str, rem
         ("1\uff0c5 * * * *", "minute: character U+FF0C (fullwidth comma) at position 2 of the field: use ,"),
         (
             "0 8 * * \u201c1\u201d",
-            "day-of-week: character U+201C (left double quotation mark) at position 1 of the field: delete it",
+            (
+                "day-of-week: character U+201C (left double quotation mark) "
+                "at position 1 of the field: delete it"
+            ),
         ),
         (
             "0 8 * * \u6708",
-            "day-of-week: character U+6708 (cjk unified ideograph-6708) at position 1 of the field: use ASCII characters",
+            (
+                "day-of-week: character U+6708 (cjk unified ideograph-6708) "
+                "at position 1 of the field: use ASCII characters"
+            ),
         ),
         (
             "0 8 * *\u2028*",

@@ -13,10 +13,9 @@ from fedhpa.admission.validation.extensions import DISTRIBUTED
 from fedhpa.admission.validation.federatedhpa import scales_from_zero
 from fedhpa.admission.warnings.extensions import warn_extensions
 from fedhpa.admission.warnings.metrics import metric_remedies, warn_metrics
+from fedhpa.admission.warnings.references import has_group_and_version, no_group_and_version
 from fedhpa.api.autoscaling import HPAScalingRules
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
-from fedhpa.api.fielderror import quoted
-from fedhpa.api.model import MAX_TEXT
 
 
 def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator[str]:
@@ -54,12 +53,5 @@ def _policies(rules: HPAScalingRules | None, path: str) -> Iterator[str]:
 def _api_version(spec: FederatedHPASpec) -> Iterator[str]:
     """Warns about the target's API version, which Karmada does not check. Mode Distributed refuses it."""
     reference = spec.scale_target_ref
-    group, slash, version = reference.api_version.partition("/")
-    if (reference.kind == "ReplicationController" and reference.api_version == "v1") or (
-        slash and group and version and "/" not in version
-    ):
-        return
-    if spec.mode != DISTRIBUTED:
-        shown = quoted(reference.api_version[:MAX_TEXT])
-        instead = "names no API group and version; write one such as apps/v1"
-        yield f"spec.scaleTargetRef.apiVersion: {shown} {instead}"
+    if spec.mode != DISTRIBUTED and not has_group_and_version(reference):
+        yield f"spec.scaleTargetRef.apiVersion: {no_group_and_version(reference)}"

@@ -1,7 +1,11 @@
 """Rules that set the minReplicas of a FederatedHPA above its maxReplicas.
 
 A rule may set one bound only, so a conflict depends on the present bounds and on the other rules. The rules
-are simulated fire by fire, up to a limit.
+are simulated fire by fire, up to a limit. For each bound the open window that started last decides, else the
+baseline. Rules without a window change the baseline, also while a window is open.
+
+A window that a rule may have opened before the forecast begins hides the baseline of its bounds. These bounds
+count as unknown until a rule sets them, so they cause no warning.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fedhpa.cron.forecast.rules import ActiveRule
-from fedhpa.cron.timetable import later
+from fedhpa.cron.timetable import elapsed, later
 
 _MAX_RULES: Final = 100
 # Fires and ends of windows, of all rules together.
@@ -62,10 +66,13 @@ class BoundsConflict(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """The present value of a bound, and the rule that set it (None: the target had it before)."""
+    """The value of a bound (None: unknown), and the rule that set it (None: the target had it before)."""
 
     value: int | None
     setter: ActiveRule | None
+
+
+_UNKNOWN: Final = _Bound(None, None)
 
 
 class _Event(NamedTuple):
@@ -76,7 +83,28 @@ class _Event(NamedTuple):
     closes: bool
 
 
-_State = tuple[_Bound, _Bound]
+class _OpenWindow(NamedTuple):
+    """The open window of the rule with this index, and the bounds that it covers (None: not covered)."""
+
+    rule: int
+    closes: datetime
+    minimum: _Bound | None
+    maximum: _Bound | None
+
+
+class _State(NamedTuple):
+    """The baseline of both bounds, and the open windows in the order in which they started."""
+
+    minimum: _Bound
+    maximum: _Bound
+    windows: tuple[_OpenWindow, ...] = ()
+
+    def bounds(self) -> tuple[_Bound, _Bound]:
+        """Returns the minimum and the maximum that the target has."""
+        low, high = self.minimum, self.maximum
+        for window in self.windows:
+            low, high = window.minimum or low, window.maximum or high
+        return low, high
 
 
 def bounds_conflicts(
@@ -90,99 +118,116 @@ def bounds_conflicts(
 
 def _can_conflict(rules: list[ActiveRule], target: TargetBounds | None) -> bool:
     """True if any minimum is above any maximum. Otherwise no order of events leads to a conflict."""
-    state = _present(target)
-    lows = [bound for bound in (state[0].value, *(rule.minimum for rule in rules)) if bound is not None]
-    highs = [bound for bound in (state[1].value, *(rule.maximum for rule in rules)) if bound is not None]
+    present = _present(target)
+    lows = [
+        bound for bound in (present.minimum.value, *(rule.minimum for rule in rules)) if bound is not None
+    ]
+    highs = [
+        bound for bound in (present.maximum.value, *(rule.maximum for rule in rules)) if bound is not None
+    ]
     return bool(lows and highs) and max(lows) > min(highs)
 
 
 def _present(target: TargetBounds | None) -> _State:
     if target is None:
-        return _Bound(None, None), _Bound(None, None)
+        return _State(_UNKNOWN, _UNKNOWN)
     minimum = _DEFAULT_MINIMUM if target.minimum is None else target.minimum
-    return _Bound(minimum, None), _Bound(target.maximum, None)
+    return _State(_Bound(minimum, None), _Bound(target.maximum, None))
 
 
 class _Simulation:
-    """Simulates rules: the present bounds, the bounds before each open window, and the coming events."""
+    """Simulates rules: the present state and the coming events."""
 
     def __init__(self, rules: list[ActiveRule], target: TargetBounds | None, until: datetime) -> None:
         self._rules = rules
         self._until = until
         self._state = _present(target)
-        self._before: dict[int, _State] = {}
-        self._closing: dict[int, datetime] = {}
         self._events: list[_Event] = []
 
     def run(self, now: datetime) -> Iterator[BoundsConflict]:
         """Yields the conflicts after `now`, at most one for each rule."""
         reported: set[str] = set()
+        self._open_windows(now)
         for index, rule in enumerate(self._rules):
             self._schedule(index, rule.timetable.next(now, self._until))
         left = MAX_EVENTS
         while self._events and left > 0:
             instant = self._events[0].instant
-            previous = self._state
             due = self._due(instant)
             left -= len(due)
-            applied = [event for event in due if self._apply(event)]
-            conflict = self._conflict(applied, instant)
-            if conflict is not None:
+            previous = self._state
+            closed = self._close_windows(instant)
+            fired = [event.rule for event in due if not event.closes]
+            self._fire(fired, instant)
+            if _is_crossed(self._state):
+                conflict = self._conflict(previous, closed, fired, instant)
                 # Admission will refuse the update, so the bounds stay.
                 self._state = previous
-                if conflict.rule.label not in reported:
+                if conflict is not None and conflict.rule.label not in reported:
                     reported.add(conflict.rule.label)
                     yield conflict
-            fired = [event.rule for event in applied if not event.closes]
             # Rules with the same timetable always fire together, so they count as one.
             alone = len({self._rules[index].timetable for index in fired}) == 1
             for index in fired:
                 self._schedule(index, self._next_fire(index, instant, alone=alone))
+
+    def _open_windows(self, now: datetime) -> None:
+        """Opens the windows of fires before `now`, with unknown values over an unknown baseline.
+
+        Whether they are open is unknown too: a rule does not say since when it exists.
+        """
+        found = []
+        for index, rule in enumerate(self._rules):
+            duration = rule.timetable.duration
+            fired = None if duration is None else rule.timetable.previous(now)
+            if fired is not None and duration is not None and elapsed(fired, now) < duration:
+                found.append((fired.astimezone(UTC), index, later(fired, duration).astimezone(UTC)))
+        low, high, windows = self._state
+        for _, index, closes in sorted(found):
+            rule = self._rules[index]
+            minimum = None if rule.minimum is None else _UNKNOWN
+            maximum = None if rule.maximum is None else _UNKNOWN
+            low, high = minimum or low, maximum or high
+            windows = (*windows, _OpenWindow(index, closes, minimum, maximum))
+            heapq.heappush(self._events, _Event(closes, index, closes=True))
+        self._state = _State(low, high, windows)
 
     def _schedule(self, index: int, fire: datetime | None) -> None:
         if fire is not None:
             heapq.heappush(self._events, _Event(fire.astimezone(UTC), index, closes=False))
 
     def _due(self, instant: datetime) -> list[_Event]:
-        """Removes and returns the events of an instant: ends of windows before fires, each by rule."""
+        """Removes and returns the events of an instant, by rule."""
         due = []
         while self._events and self._events[0].instant == instant:
             due.append(heapq.heappop(self._events))
-        return sorted(due, key=lambda event: (not event.closes, event.rule))
+        return due
 
-    def _apply(self, event: _Event) -> bool:
-        """Applies an event to the bounds. False if it had no effect."""
-        rule = self._rules[event.rule]
-        if event.closes:
-            # A renewed window closes later.
-            if self._closing.get(event.rule) != event.instant:
-                return False
-            self._close_window(event.rule)
-            return True
-        duration = rule.timetable.duration
-        if duration is not None:
-            if event.rule not in self._closing:
-                self._before[event.rule] = self._state
-            closes = later(event.instant, duration)
-            self._closing[event.rule] = closes
-            heapq.heappush(self._events, _Event(closes, event.rule, closes=True))
-        low, high = self._state
-        if rule.minimum is not None:
-            low = _Bound(rule.minimum, rule)
-        if rule.maximum is not None:
-            high = _Bound(rule.maximum, rule)
-        self._state = (low, high)
-        return True
+    def _close_windows(self, instant: datetime) -> list[int]:
+        """Closes the windows whose end has come, also those whose end was refused before."""
+        windows = self._state.windows
+        closed = [window.rule for window in windows if window.closes <= instant]
+        if closed:
+            left = tuple(window for window in windows if window.closes > instant)
+            self._state = self._state._replace(windows=left)
+        return closed
 
-    def _close_window(self, index: int) -> None:
-        """Restores the bounds from before a window, except those that another rule has set since."""
-        del self._closing[index]
-        rule, before = self._rules[index], self._before.pop(index)
-        low, high = self._state
-        self._state = (
-            before[0] if low.setter is rule else low,
-            before[1] if high.setter is rule else high,
-        )
+    def _fire(self, fired: list[int], instant: datetime) -> None:
+        """Applies the rules without a window to the baseline, then opens the windows of the others."""
+        low, high, windows = self._state
+        for index in fired:
+            rule = self._rules[index]
+            minimum = None if rule.minimum is None else _Bound(rule.minimum, rule)
+            maximum = None if rule.maximum is None else _Bound(rule.maximum, rule)
+            duration = rule.timetable.duration
+            if duration is None:
+                low, high = minimum or low, maximum or high
+                continue
+            closes = later(instant, duration)
+            heapq.heappush(self._events, _Event(closes, index, closes=True))
+            others = tuple(window for window in windows if window.rule != index)
+            windows = (*others, _OpenWindow(index, closes, minimum, maximum))
+        self._state = _State(low, high, windows)
 
     def _next_fire(self, index: int, instant: datetime, *, alone: bool) -> datetime | None:
         """Returns the next fire that may change something.
@@ -196,21 +241,38 @@ class _Simulation:
             return None
         return rule.timetable.at_or_after(self._events[0].instant, self._until)
 
-    def _conflict(self, applied: list[_Event], instant: datetime) -> BoundsConflict | None:
-        low, high = self._state
-        if low.value is None or high.value is None or low.value <= high.value:
-            return None
-        for event in reversed(applied):
-            rule = self._rules[event.rule]
-            at = instant.astimezone(rule.timetable.zone)
-            if event.closes:
-                sets_low = rule.minimum is not None
-            elif low.setter is rule or high.setter is rule:
-                sets_low = low.setter is rule
-            else:
-                continue
-            bounds = ("minReplicas", low.value, "maxReplicas", high.value, high.setter)
-            if not sets_low:
-                bounds = ("maxReplicas", high.value, "minReplicas", low.value, low.setter)
-            return BoundsConflict(rule, at, event.closes, *bounds)
+    def _conflict(
+        self, previous: _State, closed: list[int], fired: list[int], instant: datetime
+    ) -> BoundsConflict | None:
+        """Returns the conflict with the rule that caused it: of the fires the last, else of the closings."""
+        low, high = self._state.bounds()
+        for index in reversed(fired):
+            rule = self._rules[index]
+            if rule is low.setter or rule is high.setter:
+                return _reported(rule, instant, low, high, sets_low=low.setter is rule)
+        before, _ = previous.bounds()
+        for index in reversed(closed):
+            rule = self._rules[index]
+            if rule.minimum is not None and low != before:
+                return _reported(rule, instant, low, high, sets_low=True, closes=True)
+            if rule.maximum is not None:
+                return _reported(rule, instant, low, high, sets_low=False, closes=True)
         return None
+
+
+def _is_crossed(state: _State) -> bool:
+    low, high = state.bounds()
+    return low.value is not None and high.value is not None and low.value > high.value
+
+
+def _reported(
+    rule: ActiveRule, instant: datetime, low: _Bound, high: _Bound, *, sets_low: bool, closes: bool = False
+) -> BoundsConflict:
+    assert low.value is not None
+    assert high.value is not None
+    at = instant.astimezone(rule.timetable.zone)
+    if sets_low:
+        return BoundsConflict(
+            rule, at, closes, "minReplicas", low.value, "maxReplicas", high.value, high.setter
+        )
+    return BoundsConflict(rule, at, closes, "maxReplicas", high.value, "minReplicas", low.value, low.setter)

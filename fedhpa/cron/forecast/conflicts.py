@@ -1,5 +1,7 @@
 """Rules that fire in the same minute and set different values, so that only one value can apply.
 
+A rule with a window and one without do not conflict: the values of the second hold when the window closes.
+
 Bit sets of the minutes of a day rule out most pairs of rules. For the other pairs, the two timetables are
 followed in turn. All pairs together share a bounded number of steps.
 """
@@ -54,7 +56,11 @@ def value_conflicts(rules: list[ActiveRule], now: datetime, until: datetime) -> 
                 if not minutes[earlier] & minutes[index]:
                     continue
                 values = _different_values(first, second)
-                if not values or _share_no_day(first.timetable, second.timetable):
+                if (
+                    not values
+                    or not _exclude_each_other(first.timetable, second.timetable)
+                    or _share_no_day(first.timetable, second.timetable)
+                ):
                     continue
                 if steps <= 0:
                     return
@@ -76,6 +82,16 @@ def _different_values(first: ActiveRule, second: ActiveRule) -> str:
         )
         if one is not None and other is not None and one != other
     )
+
+
+def _exclude_each_other(first: Timetable, second: Timetable) -> bool:
+    """True if the value of one rule never applies when both fire together.
+
+    The window of the second rule lies above that of the first, whose values hold if its window lasts longer.
+    """
+    if first.duration is None or second.duration is None:
+        return first.duration is second.duration
+    return first.duration <= second.duration
 
 
 def _minutes_of_day(rules: list[ActiveRule], now: datetime, until: datetime) -> list[int]:

@@ -1,9 +1,9 @@
-"""Admission warnings about what the rules of a CronFederatedHPA will do.
+"""Admission warnings about effects of a CronFederatedHPA's rules that are wrong or surprising.
 
-They never change a verdict, because they depend on the present time. The work is bounded for every object: it
-covers the first 256 rules with at most 4,000 excluded dates, and one year. The pairs of rules that are
-compared, and the fires that are followed or simulated, are limited too (`conflicts`, `bounds`). So every
-warning is right, but a problem may go without one.
+Rules without such an effect get no warning. Warnings never change a verdict, because they depend on the
+present time. The work is bounded for every object: it covers the first 256 rules with at most 4,000 excluded
+dates, and one year. The pairs of rules that are compared, and the fires that are followed or simulated, are
+limited too (`conflicts`, `bounds`). So every warning is right, but a problem may go without one.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from fedhpa.cron.interval import shortest_interval
 _MAX_WARNINGS: Final = 5
 # API servers cut warnings of more than 256 bytes.
 _MAX_LENGTH: Final = 255
-_MAX_RULES_WITH_FIRES: Final = 3
-_FIRES_PER_RULE: Final = 3
+# Characters of a field that a warning quotes.
+_MAX_FIELD: Final = 24
 _HORIZON: Final = timedelta(days=366)
 # The next 29 February is at most eight years away, around a century without one.
 _FIRES_HORIZON: Final = timedelta(days=9 * 366)
+# All of them mean UTC.
+_NO_ZONE: Final = (None, "", "Local")
 
 
 def forecast_warnings(
     spec: CronFederatedHPASpec, now: datetime, target: TargetBounds | None = None
 ) -> list[str]:
-    """Returns at most five warnings of under 256 characters, the worst first and the next fires last.
+    """Returns at most five warnings of under 256 characters, the worst first.
 
     `now` is an aware datetime. `target` has the present bounds of the FederatedHPA that the rules change, if
     they are known. Suspended and invalid rules are ignored.
@@ -46,15 +48,15 @@ def forecast_warnings(
     kinds = (
         map(str, bounds),
         map(str, value_conflicts(rules, now, until)),
+        _warn_no_fire(rules, now),
+        _warn_either_day(rules),
         map(str, affected_fires(rules, now, until)),
         warn_missing_time_zones(spec),
         _warn_overlapping_windows(rules),
         _warn_duplicate_dates(spec),
     )
-    # One place is left for the next fires of a rule.
-    warnings = _selected([list(islice(kind, _MAX_WARNINGS)) for kind in kinds], _MAX_WARNINGS - 1)
-    free = min(_MAX_WARNINGS - len(warnings), _MAX_RULES_WITH_FIRES)
-    return [text[:_MAX_LENGTH] for text in (*warnings, *islice(_next_fires(rules, now), free))]
+    warnings = _selected([list(islice(kind, _MAX_WARNINGS)) for kind in kinds], _MAX_WARNINGS)
+    return [text[:_MAX_LENGTH] for text in warnings]
 
 
 def _selected(kinds: Sequence[Sequence[str]], limit: int) -> list[str]:
@@ -72,12 +74,16 @@ def _selected(kinds: Sequence[Sequence[str]], limit: int) -> list[str]:
 def warn_missing_time_zones(spec: CronFederatedHPASpec) -> Iterator[str]:
     """Yields one warning for all rules without a time zone."""
     rules = spec.rules[: model.MAX_RULES]
-    zoneless = [
-        index for index, rule in enumerate(rules) if rule.time_zone is None or rule.time_zone == "Local"
-    ]
+    zoneless = [index for index, rule in enumerate(rules) if rule.time_zone in _NO_ZONE]
     if zoneless:
-        others = f" (and for {len(zoneless) - 1} more rules)" if len(zoneless) > 1 else ""
-        yield f"spec.rules[{zoneless[0]}].timeZone: no zone is given{others}, so the schedule runs in UTC"
+        more = len(zoneless) - 1
+        others = f" (and for {more} more rule{'s' if more > 1 else ''})" if more else ""
+        first = rules[zoneless[0]].time_zone
+        what = f"{first} is no IANA name" if first else "no zone is given"
+        yield (
+            f"spec.rules[{zoneless[0]}].timeZone: {what}{others}, so the schedule runs in UTC; "
+            "write a name such as Europe/Berlin, or UTC"
+        )
 
 
 def _warn_overlapping_windows(rules: Iterable[ActiveRule]) -> Iterator[str]:
@@ -105,9 +111,24 @@ def _warn_duplicate_dates(spec: CronFederatedHPASpec) -> Iterator[str]:
             seen.add(text)
 
 
-def _next_fires(rules: Iterable[ActiveRule], now: datetime) -> Iterator[str]:
+def _warn_no_fire(rules: Iterable[ActiveRule], now: datetime) -> Iterator[str]:
+    """Yields the rules that exclude all their dates. A schedule that never fires is refused."""
     for rule in rules:
-        coming = islice(rule.timetable.fires(now, now + _FIRES_HORIZON), _FIRES_PER_RULE)
-        times = ", ".join(fire.isoformat() for fire in coming)
-        zone = rule.timetable.zone.key
-        yield f"{rule} fires next at {times} ({zone})" if times else f"{rule} does not fire within nine years"
+        if rule.timetable.excluded and rule.timetable.next(now, now + _FIRES_HORIZON) is None:
+            yield f"{rule}: does not fire within nine years, because excludeDates lists its dates"
+
+
+def _warn_either_day(rules: Iterable[ActiveRule]) -> Iterator[str]:
+    """Yields the rules that restrict both day fields, which many people read as "both must match"."""
+    for rule in rules:
+        schedule = rule.timetable.schedule
+        if not schedule.any_day and not schedule.any_weekday:
+            _, _, day, _, weekday = schedule.text.split()
+            yield (
+                f"{rule}: fires on day-of-month {_cut(day)} and also on every day-of-week {_cut(weekday)}, "
+                "because one match is enough; write * in the field that does not matter"
+            )
+
+
+def _cut(field: str) -> str:
+    return field if len(field) <= _MAX_FIELD else f"{field[: _MAX_FIELD - 3]}..."
