@@ -122,7 +122,7 @@ class RealStage:
         self._plane.end()
 
     async def _set_usage(self, name: str, each: int) -> None:
-        # A failed update is retried at the next look.
+        # A failed update is retried at the next reading.
         with contextlib.suppress(*NO_ANSWER):
             usage = {NAME: {"cpu": f"{each}m", "memory": "48Mi"}}
             await self._plane.members[name].set_usage(NAMESPACE, usage)

@@ -12,7 +12,7 @@ from demo.picture import OBSERVATIONS, Picture, scaled_down, scaled_up
 
 # After the story: seconds of a rise or fall, and of the rest between them.
 WAVE_SECONDS, REST_SECONDS = 20.0, 10.0
-LOOK_EVERY = 0.5  # seconds
+READ_SECONDS = 0.5  # seconds
 STEP_SECONDS = 90.0
 # Seconds without a change after the hub shows low usage. The controller reconciles every second
 # (objects.yaml), and would scale down at each reconcile if it ignored the lost member.
@@ -43,7 +43,7 @@ class World(Protocol):
     async def bring_back(self, name: str) -> None:
         """Starts a member's API server again."""
 
-    async def look(self, seconds: float) -> Picture:
+    async def read(self, seconds: float) -> Picture:
         """Reads the objects."""
 
 
@@ -88,12 +88,12 @@ class Story:
         while True:
             demand = self._curve.at(_now())
             await self._world.play(demand)
-            picture = await self._world.look(_now() - self._started)
+            picture = await self._world.read(_now() - self._started)
             self._show(picture, demand)
             async with self._news:
                 self._picture = picture
                 self._news.notify_all()
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(READ_SECONDS)
 
     async def _tell(self) -> None:
         start = await self._until(lambda p: p.total > 0, "the workload")

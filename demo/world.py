@@ -99,7 +99,7 @@ class World:
         await self.stage.bring_back(name)
         self._lost.discard(name)
 
-    async def look(self, seconds: float) -> Picture:
+    async def read(self, seconds: float) -> Picture:
         """Reads Deployments from the members, and usage and the FederatedHPA from the hub."""
         scaler, metrics, *found = await gather(
             self._get(self._hub, OBJECT),

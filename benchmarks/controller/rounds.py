@@ -55,7 +55,7 @@ async def _rounds() -> dict[str, float]:
         assert sizes == {FLEET.clusters * FLEET.pods}
     return {
         "round, 1,000 objects x 100 pods over 10 clusters, CPU s": min(rounds),
-        "look at 100 pods over 10 clusters, CPU ms": reconciles / FLEET.objects * 1000,
+        "reconcile of 100 pods over 10 clusters, CPU ms": reconciles / FLEET.objects * 1000,
         "resident, bytes per cached pod": pods / FLEET.all_pods,
         "resident with usage and objects, bytes per pod": everything / FLEET.all_pods,
     }

@@ -68,7 +68,7 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
     )
     memory.absences = {name: _all_moved(clock, seconds) for name, clock in memory.absences.items()}
     memory.refused = {name: at + seconds for name, at in memory.refused.items()}
-    memory.doubts = {name: at + seconds for name, at in memory.doubts.items()}
+    memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
     memory.status_written_at += seconds
 
 

@@ -52,7 +52,7 @@ class FailureReports:
         """The object was reconciled, or is gone."""
         self._known.pop(key, None)
 
-    def note(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> bool:
+    def record(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> bool:
         """Count a failure; log and record it as an event if it is a new one. Returns True if it is."""
         self._metrics.count_failure(reason)
         text = one_line(message, MAX_MESSAGE)
@@ -65,8 +65,8 @@ class FailureReports:
         return True
 
     async def report(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
-        """Do what `note` does, and set the condition for a new failure. The hub may refuse that."""
-        if not self.note(key, raw, reason, message) or not self._writes:
+        """Do what `record` does, and set the condition for a new failure. The hub may refuse that."""
+        if not self.record(key, raw, reason, message) or not self._writes:
             return
         text = one_line(message, MAX_MESSAGE)
         path = FEDERATED_HPAS.path(*key)

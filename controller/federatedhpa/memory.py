@@ -47,7 +47,7 @@ class ObjectMemory:
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `missing` names the clusters without usable data in the last decision.
     `refused` maps a cluster to the time when it last refused a write of its share.
-    `doubts` maps a cluster to the time since which its answer has been implausible without a break.
+    `implausible_since` maps a cluster to the time since which each of its answers was implausible.
     `size` is the size of the last decision, None on a fresh start.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
@@ -63,7 +63,7 @@ class ObjectMemory:
     reported_size: int | None = None
     missing: frozenset[str] = frozenset()
     refused: dict[str, float] = field(default_factory=dict)
-    doubts: dict[str, float] = field(default_factory=dict)
+    implausible_since: dict[str, float] = field(default_factory=dict)
     size: int | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
@@ -100,9 +100,9 @@ class ObjectMemory:
         """True if the cluster refused a write within the last minute: other clusters take its share."""
         return 0 <= now - self.refused.get(cluster, float("-inf")) < REFUSED_SECONDS
 
-    def doubted_for(self, cluster: str, now: float) -> float:
+    def implausible_for(self, cluster: str, now: float) -> float:
         """For how many seconds the cluster's answer has been implausible; 0 if it is not, or only now."""
-        return max(now - self.doubts.get(cluster, now), 0.0)
+        return max(now - self.implausible_since.get(cluster, now), 0.0)
 
     def decided_size(self, readings: Mapping[str, ClusterReading]) -> int | None:
         """The size of the last decision, None on a fresh start.
@@ -123,7 +123,7 @@ class ObjectMemory:
         if self.target not in ("", path):
             self.last_replicas.clear()
             self.refused.clear()
-            self.doubts.clear()
+            self.implausible_since.clear()
             self.size = None
             self.without_workload.clear()
         self.target = path
@@ -164,8 +164,9 @@ class ObjectMemory:
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
         self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
         self.absences = dict(decision.absences)
-        self.doubts = {
-            name: min(self.doubts.get(name, decision.now), decision.now) for name in decision.doubted
+        self.implausible_since = {
+            name: min(self.implausible_since.get(name, decision.now), decision.now)
+            for name in decision.implausible
         }
         if decision.error is None:
             self.size = decision.desired_replicas if decision.writes else decision.current_replicas

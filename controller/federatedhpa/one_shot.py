@@ -97,8 +97,8 @@ class OneShotReader:
         clusters = observed.snapshot.clusters
         snapshot = msgspec.structs.replace(
             observed.snapshot,
-            clusters=tuple(msgspec.structs.replace(cluster, doubted_for=None) for cluster in clusters),
-            contested_by=competitors,
+            clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
+            competitors=competitors,
             blocked=observed.snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )
         return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)

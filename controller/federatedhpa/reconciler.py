@@ -125,7 +125,7 @@ class FederatedHPAReconciler:
         if self._memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
             self._metrics.record_decision(*key, decision, written=written, seconds=self._clock() - began)
             self._metrics.set_conflicts(
-                *key, dry_run=snapshot.hpa.spec.dry_run, competitors=len(snapshot.contested_by)
+                *key, dry_run=snapshot.hpa.spec.dry_run, competitors=len(snapshot.competitors)
             )
             bounds = snapshot.hpa.spec.min_replicas, snapshot.hpa.spec.max_replicas
             self._metrics.set_bounds(*key, *bounds, late=late)
@@ -145,7 +145,7 @@ class FederatedHPAReconciler:
         """The snapshot with the other actors on the workload and the object, which are read less often."""
         return msgspec.structs.replace(
             snapshot,
-            contested_by=self._competitors.get(key, ()),
+            competitors=self._competitors.get(key, ()),
             hub_findings=self._hub_check.findings,
             blocked=snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )
@@ -239,7 +239,7 @@ class FederatedHPAReconciler:
     def unreadable(self, key: Key, uid: str, message: str) -> None:
         """Show that an object cannot even be decoded, and is therefore left out."""
         metadata = {"namespace": key[0], "name": key[1], "uid": uid}
-        self._failures.note(key, {"metadata": metadata}, INVALID_OBJECT, message)
+        self._failures.record(key, {"metadata": metadata}, INVALID_OBJECT, message)
 
     def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         memory = self._memories.get(key)

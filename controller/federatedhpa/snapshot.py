@@ -200,7 +200,7 @@ class SnapshotBuilder:
                 available_replicas=available.get(name),
                 most_replicas=capped.get(name),
                 held=name in held,
-                doubted_for=memory.doubted_for(name, now),
+                implausible_for=memory.implausible_for(name, now),
             )
             for name, reading in sorted(readings.items())
         )

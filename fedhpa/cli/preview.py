@@ -176,7 +176,7 @@ async def preview_of(
         note=note,
         now=None if now is None else now.decide(),
         then=then.decide(),
-        competitors=then.snapshot.contested_by,
+        competitors=then.snapshot.competitors,
     )
 
 
@@ -201,7 +201,7 @@ def to_json(found: Preview) -> dict[str, Any]:
         "message": found.refusal,
         "warnings": list(found.warnings),
         "note": found.note,
-        "competitorsBy": list(found.competitors),
+        "contestedBy": list(found.competitors),
         "now": None if found.now is None else decision_json(found.now),
         "then": None if found.then is None else decision_json(found.then),
     }

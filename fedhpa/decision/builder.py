@@ -53,7 +53,7 @@ class DecisionBuilder:
         """Add a Warning event."""
         self.events.append(Event(WARNING, reason, message))
 
-    def note(self, reason: str, message: str) -> None:
+    def event(self, reason: str, message: str) -> None:
         """Add a Normal event."""
         self.events.append(Event(NORMAL, reason, message))
 

@@ -8,7 +8,7 @@ from fedhpa.decision.failover import Failover
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History, Recommendation, history_at
 from fedhpa.decision.model import Coverage, MetricResult
-from fedhpa.decision.plausibility import doubts
+from fedhpa.decision.plausibility import implausible_answers
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Snapshot
 
@@ -32,13 +32,13 @@ class Context:
         self.fleet = FleetView(snapshot, settings, now)
         self.builder = DecisionBuilder(self.stored, now)
         failed = self.fleet.metric_failures(self.spec.metrics)
-        found = doubts(self.fleet, self.spec.metrics, now)
-        self.fleet.doubted = frozenset(found)
+        found = implausible_answers(self.fleet, self.spec.metrics, now)
+        self.fleet.implausible = frozenset(found)
         # Clusters that are missing for a moment only: policies apply, and nothing is reported yet.
         self.unreported = frozenset(
-            name for name, doubt in found.items() if not doubt.reported and name not in failed
+            name for name, answer in found.items() if not answer.reported and name not in failed
         )
-        failed = {name: doubt.reason for name, doubt in found.items()} | failed if found else failed
+        failed = {name: answer.reason for name, answer in found.items()} | failed if found else failed
         self.coverage: Coverage = coverage_of(self.fleet, self.spec, failed)
         self.fleet.metrics_lost = frozenset(self.coverage.lost)
         self.metrics: tuple[MetricResult, ...] = ()

@@ -134,7 +134,7 @@ def report(
         )
         for cluster in fleet.expected
         if cluster.name in missing
-        and _is_new(cluster, states.get(cluster.name, ANSWERED), fleet.doubted)
+        and _is_new(cluster, states.get(cluster.name, ANSWERED), fleet.implausible)
         # If the only cluster answers, Kubernetes' own events name the problem.
         and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
     ]
@@ -147,9 +147,9 @@ def report(
     builder.events[:0] = events  # the cause comes before its effects
 
 
-def _is_new(cluster: ClusterSnapshot, state: str, doubted: Set[str]) -> bool:
-    """True if no event was sent about a missing cluster: a doubted one is missing before its clock runs."""
-    waited = state == METRICS_MISSING and cluster.name in doubted
+def _is_new(cluster: ClusterSnapshot, state: str, implausible: Set[str]) -> bool:
+    """True without an event about a missing cluster. An implausible one is missing before its clock runs."""
+    waited = state == METRICS_MISSING and cluster.name in implausible
     return state == ANSWERED or (waited and (cluster.absence is None or cluster.absence.back is not None))
 
 

@@ -51,8 +51,8 @@ class FleetView:
     `selector_errors` holds the event reason and the message of each unusable pod selector.
     `preferences` are the assignment's preferences by cluster (direct propagation only).
     `size_was_decided` is False if Duplicated had to take the size from the clusters.
-    `metrics_lost` names the clusters that answer but whose metrics are no longer expected, `doubted` those
-    whose answer is implausible.
+    `metrics_lost` names the clusters that answer but whose metrics are no longer expected.
+    `implausible` names the clusters whose answer is implausible.
     """
 
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
@@ -79,7 +79,7 @@ class FleetView:
         self._whole = self._known_sum()
         self.calibration = self.calibration_of(self.answered)
         self.metrics_lost: frozenset[str] = frozenset()
-        self.doubted: frozenset[str] = frozenset()
+        self.implausible: frozenset[str] = frozenset()
         self.status_replicas = sum(cluster.scale.status_replicas for cluster in self.answered)
 
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:

@@ -118,7 +118,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     size is written. `split` has the clusters whose share changes with direct propagation, as text.
     `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`
     asks for the write although the size stays: replicas move between clusters. `absences` are the clocks of
-    lost clusters after this decision. `doubted` are the clusters whose answer is implausible. `failed_over`
+    lost clusters after this decision. `implausible` are the clusters with implausible answers. `failed_over`
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
     be above and below a target without a change. `propagation` ("" if unknown) and `settings` (without the
     defaults) are the controller's flags.
@@ -142,7 +142,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     split: str = ""
     absences: Mapping[str, Absence] = {}
-    doubted: frozenset[str] = frozenset()
+    implausible: frozenset[str] = frozenset()
     failed_over: frozenset[str] = frozenset()
     propagation: str = ""
     tolerance: tuple[float, float] | None = None

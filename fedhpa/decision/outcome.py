@@ -61,7 +61,7 @@ def decided(
         builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
         reported = (stored.current_replicas or 0, stored.desired_replicas or 0)
         if desired != current and reported != (current, desired):
-            builder.note("DryRun", f"New size would be: {desired}; reason: {why}")
+            builder.event("DryRun", f"New size would be: {desired}; reason: {why}")
     elif (desired != current or changes) and write_error is not None:
         _report_failed_write(context, desired, why, write_error)
         # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses.
@@ -73,7 +73,7 @@ def decided(
     elif changes:
         moves = True
         builder.step("assignment", current, desired, f"{reason}: {changes}")
-        builder.note("ReplicasMoved", f"{reason}: {changes}")
+        builder.event("ReplicasMoved", f"{reason}: {changes}")
     assignment = shares if error is None else ()
     failed_over = _failed_over(context, desired, written=error is None)
     return _decision(
@@ -118,7 +118,9 @@ def _report_rescale(context: Context, current: int, desired: int, reason: str, s
     builder = context.builder
     message = f"the HPA controller was able to update the target scale to {desired}"
     builder.condition(ABLE_TO_SCALE, True, "SucceededRescale", message)
-    builder.note("SuccessfulRescale", f"New size: {desired}; reason: {reason}{f'; {split}' if split else ''}")
+    builder.event(
+        "SuccessfulRescale", f"New size: {desired}; reason: {reason}{f'; {split}' if split else ''}"
+    )
     # Replicas that replace those of a lost cluster are no growth, so they use up no policy.
     floor = 0 if context.failover is None else min(context.failover.floor, desired)
     change = desired - max(current, floor)
@@ -141,7 +143,7 @@ def _failed_over(context: Context, desired: int, *, written: bool) -> frozenset[
         return frozenset()
     if not written or context.spec.dry_run:
         return frozenset()
-    builder.note("FailedOver", f"{failover.reason}: the others have {desired} now")
+    builder.event("FailedOver", f"{failover.reason}: the others have {desired} now")
     return frozenset(failover.shares)
 
 
@@ -193,7 +195,7 @@ def _decision(
         why=why,
         split=split,
         absences=absences,
-        doubted=context.fleet.doubted,
+        implausible=context.fleet.implausible,
         failed_over=failed_over,
         propagation=_propagation(context),
         tolerance=(allowed.scale_up, allowed.scale_down),
@@ -204,7 +206,7 @@ def _decision(
 
 def _report_competitors(context: Context) -> None:
     """Set SoleOwner once a competing autoscaler was found, with one event for each new set of them."""
-    others, builder = context.snapshot.contested_by, context.builder
+    others, builder = context.snapshot.competitors, context.builder
     if not others:
         if builder.message(SOLE_OWNER) is not None:
             builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)

@@ -24,20 +24,22 @@ SAMPLES_GRACE_SECONDS: Final = 60.0
 READY_SECONDS: Final = 60.0
 
 
-class Doubt(NamedTuple):
+class Implausible(NamedTuple):
     """Why an answer is implausible, and True if that has lasted long enough to be reported."""
 
     reason: str
     reported: bool
 
 
-def doubts(fleet: FleetView, metrics: Sequence[ScalingMetric], now: float) -> Mapping[str, Doubt]:
+def implausible_answers(
+    fleet: FleetView, metrics: Sequence[ScalingMetric], now: float
+) -> Mapping[str, Implausible]:
     """Returns the clusters whose answer is implausible.
 
     A scale with replicas needs pods. Pods that have been ready for a minute need a sample of each metric: at
     least one of them. A metric that failed is not judged here.
     """
-    found: dict[str, Doubt] = {}
+    found: dict[str, Implausible] = {}
     by_pod = [spec for spec in metrics if spec.metric_type.per_pod and spec.present]
     # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
     alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
@@ -46,12 +48,12 @@ def doubts(fleet: FleetView, metrics: Sequence[ScalingMetric], now: float) -> Ma
         if not cluster.pods:
             if scale.spec_replicas > 0 and scale.status_replicas > 0 and not alone:
                 reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
-                found[cluster.name] = Doubt(reason, _is_over(cluster, PODS_GRACE_SECONDS))
+                found[cluster.name] = Implausible(reason, _is_over(cluster, PODS_GRACE_SECONDS))
             continue
         for spec in by_pod:
             if not _has_sample(fleet, cluster, spec) and _long_ready(cluster.pods, now):
                 reason = f"none of its ready pods has a sample of {metric_name(spec)}"
-                found[cluster.name] = Doubt(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
+                found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found
 
@@ -61,8 +63,8 @@ def _needs_no_pods(spec: ScalingMetric) -> bool:
 
 
 def _is_over(cluster: ClusterView, grace: float) -> bool:
-    doubted_for = cluster.snapshot.doubted_for
-    return doubted_for is None or doubted_for >= grace
+    implausible_for = cluster.snapshot.implausible_for
+    return implausible_for is None or implausible_for >= grace
 
 
 def _long_ready(pods: Sequence[PodRecord], now: float) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedhpa.decision import coverage as partial
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.context import Context, NoDecision
+from fedhpa.decision.coverage import apply_policy, falls_back, holds
 from fedhpa.decision.failover import failover_of
 from fedhpa.decision.messages import (
     ABOVE_MAXIMUM,
@@ -39,7 +39,7 @@ def decide_size(context: Context, current: int) -> SizeVerdict:
         verdict = _without_metrics(context, current)
         if verdict is not None:
             return verdict
-    return _within_limits(context, current, _covered(context, current, _proposed(context, current)))
+    return _normalized(context, current, _after_policy(context, current, _proposed(context, current)))
 
 
 def _floored(context: Context, size: int) -> int:
@@ -81,7 +81,7 @@ def _proposed(context: Context, current: int) -> SizeVerdict:
     try:
         proposal, name = highest_proposal(context, current)
     except NoDecision as stop:
-        if not (context.fleet.answered and partial.falls_back(context.spec, context.coverage)):
+        if not (context.fleet.answered and falls_back(context.spec, context.coverage)):
             builder.warn("FailedComputeMetricsReplicas", str(stop))
             raise
         return SizeVerdict(builder.step("metrics", current, current, str(stop)), "")
@@ -91,18 +91,16 @@ def _proposed(context: Context, current: int) -> SizeVerdict:
     return SizeVerdict(builder.step("metrics", current, proposal, reason or NO_OTHER_SIZE), reason)
 
 
-def _covered(context: Context, current: int, proposed: SizeVerdict) -> SizeVerdict:
+def _after_policy(context: Context, current: int, proposed: SizeVerdict) -> SizeVerdict:
     context.policy_in_force = bool(context.coverage.missing)
-    covered = partial.apply_policy(
-        context.builder, context.spec, context.coverage, current, proposed.replicas
-    )
+    covered = apply_policy(context.builder, context.spec, context.coverage, current, proposed.replicas)
     reason = proposed.reason if covered == proposed.replicas else context.builder.steps[-1].reason
     return SizeVerdict(covered, reason)
 
 
-def _within_limits(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
+def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
     spec, failover = context.spec, context.failover
-    held = partial.holds(spec, context.coverage)
+    held = holds(spec, context.coverage)
     floored = _floored(context, covered.replicas)
     # While the policy holds the size, only the recommendations of the normalisation are kept: an older
     # recommendation must not change the size. The steps go to a builder that is thrown away.

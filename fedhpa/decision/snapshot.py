@@ -51,7 +51,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     share of the workload. `available_replicas` is how many more replicas it could run, None if unknown.
     `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that
     cluster affinities select by. A `held` cluster answers, but its share cannot be changed now.
-    `doubted_for` is for how many seconds its answer has been implausible (`fedhpa.decision.plausibility`);
+    `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.plausibility`);
     None reports an implausible answer at once.
     """
 
@@ -72,7 +72,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     hpa: MemberHPA | None = None
     cluster: KnownCluster | None = None
     held: bool = False
-    doubted_for: float | None = None
+    implausible_for: float | None = None
 
 
 class TemplateScale(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is None with direct propagation: then the clusters' scales add up to the workload's size.
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
-    pods, if there is more than one. `contested_by` describes competing autoscalers of the same workload.
+    pods, if there is more than one. `competitors` describes competing autoscalers of the same workload.
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it.
@@ -123,7 +123,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hub_custom_metrics: tuple[CustomSample, ...] = ()
     hub_external_metrics: tuple[ExternalSample, ...] = ()
     ambiguous_with: tuple[str, ...] = ()
-    contested_by: tuple[str, ...] = ()
+    competitors: tuple[str, ...] = ()
     blocked: Blocked | None = None
     hub_findings: tuple[Finding, ...] = ()
     decided_size: int | None = None

@@ -56,7 +56,7 @@ def propose_utilization(groups: Groups, target: int, scale: CurrentSize) -> Prop
     average = _truncate(groups.known_sum, groups.ready)
     rebalance = groups.unready > 0 and ratio > 1
     if not rebalance and not groups.missing:
-        return Proposal(_unless_near(groups.ready, ratio, scale), ratio, average, utilization)
+        return Proposal(_size_for(groups.ready, ratio, scale), ratio, average, utilization)
     filled_sum, filled_requests, counted = groups.known_sum, groups.known_requests, groups.counted
     if ratio != 1 and groups.missing:
         # Going down, a pod without usage counts as using its whole request; going up, as using nothing.
@@ -81,7 +81,7 @@ def propose_average(groups: Groups, target: int, scale: CurrentSize) -> Proposal
     ratio = _ratio(average, target)
     rebalance = groups.unready > 0 and ratio > 1
     if not rebalance and not groups.missing:
-        return Proposal(_unless_near(groups.ready, ratio, scale), ratio, average)
+        return Proposal(_size_for(groups.ready, ratio, scale), ratio, average)
     filled_sum, counted = groups.counted_sum, groups.counted
     if ratio != 1 and groups.missing:
         filled_sum += groups.missing * target if ratio < 1 else 0
@@ -129,7 +129,8 @@ def _check(groups: Groups) -> None:
         raise MetricsUnavailable("did not receive metrics for targeted pods (pods might be unready)")
 
 
-def _unless_near(ready: int, ratio: float, scale: CurrentSize) -> int:
+def _size_for(ready: int, ratio: float, scale: CurrentSize) -> int:
+    """Returns the size at `ratio` times the target; the current one if the ratio is within the tolerance."""
     if scale.tolerances.within(ratio):
         return scale.current
     return _calibrated(ratio * ready, scale.calibration)

@@ -27,12 +27,12 @@ async def fedhpa(w: ControllerWorld, folder: Path, *arguments: str, hub: bool = 
     return await fedhpa_process(*arguments, *more)
 
 
-async def settled(look: Callable[[], Awaitable[T]], good: Callable[[T], bool]) -> T:
-    """Returns the first good result of `look`, or after the deadline the last one. A command waits three
+async def settled(poll: Callable[[], Awaitable[T]], good: Callable[[T], bool]) -> T:
+    """Returns the first good result of `poll`, or after the deadline the last one. A command waits three
     seconds for members; this process simulates the members and may pause for longer.
     """
     ends = time.monotonic() + PATIENCE
-    while not good(found := await look()) and time.monotonic() < ends:
+    while not good(found := await poll()) and time.monotonic() < ends:
         pass
     return found
 
@@ -56,11 +56,11 @@ async def test_a_decision_is_explained_recorded_and_made_again(tmp_path: Path) -
         explained = await fedhpa(w, tmp_path, "explain", "fhpa/web")
         file = tmp_path / "web.json"
 
-        async def look() -> tuple[Ran, Ran]:
+        async def poll() -> tuple[Ran, Ran]:
             recorded = await fedhpa(w, tmp_path, "record", "fhpa/web", "-f", str(file))
             return recorded, await fedhpa(w, tmp_path, "replay", str(file), "-o", "json", hub=False)
 
-        recorded, replayed = await settled(look, lambda ran: wants(ran[1], 8))
+        recorded, replayed = await settled(poll, lambda ran: wants(ran[1], 8))
 
     assert (explained.code, recorded.code, replayed.code) == (0, 0, 0), recorded.err + replayed.err
     assert "would scale 4 -> 8 replicas" in explained.out
@@ -79,12 +79,12 @@ async def test_a_change_is_previewed(tmp_path: Path) -> None:
         w.load(400)
         w.scale(dryRun=True)
 
-        async def look() -> Ran:
+        async def poll() -> Ran:
             return await fedhpa(
                 w, tmp_path, "preview", "-f", str(changed), "--propagation=direct", "-o", "json"
             )
 
-        good = await settled(look, lambda ran: wants(ran, 8, 6))
+        good = await settled(poll, lambda ran: wants(ran, 8, 6))
         bad = await fedhpa(w, tmp_path, "preview", "-f", str(wrong), "--propagation=direct")
         absent = await fedhpa(w, tmp_path, "record", "fhpa/other")
 

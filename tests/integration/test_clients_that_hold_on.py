@@ -202,13 +202,13 @@ async def test_idle_and_served_connections_stay(
     impatience: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Idle connections have a timeout of their own, and requests in work have none."""
-    looks = 0
-    look = connections.Connection.check_timeout
+    checks = 0
+    check = connections.Connection.check_timeout
 
     def counted(connection: connections.Connection, now: float) -> None:
-        nonlocal looks
-        looks += 1
-        look(connection, now)
+        nonlocal checks
+        checks += 1
+        check(connection, now)
 
     monkeypatch.setattr(connections.Connection, "check_timeout", counted)
     async with served() as site, connected(site) as (reader, writer):
@@ -217,8 +217,8 @@ async def test_idle_and_served_connections_stay(
             async with asyncio.timeout(LONG):
                 assert b"200 OK" in await reader.readuntil(b"small")
             impatience()
-            before = looks
-            await eventually(lambda: looks > before + 20, LONG)  # noqa: B023 - awaited here
+            before = checks
+            await eventually(lambda: checks > before + 20, LONG)  # noqa: B023 - awaited here
 
         assert waiting(site) == [Waiting.IDLE]
 

@@ -113,10 +113,10 @@ def test_an_authority_without_a_certificate_is_refused(bundle: str) -> None:
 async def test_a_token_is_never_sent_in_the_clear() -> None:
     """A Cluster whose endpoint is http is not asked anything; the reason says what to do."""
     async with federation_on_sockets("member1") as world:
-        heard: list[bytes] = []
+        received: list[bytes] = []
 
         async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            heard.append(await reader.read(1000))
+            received.append(await reader.read(1000))
             writer.close()
 
         server = await asyncio.start_server(listen, "127.0.0.1", 0)
@@ -129,5 +129,5 @@ async def test_a_token_is_never_sent_in_the_clear() -> None:
             with pytest.raises(MemberUnavailable, match="use https"):
                 await world["bad"].client.get_json("/version")
 
-        assert not heard
+        assert not received
         assert world["member1"].state.ready

@@ -55,14 +55,14 @@ class Fleet:
     async def until(self, path: str, here: int, *missing: str) -> None:
         """Waits until this many members' values are served, and these members are named as missing."""
 
-        async def look() -> bool:
+        async def poll() -> bool:
             answer = await self.get(path)
             if answer.status != 200:
                 return False
             named = [text.split('"')[1].split(" ")[0] for text in answer.warnings]
             return (parts(path, answer.json), named) == (here, list(missing))
 
-        await until(look, SECONDS)
+        await until(poll, SECONDS)
 
 
 def parts(path: str, body: Any) -> int:

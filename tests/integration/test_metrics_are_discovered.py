@@ -136,7 +136,7 @@ async def test_who_discovers_never_asks_a_member() -> None:
         catalogue = MetricDiscoveryCache(source, clock=clock)
         seen: list[int] = []
 
-        async def look(*, reads: bool, after: float) -> None:
+        async def poll(*, reads: bool, after: float) -> None:
             clock.now += after
             if reads:
                 async with client_of(source, catalogue) as client:
@@ -148,10 +148,10 @@ async def test_who_discovers_never_asks_a_member() -> None:
         async with client_of(source, catalogue) as client:
             first = await names(client, VERSIONS[0])
         asked_by_reader = len(stubs["m1"].seen)
-        await look(reads=False, after=0)
-        await look(reads=True, after=REFRESH_SECONDS / 2)
-        await look(reads=False, after=REFRESH_SECONDS / 2)
-        await look(reads=False, after=REFRESH_SECONDS)
+        await poll(reads=False, after=0)
+        await poll(reads=True, after=REFRESH_SECONDS / 2)
+        await poll(reads=False, after=REFRESH_SECONDS / 2)
+        await poll(reads=False, after=REFRESH_SECONDS)
 
     assert (first, asked_by_reader) == ([], 0)
     # This is one request for its versions, which are cached, and one for each of its two lists.

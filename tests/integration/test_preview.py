@@ -49,7 +49,7 @@ async def test_a_change_is_decided_beside_what_is() -> None:
 
 
 async def test_an_object_that_is_new_has_no_now() -> None:
-    """It is decided on as the controller would at its first look."""
+    """The preview decides as the controller would at its first reconcile."""
     async with world(m1=2) as w:
         w.load(200)
         found = await previewed(w, federated_hpa())
@@ -93,6 +93,7 @@ async def test_an_autoscaler_in_a_member_is_found() -> None:
 
     assert found.competitors == (f"HorizontalPodAutoscaler {NAMESPACE}/web in m2",)
     assert "conflicts with" in to_text(found)
+    assert to_json(found)["contestedBy"] == [f"HorizontalPodAutoscaler {NAMESPACE}/web in m2"]
 
 
 @pytest.mark.parametrize("on_hub", [True, False])

@@ -33,10 +33,10 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def until_gone(process: ProcessId) -> None:
-    async def look() -> bool:
+    async def poll() -> bool:
         return not process.alive
 
-    await eventually(look, what=f"process {process.pid} is gone", seconds=60, every=0.02)
+    await eventually(poll, what=f"process {process.pid} is gone", seconds=60, every=0.02)
 
 
 def crashed_owner() -> tuple[ProcessId, Path]:

@@ -127,8 +127,8 @@ async def test_a_write_is_visible_before_the_watch_has_it() -> None:
         assert len(api.queries("/scale")) == 2  # the write and the question after it
 
 
-async def test_a_forgotten_write_is_still_doubted() -> None:
-    """Many other writes do not make a scale from before a write believable again."""
+async def test_a_forgotten_write_still_outdates_the_watch() -> None:
+    """After many other writes, a scale from before a write is still not served."""
     async with federation("member1") as world, caching() as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(DEPLOYMENTS, deployment(3))

@@ -135,7 +135,7 @@ async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes
     stdin = json.dumps(cron_that_never_fires("audited"))
     await kubectl(plane.hub, "create", "-f", "-", stdin=stdin, code=1, words="denied the request")
 
-    async def look() -> dict[str, Any] | None:
+    async def poll() -> dict[str, Any] | None:
         found: dict[str, Any] = {}
         for event in plane.hub.audit_events():
             resource = (event.get("objectRef") or {}).get("resource")
@@ -148,7 +148,7 @@ async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes
                 found["denied"] = outcome["code"]
         return found if len(found) == 2 else None
 
-    found = await eventually(look, what="both requests in the audit log", seconds=60, every=1)
+    found = await eventually(poll, what="both requests in the audit log", seconds=60, every=1)
 
     assert '"webhook":"autoscaling.karmada.io"' in found["mutated"]
     assert '"mutated":true' in found["mutated"]

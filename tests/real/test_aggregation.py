@@ -50,7 +50,7 @@ async def test_audit_log_proves_that_metrics_came_through_the_front_proxy(
     # The hub's authorizer hears of the new binding by a watch; until then it answers 403 itself.
     answer = await kubectl(plane.hub, plane.hub.as_user(user), "get", "--raw", PODS)
 
-    async def look() -> list[Any] | None:
+    async def poll() -> list[Any] | None:
         events = list(plane.hub.audit_events())
         asked = [
             e["responseStatus"]["code"]
@@ -66,7 +66,7 @@ async def test_audit_log_proves_that_metrics_came_through_the_front_proxy(
 
     assert answer.code == 0, answer.err
 
-    codes = await eventually(look, what="the request in the audit log", seconds=60, every=1)
+    codes = await eventually(poll, what="the request in the audit log", seconds=60, every=1)
 
     assert codes[-1] == 200
 

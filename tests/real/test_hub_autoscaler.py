@@ -63,12 +63,12 @@ async def scaled_by(plane: Plane, metric: dict[str, Any]) -> AsyncIterator[Until
         plane.run.spawn(name, [str(plane.hub.assets / command[0]), *scaler], log)
 
         async def until(replicas: int) -> None:
-            async def look() -> bool:
+            async def poll() -> bool:
                 plane.run.check(name, log)
                 stored = await api.get(DEPLOYMENT)
                 return bool(stored["spec"]["replicas"] == replicas)
 
-            await eventually(look, what=f"{replicas} replicas", seconds=SECONDS, every=0.5)
+            await eventually(poll, what=f"{replicas} replicas", seconds=SECONDS, every=0.5)
 
         try:
             yield until

@@ -105,8 +105,8 @@ class Scene:
         """
         return await settled(lambda: self.depths(*how), lambda found: found == wanted, every=0.3)
 
-    async def until(self, look: Callable[[], Awaitable[Any]], what: str) -> None:
-        await eventually(look, what=what, seconds=SECONDS, every=0.3)
+    async def until(self, poll: Callable[[], Awaitable[Any]], what: str) -> None:
+        await eventually(poll, what=what, seconds=SECONDS, every=0.3)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def away(name: str) -> ClusterSnapshot:
     return ClusterSnapshot(name=name, ready=False, error="connection refused")
 
 
-def look(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decision:
+def reconcile(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decision:
     """Decide on these clusters, and keep the result."""
     known = tuple(
         msgspec.structs.replace(cluster, absence=memory.absences.get(cluster.name)) for cluster in clusters
@@ -64,12 +64,12 @@ def restored(now: float = NOW, **status: Any) -> ObjectMemory:
 def test_loss_counts_from_the_first() -> None:
     """The clock of a lost cluster starts at the first reconcile without it; an answer is noted."""
     memory = ObjectMemory("u1")
-    look(memory, NOW, answering("m1", 2), answering("m2", 3))
+    reconcile(memory, NOW, answering("m1", 2), answering("m2", 3))
     before = dict(memory.absences)
-    look(memory, NOW + 10, answering("m1", 2), away("m2"))
-    look(memory, NOW + 20, answering("m1", 2), away("m2"))
+    reconcile(memory, NOW + 10, answering("m1", 2), away("m2"))
+    reconcile(memory, NOW + 20, answering("m1", 2), away("m2"))
     away_since = dict(memory.absences)
-    look(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
+    reconcile(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
 
     assert before == {}
     assert away_since == {"m2": Absence(NOW + 10)}
@@ -79,10 +79,10 @@ def test_loss_counts_from_the_first() -> None:
 def test_share_outlives_the_answer() -> None:
     """The last share is kept while a cluster is missing, and dropped once it is no candidate."""
     memory = ObjectMemory("u1")
-    look(memory, NOW, answering("m1", 2), answering("m2", 3))
-    look(memory, NOW + 10, answering("m1", 4), away("m2"))
+    reconcile(memory, NOW, answering("m1", 2), answering("m2", 3))
+    reconcile(memory, NOW + 10, answering("m1", 4), away("m2"))
     kept = dict(memory.last_replicas)
-    look(memory, NOW + 20, answering("m1", 4))
+    reconcile(memory, NOW + 20, answering("m1", 4))
 
     assert kept == {"m1": 4, "m2": 3}
     assert memory.last_replicas == {"m1": 4}
@@ -91,8 +91,8 @@ def test_share_outlives_the_answer() -> None:
 def test_hub_in_the_way_teaches_nothing() -> None:
     """A reconcile without any cluster changes nothing."""
     memory = ObjectMemory("u1")
-    look(memory, NOW, answering("m1", 2))
-    look(memory, NOW + 10)
+    reconcile(memory, NOW, answering("m1", 2))
+    reconcile(memory, NOW + 10)
 
     assert memory.last_replicas == {"m1": 2}
     assert memory.absences == {}
@@ -280,16 +280,16 @@ def test_a_doubt_is_counted_without_a_break() -> None:
     """How long an answer has been implausible starts anew after a plausible one."""
     memory = ObjectMemory("u1")
     empty = ClusterSnapshot(name="m2", scale=ClusterScale(3, 3, "app=web"))
-    look(memory, NOW, answering("m1", 2), empty)
-    look(memory, NOW + 20, answering("m1", 2), empty)
-    before = memory.doubted_for("m2", NOW + 25), memory.doubted_for("m1", NOW + 25)
-    look(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
-    between = memory.doubted_for("m2", NOW + 35)
-    look(memory, NOW + 40, answering("m1", 2), empty)
+    reconcile(memory, NOW, answering("m1", 2), empty)
+    reconcile(memory, NOW + 20, answering("m1", 2), empty)
+    before = memory.implausible_for("m2", NOW + 25), memory.implausible_for("m1", NOW + 25)
+    reconcile(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
+    between = memory.implausible_for("m2", NOW + 35)
+    reconcile(memory, NOW + 40, answering("m1", 2), empty)
 
     assert before == (25.0, 0.0)
-    assert (between, memory.doubted_for("m2", NOW + 41)) == (0.0, 1.0)
-    assert memory.doubted_for("m2", NOW - 60) == 0.0
+    assert (between, memory.implausible_for("m2", NOW + 41)) == (0.0, 1.0)
+    assert memory.implausible_for("m2", NOW - 60) == 0.0
 
 
 def reading(name: str, replicas: int) -> ClusterReading:

@@ -13,7 +13,7 @@ LOAD = Load(quiet=120, peak=1200, rise_seconds=6.0, fall_seconds=4.0)
 
 
 class ToyWorld:
-    """Three members that scale in one look, carelessly or not, by what the demand is."""
+    """Three members that follow the demand at each reading."""
 
     def __init__(self, *, careless: bool = False, admits_anything: bool = False, deaf: bool = False) -> None:
         self.careless, self.admits_anything, self.deaf = careless, admits_anything, deaf
@@ -38,7 +38,7 @@ class ToyWorld:
     async def bring_back(self, name: str) -> None:
         self.lost = None
 
-    async def look(self, seconds: float) -> Picture:
+    async def read(self, seconds: float) -> Picture:
         if self.created and not self.deaf and (self.lost is None or self.careless):
             wanted = max(1, min(3, self.demand // 300))
             self.pods |= {name: wanted for name in MEMBERS if name != self.lost}

@@ -60,7 +60,7 @@ def test_picture_fits_the_terminal(sizes: list[LiveView], width: int, height: in
 
 
 def test_curves_follow_load_and_pods(sizes: list[LiveView]) -> None:
-    """A column a look: low where there was little load, full at its peak."""
+    """Each reading is a column: low where there was little load, full at its peak."""
     view = LiveView(1000, [], screen(80, 24))
     sizes.append(view)
     for second, demand in enumerate((0, 500, 1000)):

@@ -24,7 +24,7 @@ class Candidate:
     def __init__(self, api: MemoryApi, identity: str, *, cleanup: float = 0.0) -> None:
         self._now: Callable[[], float] = asyncio.get_running_loop().time
         self.api = api
-        self.reigns: list[list[float]] = []
+        self.terms: list[list[float]] = []
         self.changes: list[bool] = []
         self._cleanup = cleanup
         self.elector = LeaderElector(
@@ -40,12 +40,12 @@ class Candidate:
         self.task = asyncio.create_task(self.elector.run(self.lead))
 
     async def lead(self) -> None:
-        self.reigns.append([self._now()])
+        self.terms.append([self._now()])
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(self._cleanup)
-            self.reigns[-1].append(self._now())
+            self.terms[-1].append(self._now())
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -78,7 +78,7 @@ async def test_renewals_come_every_retry_period() -> None:
     writes = [call for call in api.calls if call == ("PUT", PATH)]
     assert 28 <= len(writes) <= 31
     assert len([call for call in api.calls if call[0] == "GET"]) == 1
-    assert len(one.reigns) == 1
+    assert len(one.terms) == 1
     await one.stop()
 
 
@@ -104,11 +104,11 @@ async def test_a_released_lease_is_acquired_at_once() -> None:
     two = Candidate(api, "two")
     await asyncio.sleep(10)
     await one.stop()
-    ended = one.reigns[0][1]
+    ended = one.terms[0][1]
     await asyncio.sleep(5)
 
     assert two.elector.is_leader
-    assert two.reigns[0][0] - ended <= 4.5
+    assert two.terms[0][0] - ended <= 4.5
     assert api.objects[PATH]["spec"]["leaseTransitions"] == 1
     await two.stop()
 
@@ -125,7 +125,7 @@ async def test_a_crashed_leader_is_succeeded_after_the_lease() -> None:
     await asyncio.sleep(30)
 
     assert two.elector.is_leader
-    assert 13 <= two.reigns[0][0] - cut_at <= 20
+    assert 13 <= two.terms[0][0] - cut_at <= 20
     await one.stop()
     await two.stop()
 
@@ -142,7 +142,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_leads() -> None:
     await asyncio.sleep(60)
 
     assert one.changes[:2] == [True, False]
-    assert one.reigns[0][1] < two.reigns[0][0]
+    assert one.terms[0][1] < two.terms[0][0]
     await one.stop()
     await two.stop()
 
@@ -172,7 +172,7 @@ async def test_a_short_outage_is_survived() -> None:
     api.fail = None
     await asyncio.sleep(30)
 
-    assert len(one.reigns) == 1
+    assert len(one.terms) == 1
     assert one.elector.is_leader
     await one.stop()
 
@@ -235,9 +235,9 @@ async def test_many_candidates_never_overlap() -> None:
         alive.remove(leader)
         await asyncio.sleep(20)
 
-    reigns = sorted(reign for candidate in candidates for reign in candidate.reigns)
-    assert len(reigns) == 5
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(reigns))
+    terms = sorted(term for candidate in candidates for term in candidate.terms)
+    assert len(terms) == 5
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(terms))
 
 
 @pytest.mark.parametrize("timing", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])

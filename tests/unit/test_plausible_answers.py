@@ -210,10 +210,10 @@ def test_an_emptied_list_of_pods_is_not_extrapolated() -> None:
 
 
 def in_a_process(given: dict[str, Any], seconds: float) -> Decision:
-    """The decision of a controller that has doubted the second cluster for so long."""
+    """The decision of a controller to which the second cluster has been implausible for `seconds`."""
     decoded = decode_scenario(json.dumps(given).encode())
     first, second = decoded.snapshot.clusters
-    clusters = (first, msgspec.structs.replace(second, doubted_for=seconds))
+    clusters = (first, msgspec.structs.replace(second, implausible_for=seconds))
     snapshot = msgspec.structs.replace(decoded.snapshot, clusters=clusters)
     return decide(snapshot, decoded.history, decoded.now, decoded.settings)
 
@@ -273,7 +273,7 @@ def test_a_condition_does_not_change_during_the_moment() -> None:
     assert complete.status == "False"
 
 
-def test_a_decision_names_the_doubted_clusters() -> None:
+def test_a_decision_names_the_implausible_clusters() -> None:
     """The controller remembers from them how long an answer has been implausible."""
-    assert decided(two(EMPTIED)).doubted == frozenset(("m2",))
-    assert decided(two({})).doubted == frozenset()
+    assert decided(two(EMPTIED)).implausible == frozenset(("m2",))
+    assert decided(two({})).implausible == frozenset()

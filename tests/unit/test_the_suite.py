@@ -20,10 +20,10 @@ def test_logs_that_were_set_up_are_as_before() -> None:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
         with capture_logs() as hushed:
             structlog.get_logger().warning("something")
-    with capture_logs() as heard:
+    with capture_logs() as logged:
         structlog.get_logger().warning("something")
 
     assert hushed == []
-    assert [line["event"] for line in heard] == ["something"]
+    assert [line["event"] for line in logged] == ["something"]
     assert structlog.get_config() == before
     assert logging.getLogger().handlers == handlers

@@ -52,7 +52,7 @@ def scale(name: str) -> str:
 
 
 @asynccontextmanager
-async def looking(api: MemoryApi) -> AsyncIterator[Targets]:
+async def targets_of(api: MemoryApi) -> AsyncIterator[Targets]:
     targets = Targets(api, clock=asyncio.get_running_loop().time)
     task = asyncio.create_task(targets.run())
     await asyncio.sleep(0)
@@ -70,7 +70,7 @@ def elapsed(since: float) -> float:
 async def test_an_existing_target_is_no_problem_and_is_cached() -> None:
     """A second look-up within ten seconds makes no call."""
     api = api_with("web")
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         first = await targets.problem(deployment(), "apps/v1")
         calls = len(api.calls)
         second = await targets.problem(deployment(), "apps/v1")
@@ -87,7 +87,7 @@ async def test_an_existing_target_is_no_problem_and_is_cached() -> None:
 async def test_a_missing_target_is_cached_briefly() -> None:
     """A missing target is often created moments later, so the answer is cached for one second."""
     api = api_with()
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         before = await targets.problem(deployment(), "apps/v1")
         api.objects[scale("web")] = {"spec": {"replicas": 1}}
         await asyncio.sleep(MISSING_SECONDS + 0.1)
@@ -109,7 +109,7 @@ async def test_a_target_that_cannot_be_scaled_is_a_problem(
     target: Target, api_version: str, expected: str
 ) -> None:
     """A kind that is not served or has no scale subresource is a problem, too."""
-    async with looking(api_with()) as targets:
+    async with targets_of(api_with()) as targets:
         problem = await targets.problem(target, api_version)
 
     assert problem is not None
@@ -120,7 +120,7 @@ async def test_a_target_that_cannot_be_scaled_is_a_problem(
 async def test_an_invalid_api_version_is_not_looked_up(api_version: str) -> None:
     """No call is made for a version that no server can serve."""
     api = api_with()
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         problem = await targets.problem(deployment(), api_version)
 
     assert problem is None
@@ -128,10 +128,10 @@ async def test_an_invalid_api_version_is_not_looked_up(api_version: str) -> None
 
 
 async def test_a_hub_that_hangs_costs_a_moment_once() -> None:
-    """The first look-up waits for PATIENCE_SECONDS and others do not wait; later one waits again."""
+    """The first look-up waits for PATIENCE_SECONDS, and others do not wait. Later one waits again."""
     api = api_with("web")
     api.hang = True
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         start = asyncio.get_running_loop().time()
         assert await targets.problem(deployment(), "apps/v1") is None
         first = elapsed(start)
@@ -159,7 +159,7 @@ async def test_a_late_answer_serves_the_next_request() -> None:
         return await ask(*arguments, **more)  # type: ignore[arg-type]  # passed on as they came
 
     api.request = late  # type: ignore[assignment, method-assign]  # a hub that is slow
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         first = await targets.problem(deployment(), "apps/v1")
         await asyncio.sleep(0.5)
         slow.set()
@@ -174,7 +174,7 @@ async def test_a_late_answer_serves_the_next_request() -> None:
 async def test_a_refusal_of_the_hub_is_no_problem(status: int) -> None:
     """Missing permissions or errors of the hub give no warning."""
     api = api_with()
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         await targets.problem(deployment("other"), "apps/v1")
         api.fail = status
         problem = await targets.problem(deployment(), "apps/v1")
@@ -185,7 +185,7 @@ async def test_a_refusal_of_the_hub_is_no_problem(status: int) -> None:
 async def test_an_expired_answer_is_not_used_while_the_hub_fails() -> None:
     """A problem is no longer reported once its answer has expired."""
     api = api_with()
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         before = await targets.problem(deployment(), "apps/v1")
         api.fail = 500
         await asyncio.sleep(MISSING_SECONDS + 0.1)
@@ -199,7 +199,7 @@ async def test_calls_and_memory_are_bounded() -> None:
     """The calls in flight and the cached answers are bounded, whatever number of targets a tenant names."""
     api = api_with()
     api.hang = True
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         async with asyncio.TaskGroup() as group:
             for number in range(200):
                 group.create_task(targets.problem(deployment(f"web-{number}"), "apps/v1"))
@@ -218,7 +218,7 @@ async def test_calls_and_memory_are_bounded() -> None:
 async def test_another_hub_is_looked_up_again() -> None:
     """Cached answers are dropped when the kubeconfig is replaced."""
     api = api_with()
-    async with looking(api) as targets:
+    async with targets_of(api) as targets:
         await targets.problem(deployment(), "apps/v1")
         api.objects[scale("web")] = {"spec": {"replicas": 1}}
         await api.use(api.config)

@@ -59,7 +59,7 @@ def holders(*controllers: Controller) -> list[int]:
 async def no_object_with_two_owners(*controllers: Controller) -> AsyncIterator[None]:
     """Fail if two controllers ever work on the same shard at once."""
 
-    async def look() -> None:
+    async def poll() -> None:
         while True:
             for team in TEAMS:
                 key = (team, "web")
@@ -67,7 +67,7 @@ async def no_object_with_two_owners(*controllers: Controller) -> AsyncIterator[N
                 assert len(owners) <= 1, (team, owners)
             await asyncio.sleep(0.05)
 
-    async with background(look()):
+    async with background(poll()):
         yield
 
 

@@ -97,8 +97,8 @@ def encode_scenario(
         scenario["hubMetrics"] = hub
     if snapshot.ambiguous_with:
         scenario["ambiguousWith"] = list(snapshot.ambiguous_with)
-    if snapshot.contested_by:
-        scenario["contestedBy"] = list(snapshot.contested_by)
+    if snapshot.competitors:
+        scenario["contestedBy"] = list(snapshot.competitors)
     if snapshot.blocked is not None:
         scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
     scenario["history"] = encode_history(history)
@@ -154,7 +154,7 @@ def _snapshot(raw: RawScenario) -> Snapshot:
         hub_custom_metrics=read_each("hubMetrics.customMetrics", custom_sample, hub.custom_metrics),
         hub_external_metrics=read_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
         ambiguous_with=tuple(raw.ambiguous_with or ()),
-        contested_by=tuple(raw.contested_by or ()),
+        competitors=tuple(raw.competitors or ()),
         decided_size=hpa.status.size,
         blocked=None if raw.blocked is None else Blocked(**msgspec.structs.asdict(raw.blocked)),
     )

@@ -113,7 +113,7 @@ _KEYS: Final = {
     "federated_hpa": "federatedHPA",
     "hub_metrics": "hubMetrics",
     "ambiguous_with": "ambiguousWith",
-    "contested_by": "contestedBy",
+    "competitors": "contestedBy",
 }
 
 
@@ -129,5 +129,5 @@ class RawScenario(_Checked, rename=_KEYS):
     hub_metrics: RawHubMetrics | None = None
     history: RawScenarioHistory | None = None
     ambiguous_with: list[str] | None = None
-    contested_by: list[str] | None = None
+    competitors: list[str] | None = None
     blocked: RawBlocked | None = None

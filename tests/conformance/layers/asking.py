@@ -31,12 +31,12 @@ async def install(api: PlaneApi) -> None:
             seconds=120,
         )
 
-    async def look() -> bool:
+    async def poll() -> bool:
         for plural in KINDS.values():
             await api.get(f"{NAMESPACE}/{plural}")
         return True
 
-    await eventually(look, what="the kinds are served", seconds=120)
+    await eventually(poll, what="the kinds are served", seconds=120)
 
 
 async def answers(api: PlaneApi, objects: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:

@@ -101,7 +101,7 @@ def _peer(request: web.Request) -> str | None:
     return str(names[0].value) if names else None
 
 
-async def hang(_heard: Received) -> web.StreamResponse:
+async def hang(_received: Received) -> web.StreamResponse:
     """Never answers."""
     await asyncio.Event().wait()
     raise AssertionError("waits forever")
@@ -123,7 +123,7 @@ def review(**response: Any) -> Handler:
 def raw(body: bytes, *, status: int = 200, content_type: str = "application/json") -> Handler:
     """Returns a handler that answers with a fixed body."""
 
-    async def answer(_heard: Received) -> web.StreamResponse:
+    async def answer(_received: Received) -> web.StreamResponse:
         return web.Response(body=body, status=status, content_type=content_type)
 
     return answer

@@ -154,8 +154,8 @@ def crawling() -> Callable[[], float]:
 
     A slow machine does not age cached results.
     """
-    looks = itertools.count()
-    return lambda: next(looks) / 1e6
+    reads = itertools.count()
+    return lambda: next(reads) / 1e6
 
 
 @asynccontextmanager
