@@ -23,8 +23,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
 from fedhpa.admission.cel import RULES
 from fedhpa.admission.cel.rule import Cel
 from fedhpa.admission.defaults import default_metrics, default_scaling_rules
@@ -33,6 +31,7 @@ from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
 from fedhpa.api.shape import Property, Shape, properties
+from fedhpa.api.yaml import print_yaml
 
 Schema = dict[str, Any]
 
@@ -134,17 +133,7 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
 def render(definitions: tuple[Definition, ...]) -> str:
     """Returns the CRDs as a YAML stream. `fedhpa crds` prints it, and the chart contains it."""
     documents = [custom_resource_definition(definition) for definition in definitions]
-    return "".join(
-        "---\n" + yaml.dump(document, Dumper=_PlainDumper, sort_keys=True, width=110)
-        for document in documents
-    )
-
-
-class _PlainDumper(yaml.SafeDumper):
-    """Writes repeated parts in full. Not every tool that reads manifests supports anchors and aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature of the base class
-        return True
+    return print_yaml(documents)
 
 
 def _root_schema(model: type[TypedObject]) -> Schema:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError
-from fedhpa.cli.hub import DEADLINE_SECONDS, hub_client
+from fedhpa.cli.hub import DEADLINE_SECONDS, hub_client, hub_error
 from fedhpa.cli.options import Context, Kubeconfig, read_certificates
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def apiservice(
 
     Example: fedhpa apiservice --ca-file ca.crt | kubectl apply -f -
     """
-    import yaml
-
+    from fedhpa.api.yaml import print_yaml
     from metrics_adapter.registration import APIS, Registration, manifests, member_rights
 
     placement = Registration(
@@ -109,7 +108,7 @@ def apiservice(
             )
         if not placement.secrets:
             typer.echo(NO_SECRETS, err=True)
-    typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
+    typer.echo(print_yaml(documents), nl=False)
 
 
 def _secret_key(text: str, default: str) -> tuple[str, str]:
@@ -130,7 +129,7 @@ async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return frozenset()
-            raise ConfigError(f"cannot list Clusters: {error}") from error
+            raise hub_error("cannot list Clusters", error) from error
     references = [cluster.spec.secretRef for cluster in clusters]
     return frozenset((ref.namespace, ref.name) for ref in references if ref and ref.namespace and ref.name)
 
@@ -152,7 +151,7 @@ async def _owned_by_others(
             except ApiError as error:
                 if error.status == NOT_FOUND:
                     continue
-                raise ConfigError(f"cannot read APIService {name}: {error}") from error
+                raise hub_error(f"cannot read APIService {name}", error) from error
             other = owner(stored, placement)
             if other is not None:
                 found.append(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedhpa.api.errors import InvalidObject
+from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli.options import JsonOrText
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ ABOUT = "Evaluate schedules of CronFederatedHPAs."
 
 
 def cron_next(
-    schedule: Annotated[
-        str | None, typer.Argument(help='Five cron fields in quotes, for example "0 4 * * MON-FRI".')
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SCHEDULE", help='Five cron fields in quotes, for example "0 4 * * MON-FRI".'),
     ] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA time zone; if not set, UTC.")] = None,
     from_: Annotated[
@@ -47,11 +48,10 @@ def cron_next(
     """Print when a schedule fires next; exits 1 if the schedule is invalid."""
     now = datetime.now(UTC)
     if stdin:
-        if schedule is not None:
-            raise typer.BadParameter("SCHEDULE and --stdin exclude each other")
+        if words:
+            raise ConfigError("SCHEDULE and --stdin exclude each other")
         raise typer.Exit(_answer_lines(sys.stdin.buffer, now))
-    if schedule is None:
-        raise typer.BadParameter("SCHEDULE is missing; quote it, or use --stdin")
+    schedule = _one_schedule(words or [])
     # A bad --from is wrong usage (2). A bad schedule or time zone is a finding (1).
     _instant(from_, now, UTC)
     answer = _answer({"schedule": schedule, "timeZone": time_zone, "from": from_, "count": count}, now)
@@ -64,6 +64,18 @@ def cron_next(
     else:
         typer.echo(answer["error"])
     raise typer.Exit(0 if answer["valid"] else 1)
+
+
+def _one_schedule(words: list[str]) -> str:
+    """Returns the only argument. Raises ConfigError with the remedy for a schedule without quotes."""
+    if not words:
+        raise ConfigError("SCHEDULE is missing: write five cron fields in quotes, or use --stdin")
+    if len(words) > 1:
+        raise ConfigError(
+            f"expected one SCHEDULE, got {len(words)} arguments: put the schedule in quotes, or the shell "
+            'splits it and replaces * by file names, for example: fedhpa cron next "*/5 * * * *"'
+        )
+    return words[0]
 
 
 def _answer_lines(lines: Iterable[bytes], now: datetime) -> int:

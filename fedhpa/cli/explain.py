@@ -61,9 +61,9 @@ def render(status: Mapping[str, Any], where: str, output: ExplainFormat) -> str:
     if output is ExplainFormat.JSON:
         return json.dumps(status["decision"], indent=2) + "\n"
     if output is ExplainFormat.YAML:
-        import yaml
+        from fedhpa.api.yaml import print_yaml
 
-        return str(yaml.safe_dump(status["decision"], sort_keys=False))
+        return print_yaml([status["decision"]], sort_keys=False)
     decision = read_status(status).last_decision()
     assert decision is not None, "the caller checked status.decision"
     conditions = [

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.names import dns_subdomain
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
@@ -15,14 +16,31 @@ if TYPE_CHECKING:
 KINDS = ("fhpa", "federatedhpa", "federatedhpas", "federatedhpa.autoscaling.karmada.io")
 API_VERSION = "autoscaling.karmada.io/v1alpha1"
 DEADLINE_SECONDS = 10.0
+# Statuses of ApiError; 0 is that of a request without an answer.
+NO_ANSWER, UNAUTHORIZED, FORBIDDEN = 0, 401, 403
+# The message of a 404 that is about the API and not about one object.
+NOT_SERVED = "the server could not find the requested resource"
 
 
 def parse_target(text: str) -> str:
-    """Returns the name in `fhpa/NAME` or NAME. Raises ConfigError for another kind."""
+    """Returns the name in `fhpa/NAME` or NAME. Raises ConfigError for another kind, and for no name."""
     kind, separator, name = text.rpartition("/")
-    if not name or (separator and kind.lower() not in KINDS):
-        raise ConfigError(f"{text!r}: expected fhpa/NAME")
+    if dns_subdomain(name) or (separator and kind.lower() not in KINDS):
+        raise ConfigError(f"{text[:300]!r}: expected fhpa/NAME, the name of a FederatedHPA")
     return name
+
+
+def hub_error(action: str, error: ApiError) -> ConfigError:
+    """Returns the error of a request to the hub, with the remedy. `action` says what was not done."""
+    if error.status == UNAUTHORIZED:
+        remedy = "log in again, or correct --kubeconfig or --context"
+    elif error.status == FORBIDDEN:
+        remedy = "ask an administrator of the hub for this right, or choose another --context"
+    elif error.status == NO_ANSWER:
+        remedy = "check --kubeconfig and --context, and the hub with: kubectl cluster-info"
+    else:
+        remedy = "run the command again, and look into the hub's log if it fails again"
+    return ConfigError(f"{action}: {error}: {remedy}")
 
 
 @asynccontextmanager
@@ -57,9 +75,15 @@ async def find_object(hub: ApiClient, namespace: str, name: str) -> dict[str, An
             resource_path(API_VERSION, "federatedhpas", namespace, name), deadline=DEADLINE_SECONDS
         )
     except ApiError as error:
-        if error.status == NOT_FOUND:
+        if error.status == NOT_FOUND and NOT_SERVED not in str(error):
             return None
-        raise ConfigError(f"cannot read FederatedHPA {namespace}/{name}: {error}") from error
+        action = f"cannot read FederatedHPA {namespace}/{name}"
+        if error.status == NOT_FOUND:
+            raise ConfigError(
+                f"{action}: the hub does not serve FederatedHPAs: choose another --context, or install them "
+                "with: fedhpa crds | kubectl apply -f -"
+            ) from error
+        raise hub_error(action, error) from error
 
 
 async def read_object(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """The `fedhpa` command: one typer application with one module per command or group.
 
 Exit codes: 0 done; 1 a finding (a command raises `typer.Exit(1)`); 2 wrong usage or unreadable input, as one
-line on stderr. Data goes to stdout, everything else to stderr. Each module `fedhpa.cli.<noun>` has a
-`register(app)`. Slow imports (pydantic, aiohttp, kubernetes) belong inside the commands, because each start
-of `fedhpa` imports all modules.
+line on stderr; 130 after Ctrl-C. Data goes to stdout, everything else to stderr. Each module
+`fedhpa.cli.<noun>` has a `register(app)`. Slow imports (pydantic, aiohttp, kubernetes) belong inside the
+commands, because each start of `fedhpa` imports all modules.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Final
 
 import typer
 
@@ -16,6 +18,7 @@ from fedhpa.api.errors import FedHPAError
 from fedhpa.cli import (
     apiservice,
     certs,
+    completion,
     crds,
     cron,
     explain,
@@ -26,20 +29,27 @@ from fedhpa.cli import (
     webhook_config,
 )
 
+PROGRAM: Final = "fedhpa"
+# kubectl runs the program kubectl-fedhpa for `kubectl fedhpa`.
+PLUGIN: Final = "kubectl-fedhpa"
+EXIT_USAGE: Final = 2
+# As shells report a program that SIGINT ended.
+EXIT_INTERRUPTED: Final = 130
+
 app = typer.Typer(
-    name="fedhpa",
+    name=PROGRAM,
     help="Federated autoscaling for Kubernetes.",
     add_completion=False,
+    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(version("fedhpa"))
+        version()
         raise typer.Exit
 
 
@@ -52,6 +62,13 @@ def _root(
     """Federated autoscaling for Kubernetes."""
 
 
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed_version
+
+    typer.echo(installed_version("fedhpa"))
+
+
 def _show_full_summaries(group: typer.Typer) -> None:
     """Lists each command with the whole first line of its docstring; typer would shorten the line."""
     for command in group.registered_commands:
@@ -61,33 +78,62 @@ def _show_full_summaries(group: typer.Typer) -> None:
             _show_full_summaries(below.typer_instance)
 
 
-for module in (apiservice, certs, crds, cron, explain, preview, record, replay, rules, webhook_config):
+for module in (
+    apiservice,
+    certs,
+    completion,
+    crds,
+    cron,
+    explain,
+    preview,
+    record,
+    replay,
+    rules,
+    webhook_config,
+):
     module.register(app)
+app.command("version")(version)
 _show_full_summaries(app)
 
 
-def run(arguments: list[str]) -> int:
-    """Runs one command line, without the program's name, and returns the exit code."""
+def run(arguments: list[str], program: str = PROGRAM) -> int:
+    """Runs one command line, without the program's name, and returns the exit code.
+
+    `program` is the name of the started file.
+    """
+    name = PLUGIN.replace("-", " ") if program == PLUGIN else PROGRAM
     try:
-        result = app(arguments, prog_name="fedhpa", standalone_mode=False)
+        result = app(arguments, prog_name=name, standalone_mode=False)
     except typer.TyperException as error:
-        return _fail(error.format_message())
+        message = error.format_message()
+        if message.startswith("Usage: "):  # a group without a command
+            print(message, file=sys.stderr)
+            return EXIT_USAGE
+        return _fail(name, message.replace("Value error, ", ""))
     except FedHPAError as error:
-        return _fail(str(error))
+        return _fail(name, str(error))
+    except BaseExceptionGroup as group:
+        from fedhpa.serving import first_reported
+
+        expected = first_reported(group)
+        if expected is None:
+            raise
+        return _fail(name, str(expected))
     except typer.Abort:
-        return _fail("interrupted")
+        _fail(name, "interrupted")
+        return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0
 
 
-def _fail(message: str) -> int:
+def _fail(name: str, message: str) -> int:
     one_line = " ".join(message.split())
-    print(f"fedhpa: {one_line}", file=sys.stderr)
-    return 2
+    print(f"{name}: {one_line}", file=sys.stderr)
+    return EXIT_USAGE
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    sys.exit(run(sys.argv[1:]))
+    """Entry point of the console scripts `fedhpa` and `kubectl-fedhpa`."""
+    sys.exit(run(sys.argv[1:], Path(sys.argv[0]).stem))
 
 
 if __name__ == "__main__":

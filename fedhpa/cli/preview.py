@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.cli.files import MAX_YAML_BYTES, read_file, yaml_documents
 from fedhpa.cli.hub import API_VERSION, find_object, hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Namespace, Propagation
 
@@ -83,12 +82,9 @@ def preview(
 
 def read_objects(file: str) -> list[dict[str, Any]]:
     """Returns the objects of a YAML or JSON file. Raises ConfigError for a kind that is not ours."""
-    import yaml
-
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        documents = list(yaml_documents(read_file(file, option="--filename", max_bytes=MAX_YAML_BYTES)))
+    except InvalidObject as error:
         raise ConfigError(f"--filename={file}: cannot be read: {error}") from error
     objects: list[Any] = []
     for document in documents:

@@ -60,9 +60,9 @@ def record(
 
 def _text(scenario: dict[str, Any], output: RecordFormat) -> str:
     if output is RecordFormat.YAML:
-        import yaml
+        from fedhpa.api.yaml import print_yaml
 
-        return str(yaml.safe_dump(scenario, sort_keys=False))
+        return print_yaml([scenario], sort_keys=False)
     return json.dumps(scenario, separators=(",", ":")) + "\n"
 
 

@@ -5,16 +5,17 @@ The format is described in docs/reference/decision-record.md.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.cli.files import read_file, yaml_documents
 from fedhpa.cli.options import JsonOrText
 
 
@@ -38,22 +39,26 @@ def replay(
 ) -> None:
     """Decide recorded scenarios again, without a cluster.
 
-    A file holds one JSON object, a JSON array or JSON lines. Exits 2 if a scenario is unreadable; the other
-    scenarios are still answered.
+    A file holds one JSON object, a JSON array, JSON lines, or YAML documents. Exits 2 if a scenario is
+    unreadable; the other scenarios are still answered.
     """
     as_text = output is JsonOrText.TEXT or (output is None and sys.stdout.isatty())
     readable = True
     for file in files:
         try:
-            data = _read(file)
+            data = read_file(file)
         except ConfigError as error:
             print(f"fedhpa: {error}", file=sys.stderr)
             readable = False
             continue
-        for scenario in split(data):
-            line, ok = answer(scenario, as_text=as_text)
-            readable = readable and ok
-            sys.stdout.buffer.write(line)
+        try:
+            for scenario in split(data):
+                line, ok = answer(scenario, as_text=as_text)
+                readable = readable and ok
+                sys.stdout.buffer.write(line)
+        except InvalidObject as error:
+            sys.stdout.buffer.write(_unreadable(None, str(error), as_text=as_text))
+            readable = False
     sys.stdout.buffer.flush()
     if not readable:
         raise typer.Exit(2)
@@ -66,20 +71,29 @@ def answer(raw: bytes | msgspec.Raw, *, as_text: bool = False) -> tuple[bytes, b
     try:
         scenario = decode_scenario(raw)
     except InvalidObject as error:
-        name = scenario_name(raw)
-        if as_text:
-            return f"{name or 'scenario'}: cannot be read: {error}\n".encode(), False
-        return msgspec.json.encode({"name": name, "error": str(error)}) + b"\n", False
+        return _unreadable(scenario_name(raw), str(error), as_text=as_text), False
     decision = decide(scenario.snapshot, scenario.history, scenario.now, scenario.settings)
     if as_text:
         return to_text(decision, scenario.name).encode(), True
     return to_line(decision, scenario.name, scenario.now_text) + b"\n", True
 
 
+def _unreadable(name: str | None, error: str, *, as_text: bool) -> bytes:
+    if as_text:
+        return f"{name or 'scenario'}: cannot be read: {error}\n".encode()
+    return msgspec.json.encode({"name": name, "error": error}) + b"\n"
+
+
 def split(data: bytes) -> Iterator[bytes | msgspec.Raw]:
-    """Yields the scenarios of a file: the items of an array, or the whole file, or each line."""
+    """Yields the scenarios of a file: items of an array, the whole file, each line, or YAML documents.
+
+    What is not readable is yielded as it is, so that its error is reported.
+    """
     stripped = data.strip()
     if not stripped:
+        return
+    if stripped.startswith((b"---", b"#", b"%")):  # no JSON begins like this
+        yield from _yaml_scenarios(stripped)
         return
     if stripped.startswith(b"["):
         try:
@@ -89,11 +103,20 @@ def split(data: bytes) -> Iterator[bytes | msgspec.Raw]:
         return
     lines = [line for line in re.split(rb"\r?\n", stripped) if line.strip()]
     # If any line is an object, the file has JSON lines, and a broken line is one broken scenario. Otherwise
-    # the file is one object over several lines, which may be broken.
-    if len(lines) == 1 or _is_json(stripped) or not any(_is_object(line) for line in lines):
+    # the file is YAML, or one object over several lines, which may be broken.
+    if len(lines) > 1 and not _is_json(stripped) and any(_is_object(line) for line in lines):
+        yield from lines
+    elif stripped.startswith(b"{") or _is_json(stripped):
         yield stripped
     else:
-        yield from lines
+        yield from _yaml_scenarios(stripped)
+
+
+def _yaml_scenarios(data: bytes) -> Iterator[bytes]:
+    """Yields the YAML documents, and the items of lists among them, as JSON."""
+    for document in yaml_documents(data):
+        for one in document if isinstance(document, list) else [document]:
+            yield json.dumps(one).encode()
 
 
 def _is_object(line: bytes) -> bool:
@@ -106,10 +129,3 @@ def _is_json(data: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
-
-
-def _read(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error

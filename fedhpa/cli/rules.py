@@ -56,6 +56,6 @@ def _all(_: str) -> bool:
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Check rules files of the metrics adapter.")
+    group = typer.Typer(help="Check rules files of the metrics adapter.", no_args_is_help=True)
     group.command("check")(check)
     app.add_typer(group, name="rules")

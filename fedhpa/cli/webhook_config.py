@@ -37,13 +37,12 @@ def webhook_config(
 
     Example: fedhpa webhook-config --service fedhpa-system/webhook --ca-file ca.crt | kubectl apply -f -
     """
-    import yaml
-
+    from fedhpa.api.yaml import print_yaml
     from webhook.registration import configurations
 
     bundle = b"" if ca_file is None else read_certificates("--ca-file", ca_file)
     documents = _reader_rbac(reader) + configurations(_endpoint(url, service), bundle)
-    typer.echo("".join("---\n" + yaml.safe_dump(document) for document in documents), nl=False)
+    typer.echo(print_yaml(documents), nl=False)
 
 
 def _endpoint(url: str, service: str) -> Endpoint:

@@ -12,7 +12,7 @@ import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,19 @@ class ApiConfig:
 async def load_config(kubeconfig: str | None, context: str | None = None) -> ApiConfig:
     """Returns the configuration from the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
 
-    `context` overrides the current context of the kubeconfig. Raises ConfigError, which names the file and
-    the remedy.
+    $KUBECONFIG may name several files, which are merged as kubectl does: the first file that sets a cluster,
+    user, context or the current context wins, and missing files are skipped. `context` overrides the current
+    context. Raises ConfigError, which names the file and the remedy.
     """
-    source = kubeconfig or os.environ.get("KUBECONFIG")
-    if source:
-        return await _from_kubeconfig(source, context)
+    if kubeconfig:
+        return await _from_kubeconfig([kubeconfig], context)
+    if listed := os.environ.get("KUBECONFIG"):
+        return await _from_kubeconfig([part for part in listed.split(os.pathsep) if part], context)
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster()
     home = Path.home() / ".kube" / "config"
     if home.is_file():
-        return await _from_kubeconfig(str(home), context)
+        return await _from_kubeconfig([str(home)], context)
     raise ConfigError(
         f"no Kubernetes API configured: give --kubeconfig, set KUBECONFIG, create {home}, or run in a pod"
     )
@@ -163,34 +165,65 @@ def file_fingerprint(files: Iterable[Path]) -> bytes:
     return digest.digest()
 
 
-async def _from_kubeconfig(source: str, context: str | None) -> ApiConfig:
-    present = _present(source)
+async def _from_kubeconfig(sources: Sequence[str], context: str | None) -> ApiConfig:
+    source = os.pathsep.join(sources)
+    files = _present(sources)
     library = importlib.import_module("kubernetes.aio.config.kube_config")
     settings = importlib.import_module("kubernetes.aio.client.configuration").Configuration()
     try:
-        loader = await library.load_kube_config(
-            config_file=os.pathsep.join(str(path) for path in present),
-            context=context,
-            client_configuration=settings,
-            persist_config=False,
+        loader = library.KubeConfigLoader(
+            config_dict=_merged(files, library.ConfigNode), config_base_path=None, active_context=context
         )
-        return _convert(loader, settings, tuple(present))
+        await loader.load_and_set(settings)
+        return _convert(loader, settings, tuple(files))
     except ConfigError:
         raise
     # For a wrong file the library raises YAML, base64, key, type and file errors alike.
     except Exception as error:
         where = f", context {context!r}" if context else ""
+        if context and f"name {context} in" in str(error):
+            raise ConfigError(
+                f"kubeconfig {source} has no context {context!r}: see `kubectl config get-contexts`"
+            ) from error
         raise ConfigError(
             f"kubeconfig {source}{where}: {_first_line(error)}: check it with `kubectl config view`"
         ) from error
 
 
-def _present(source: str) -> list[Path]:
-    files = [Path(part).expanduser() for part in source.split(os.pathsep) if part]
-    present = [path for path in files if path.is_file()]
-    if not present:
-        raise ConfigError(f"kubeconfig {source}: no such file: correct --kubeconfig or KUBECONFIG")
-    return present
+def _present(sources: Sequence[str]) -> list[Path]:
+    paths = [Path(one).expanduser() for one in sources]
+    files = [path for path in paths if path.is_file()]
+    if not files:
+        problem = "it is a folder" if any(path.is_dir() for path in paths) else "no such file"
+        raise ConfigError(
+            f"kubeconfig {os.pathsep.join(sources)}: {problem}: correct --kubeconfig or KUBECONFIG"
+        )
+    return files
+
+
+def _merged(files: Sequence[Path], node: Callable[[str, Any, str], Any]) -> Any:
+    """Returns the files as one kubeconfig, by the rules of kubectl.
+
+    The library lets the last current context win. `node` is its type of a value that knows its file, by
+    which the library finds relative paths.
+    """
+    import yaml
+
+    merged: dict[str, Any] = {}
+    lists: dict[str, dict[str, Any]] = {"clusters": {}, "contexts": {}, "users": {}}
+    for file in files:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if content is None and len(files) > 1:  # kubectl skips an empty file
+            continue
+        if not isinstance(content, dict):
+            raise ConfigError(f"kubeconfig {file}: expected a mapping: check it with `kubectl config view`")
+        if content.get("current-context"):
+            merged.setdefault("current-context", content["current-context"])
+        for key, named in lists.items():
+            for entry in content.get(key) or []:
+                named.setdefault(entry["name"], node(f"{file}/{entry['name']}", entry, str(file)))
+    first = str(files[0])
+    return node(first, merged | {key: list(named.values()) for key, named in lists.items()}, first)
 
 
 def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:

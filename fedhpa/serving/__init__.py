@@ -3,7 +3,7 @@
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.process import Signals, quick_loop, run_process
+from fedhpa.serving.process import Signals, first_reported, quick_loop, run_process
 from fedhpa.serving.reviews import ReviewProbe
 from fedhpa.serving.server import TlsServer, access_log, http_listeners, metrics_route
 from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
@@ -26,6 +26,7 @@ __all__ = [
     "TrustFiles",
     "access_log",
     "common_name",
+    "first_reported",
     "http_listeners",
     "metrics_route",
     "names_of",

@@ -82,7 +82,7 @@ def run_process(
     except FedHPAError as error:
         failure = error
     except BaseExceptionGroup as group:
-        reported = _first_reported(group)
+        reported = first_reported(group)
         if reported is None:
             raise
         failure = reported
@@ -118,8 +118,8 @@ async def _run(main: Callable[[Signals], Awaitable[None]]) -> int:
     return EXIT_DONE
 
 
-def _first_reported(group: BaseExceptionGroup[BaseException]) -> FedHPAError | None:
-    # A TaskGroup wraps the errors of its tasks. An expected error in it is reported like any other.
+def first_reported(group: BaseExceptionGroup[BaseException]) -> FedHPAError | None:
+    """Returns the first expected error in a TaskGroup's group; None if another error is among them."""
     _, unexpected = group.split(FedHPAError)
     if unexpected is not None:
         return None

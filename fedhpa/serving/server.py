@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from fedhpa.api.errors import FedHPAError
 from fedhpa.serving.connections import Site, close_stalled, hide_software
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values, split_address
@@ -76,7 +77,14 @@ class TlsServer:
     async def __aenter__(self) -> TlsServer:
         async with AsyncExitStack() as stack:
             bound = await stack.enter_async_context(
-                _listener(self._application, self._host, self._port, self._grace, self._peers, self._tls)
+                _listener(
+                    self._application,
+                    (self._host, self._port),
+                    self._grace,
+                    self._peers,
+                    self._tls,
+                    remedy=f"choose another port with --{common.SECURE_PORT.name}",
+                )
             )
             await stack.enter_async_context(_background(self._tls.watch()))
             self._stack = stack.pop_all()
@@ -109,6 +117,7 @@ async def http_listeners(
     routes: dict[str, list[web.RouteDef]] = {}
     routes.setdefault(values[common.METRICS_BIND_ADDRESS], []).append(metrics_route(registry))
     routes.setdefault(values[common.HEALTH_PROBE_BIND_ADDRESS], []).extend(health.routes())
+    flags = {values[flag]: flag.name for flag in reversed(common.OBSERVING)}
     first = next((text for text in routes if split_address(text) is not None), None)
     if first is not None:
         routes[first].extend(more)
@@ -120,9 +129,18 @@ async def http_listeners(
                 continue
             application = web.Application()
             application.add_routes(served)
-            bound.append(await stack.enter_async_context(_listener(application, *address, 1.0, peers, None)))
+            listener = _listener(
+                application, address, 1.0, peers, None, remedy=_other_port(flags[text], *address)
+            )
+            bound.append(await stack.enter_async_context(listener))
         await stack.enter_async_context(_background(series.measure_lag()))
         yield bound
+
+
+def _other_port(flag: str, host: str, port: int) -> str:
+    """Returns the remedy if the address of a flag is in use. All processes have the same default."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"choose another port, for example --{flag}={shown}:{port % 65535 + 1}, or --{flag}=0 for none"
 
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
@@ -153,8 +171,15 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 
 @asynccontextmanager
 async def _listener(
-    application: web.Application, host: str, port: int, grace: float, peers: Peers, tls: ServingTls | None
+    application: web.Application,
+    address: tuple[str, int],
+    grace: float,
+    peers: Peers,
+    tls: ServingTls | None,
+    *,
+    remedy: str,
 ) -> AsyncIterator[BoundAddress]:
+    """Serves the application. Raises FedHPAError with `remedy` if the address cannot be used."""
     application.on_response_prepare.append(hide_software)
     runner = web.AppRunner(
         application,
@@ -164,9 +189,13 @@ async def _listener(
     )
     await runner.setup()
     try:
-        await Site(runner, host, port, None if tls is None else tls.listening_context, peers).start()
+        site = Site(runner, *address, None if tls is None else tls.listening_context, peers)
+        try:
+            await site.start()
+        except FedHPAError as error:
+            raise FedHPAError(f"{error}: {remedy}") from error
         async with _background(close_stalled(peers)):
-            yield BoundAddress(host, runner.addresses[0][1])
+            yield BoundAddress(address[0], runner.addresses[0][1])
     finally:
         await runner.cleanup()
 

@@ -94,3 +94,47 @@ async def test_a_change_is_previewed(tmp_path: Path) -> None:
     assert (preview["now"]["desiredReplicas"], preview["then"]["desiredReplicas"]) == (8, 6)
     assert "would be refused: spec.maxReplicas" in bad.out
     assert absent.err == "fedhpa: FederatedHPA shop/other not found: name its namespace with -n\n"
+
+
+HPAS_PATH = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/shop/federatedhpas"
+COMMANDS = [("explain", "fhpa/web"), ("record", "fhpa/web"), ("preview", "-f", "{}", "--propagation=direct")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (401, "log in again, or correct --kubeconfig or --context"),
+        (403, "ask an administrator of the hub for this right, or choose another --context"),
+        (500, "run the command again"),
+        (404, "the hub does not serve FederatedHPAs: choose another --context, or install them with: "),
+    ],
+)
+async def test_a_refusal_of_the_hub_is_one_line(
+    tmp_path: Path, command: tuple[str, ...], status: int, remedy: str
+) -> None:
+    """The line names the object and the remedy, and the exit code is 2."""
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(yaml.safe_dump(federated_hpa()))
+    async with world_on_sockets() as w:
+        w.hub.faults.status[f"{HPAS_PATH}/web"] = status
+        ran = await fedhpa(w, tmp_path, *(part.format(changed) for part in command))
+
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert ran.err.startswith("fedhpa: cannot read FederatedHPA shop/web: ")
+    assert remedy in ran.err
+
+
+async def test_a_hub_that_is_down_is_one_line(tmp_path: Path) -> None:
+    """Nobody listens at the address of the kubeconfig."""
+    async with world_on_sockets() as w:
+        file = kubeconfig(w.hub, tmp_path)
+    ran = await fedhpa_process("explain", "fhpa/web", "--kubeconfig", str(file))
+    unknown = await fedhpa_process("explain", "fhpa/web", "--kubeconfig", str(file), "--context", "x")
+
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert ran.err.endswith(
+        "cannot connect: Connection refused: check --kubeconfig and --context, and the hub with: "
+        "kubectl cluster-info\n"
+    )
+    assert unknown.err == f"fedhpa: kubeconfig {file} has no context 'x': see `kubectl config get-contexts`\n"

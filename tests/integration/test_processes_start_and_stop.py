@@ -169,7 +169,7 @@ async def test_http_listeners_serve_health_and_metrics() -> None:
 
 
 async def test_http_listeners_can_be_closed_or_taken() -> None:
-    """`0` starts no listener, and the error names an occupied port."""
+    """`0` starts no listener. The error names an occupied port, and the flag that chooses another."""
     off = ["--metrics-bind-address=0", "--health-probe-bind-address=0"]
     async with http_listeners(parse_flags(SECTIONS, off, {}), Health(), CollectorRegistry()) as bound:
         assert bound == []
@@ -178,8 +178,14 @@ async def test_http_listeners_can_be_closed_or_taken() -> None:
     async with http_listeners(parse_flags(SECTIONS, one, {}), Health(), CollectorRegistry()) as (first,):
         taken = [f"--metrics-bind-address=127.0.0.1:{first.port}", "--health-probe-bind-address=0"]
         listeners = http_listeners(parse_flags(SECTIONS, taken, {}), Health(), CollectorRegistry())
-        with pytest.raises(FedHPAError, match=rf"cannot listen on 127.0.0.1:{first.port}: "):
+        with pytest.raises(FedHPAError) as refused:
             await listeners.__aenter__()
+
+        flag = "--metrics-bind-address"
+        assert str(refused.value) == (
+            f"cannot listen on 127.0.0.1:{first.port}: Address already in use: choose another port, "
+            f"for example {flag}=127.0.0.1:{first.port + 1}, or {flag}=0 for none"
+        )
 
 
 def test_debug_lines_come_with_verbosity_4() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"fedhpa", "webhook", "metrics_adapter", "controller", "certs"}
-COMMANDS = ("fedhpa", "fedhpa-webhook", "fedhpa-metrics-adapter", "fedhpa-controller")
+COMMANDS = ("fedhpa", "kubectl-fedhpa", "fedhpa-webhook", "fedhpa-metrics-adapter", "fedhpa-controller")
 SECONDS = 90
 
 

@@ -169,8 +169,97 @@ async def test_a_missing_kubeconfig(tmp_path: Path) -> None:
 
 async def test_a_missing_context(tmp_path: Path) -> None:
     """The error names the missing context."""
-    with pytest.raises(ConfigError, match="context 'nope'"):
+    with pytest.raises(ConfigError, match="has no context 'nope': see `kubectl config get-contexts`"):
         await load_config(kubeconfig(tmp_path), "nope")
+
+
+def one_file(path: Path, name: str, *, current: str | None, token: str, **user: Any) -> Path:
+    """A kubeconfig with a context, a cluster and a user of this name, and the entries "shared"."""
+    path.parent.mkdir(exist_ok=True)
+    server = f"http://{path.parent.name}.example:8080"
+    content: dict[str, Any] = {
+        "clusters": [{"name": each, "cluster": {"server": server}} for each in (name, "shared")],
+        "users": [{"name": each, "user": {"token": token, **user}} for each in (name, "shared")],
+        "contexts": [{"name": each, "context": {"cluster": each, "user": each}} for each in (name, "shared")],
+    }
+    if current is not None:
+        content["current-context"] = current
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("currents", "context", "server", "token"),
+    [
+        (("one", "two"), None, "http://first.example:8080", "Bearer 1"),
+        ((None, "two"), None, "http://second.example:8080", "Bearer 2"),
+        (("", "two"), None, "http://second.example:8080", "Bearer 2"),
+        (("two", None), None, "http://second.example:8080", "Bearer 2"),
+        (("one", "two"), "two", "http://second.example:8080", "Bearer 2"),
+        (("shared", "two"), None, "http://first.example:8080", "Bearer 1"),
+        ((None, "shared"), None, "http://first.example:8080", "Bearer 1"),
+    ],
+)
+async def test_several_kubeconfigs_are_merged_as_kubectl_does(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    currents: tuple[str | None, str | None],
+    context: str | None,
+    server: str,
+    token: str,
+) -> None:
+    """The first file to set a value or a map's key wins. Missing and empty files and items are skipped.
+
+    The rules are those of "Organizing Cluster Access Using kubeconfig Files" of Kubernetes.
+    """
+    first = one_file(tmp_path / "first" / "config", "one", current=currents[0], token="1")
+    second = one_file(tmp_path / "second" / "config", "two", current=currents[1], token="2")
+    (tmp_path / "empty").write_text("")
+    files = [str(tmp_path / "absent"), "", str(tmp_path / "empty"), str(first), str(second)]
+    monkeypatch.setenv("KUBECONFIG", ":".join(files))
+
+    config = await load_config(None, context)
+
+    assert (config.server, await config.credentials.authorization()) == (server, token)
+
+
+async def test_entries_of_several_files_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user that the first file sets gets nothing from the second. Paths are relative to their file."""
+    first = one_file(tmp_path / "first" / "config", "one", current="shared", token="1")
+    second = one_file(tmp_path / "second" / "config", "two", current="two", token="2", tokenFile="token")
+    (tmp_path / "second" / "token").write_text("from-file")
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+
+    shared, two = await load_config(None), await load_config(None, "two")
+
+    assert await shared.credentials.authorization() == "Bearer 1"
+    assert await two.credentials.authorization() == "Bearer from-file"
+    assert set(shared.files) == {first, second}
+
+
+async def test_a_broken_file_among_several_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for kubectl, a file that cannot be decoded is an error."""
+    first = one_file(tmp_path / "first" / "config", "one", current="one", token="1")
+    (tmp_path / "broken").write_text("- 1")
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'broken'}")
+
+    with pytest.raises(ConfigError, match=r"kubeconfig .*/broken: expected a mapping"):
+        await load_config(None)
+
+
+async def test_the_flag_names_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--kubeconfig is not a list, and nothing is merged with it."""
+    first = one_file(tmp_path / "first" / "config", "one", current="one", token="1")
+    second = one_file(tmp_path / "second" / "config", "two", current="two", token="2")
+    monkeypatch.setenv("KUBECONFIG", str(first))
+
+    assert (await load_config(str(second))).server == "http://second.example:8080"
+    with pytest.raises(ConfigError, match="context 'one'"):
+        await load_config(str(second), "one")
+    with pytest.raises(ConfigError, match="no such file"):
+        await load_config(f"{first}:{second}")
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fedhpa.cli.main import run
 from tests.support.costs import least_cpu_seconds
@@ -45,6 +47,67 @@ def test_reads_every_form(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: 
     assert code == 0
     assert [answer["name"] for answer in answers] == [one["name"] for one in given]
     assert {answer["desiredReplicas"] for answer in answers} == {4}
+
+
+def yaml_of(*documents: Any) -> str:
+    return "".join("---\n" + yaml.safe_dump(document) for document in documents)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        yaml_of(named("a"), named("b")),
+        yaml_of([named("a"), named("b")]),
+        yaml_of(named("a")).removeprefix("---\n") + yaml_of(named("b")),
+        f"# Two scenarios\n---\n{json.dumps(named('a'))}\n---\n{json.dumps(named('b'))}\n",
+        f"---\n{json.dumps(named('a'))}\n---\n{json.dumps(named('b'))}\n",
+        re.sub("'(2026.*)'", r"\1", yaml_of(named("a"))) + yaml_of(named("b")),
+    ],
+    ids=["documents", "a list", "no first marker", "a comment", "JSON documents", "times without quotes"],
+)
+def test_reads_yaml(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, text: str) -> None:
+    """YAML may have several documents, and a document may be a list. Times need no quotes."""
+    path = tmp_path / "scenarios.yaml"
+    path.write_text(text)
+
+    code, answers = replayed(capsysbinary, path)
+
+    assert (code, [answer.get("error") for answer in answers]) == (0, [None, None])
+    assert [answer["name"] for answer in answers] == ["a", "b"]
+    assert {answer["desiredReplicas"] for answer in answers} == {4}
+
+
+LAUGHS = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    + [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 12)]
+)
+COPIES = f"a: &a {'x' * 1000}\n" + "\n".join(f"b{i}: [{', '.join(['*a'] * 1000)}]" for i in range(100))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LAUGHS, "has more than 2000000 values"),
+        (COPIES, "has more than 67108864 characters"),
+        ("a: &a [*a]", "an alias contains itself"),
+        ("a: " + "[" * 5000, "nested too deeply"),
+        ("a: 1\na: 2", "line 2: 'a' is a duplicate key"),
+        ("a: b: c", "it is not valid YAML"),
+        ("a: !!python/object/apply:os.getcwd []", "it is not valid YAML"),
+    ],
+    ids=["aliases of aliases", "copies", "a cycle", "deep", "duplicate", "no YAML", "a Python object"],
+)
+def test_unreadable_yaml_is_one_answer(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, text: str, said: str
+) -> None:
+    """A small file cannot stand for a large one, and nothing in it is run."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+
+    code, (answer,) = replayed(capsysbinary, path)
+
+    assert (code, answer["name"]) == (2, None)
+    assert said in answer["error"]
 
 
 @pytest.mark.parametrize(

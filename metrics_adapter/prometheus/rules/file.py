@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import structlog
-import yaml
 from pydantic import ValidationError
 
 from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.api.yaml import read_yaml
 from metrics_adapter.prometheus.rules.model import Rules
 from metrics_adapter.prometheus.telemetry import StoreTelemetry
 
@@ -91,28 +91,12 @@ class RulesFile:
         return False
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses duplicate keys. YAML would silently drop all rules below the first one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Checks the keys of a mapping. Called by the base class."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    line = key.start_mark.line + 1
-                    raise InvalidObject(f"line {line}: {key.value!r} is a duplicate key: keep one")
-                seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
 def read_rules(text: str) -> Rules:
     """Parses the text of a rules file. Raises InvalidObject naming each field and the remedy."""
-    try:
-        content = _load(text)
-    # An invalid date ("2026-13-01") raises ValueError.
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InvalidObject(f"it is not valid YAML: {' '.join(str(error).split())}") from error
+    documents = list(read_yaml(text, max_values=MAX_VALUES))
+    if len(documents) > 1:
+        raise InvalidObject(f"expected one YAML document, got {len(documents)}")
+    content = documents[0] if documents else None
     if not isinstance(content, dict):
         raise InvalidObject("expected a mapping with external, custom or resources")
     try:
@@ -121,38 +105,6 @@ def read_rules(text: str) -> Rules:
         found = list(_problems(error))
         more = f"; and {len(found) - MAX_SHOWN_ERRORS} more" if len(found) > MAX_SHOWN_ERRORS else ""
         raise InvalidObject("; ".join(found[:MAX_SHOWN_ERRORS]) + more) from None
-
-
-def _load(text: str) -> Any:
-    loader = _Loader(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _check_size(node, {})
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _check_size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Returns the number of values in a node with its aliases written out. Raises InvalidObject."""
-    known = sizes.get(id(node))
-    if known is not None:
-        if not known:
-            raise InvalidObject(f"line {node.start_mark.line + 1}: an alias contains itself")
-        return known
-    sizes[id(node)] = 0  # Until it is known.
-    children: list[yaml.Node] = []
-    if isinstance(node, yaml.SequenceNode):
-        children = node.value
-    elif isinstance(node, yaml.MappingNode):
-        children = [part for pair in node.value for part in pair]
-    size = 1 + sum(_check_size(child, sizes) for child in children)
-    if size > MAX_VALUES:
-        raise InvalidObject(f"it has more than {MAX_VALUES} values: write fewer rules, or fewer aliases")
-    sizes[id(node)] = size
-    return size
 
 
 def _problems(error: ValidationError) -> Iterator[str]:

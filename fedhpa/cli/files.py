@@ -1,0 +1,47 @@
+"""Reads the files that a person names on the command line, with bounds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from fedhpa.api.errors import ConfigError, InvalidObject
+
+# A recorded decision over 10,000 pods has about 20 MB.
+MAX_BYTES: Final = 256 * 1024 * 1024
+# Manifests and YAML are read about a hundred times more slowly than JSON.
+MAX_YAML_BYTES: Final = 16 * 1024 * 1024
+
+
+def read_file(file: str, *, option: str = "", max_bytes: int = MAX_BYTES) -> bytes:
+    """Returns the content of a file, or of standard input for "-".
+
+    Raises ConfigError that names option and file.
+    """
+    try:
+        if file == "-":
+            content = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                content = stream.read(max_bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+        where = f"{option}={file}: cannot be read" if option else f"cannot read {file}"
+        raise ConfigError(f"{where}: {getattr(error, 'strerror', None) or error}") from error
+    if len(content) > max_bytes:
+        raise ConfigError(f"{option}{'=' if option else ''}{file}: has more than {max_bytes} bytes")
+    return content
+
+
+def yaml_documents(content: bytes) -> Iterator[Any]:
+    """Yields the documents of a YAML or JSON file. Raises InvalidObject."""
+    from fedhpa.api.yaml import read_yaml
+
+    if len(content) > MAX_YAML_BYTES:
+        raise InvalidObject(f"YAML has more than {MAX_YAML_BYTES} bytes: write it as JSON")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidObject("it is not UTF-8 text") from error
+    yield from read_yaml(text)

@@ -1,0 +1,177 @@
+"""How a person meets the `fedhpa` command: help, version, completion, and one line for each wrong usage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedhpa.cli.main import run
+from tests.support.commands import fedhpa
+
+COMMANDS = [
+    ("apiservice",),
+    ("certs", "issue"),
+    ("certs", "rotate"),
+    ("completion",),
+    ("crds",),
+    ("cron", "next"),
+    ("explain",),
+    ("preview",),
+    ("record",),
+    ("replay",),
+    ("rules", "check"),
+    ("version",),
+    ("webhook-config",),
+]
+GROUPS: list[tuple[str, ...]] = [(), ("certs",), ("cron",), ("rules",)]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *GROUPS])
+def test_h_is_help(command: tuple[str, ...]) -> None:
+    """-h and --help print the same usage on stdout."""
+    short, long = fedhpa(*command, "-h"), fedhpa(*command, "--help")
+
+    assert (short.returncode, short.stderr) == (0, "")
+    assert short.stdout == long.stdout
+    assert short.stdout.startswith(" ".join(["Usage: fedhpa", *command]))
+
+
+@pytest.mark.parametrize("command", GROUPS)
+def test_no_command_is_answered_with_help(command: tuple[str, ...]) -> None:
+    """The help keeps its lines. It is on stderr, because a command is missing."""
+    ran = fedhpa(*command)
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == fedhpa(*command, "--help").stdout
+
+
+@pytest.mark.parametrize("command", GROUPS)
+def test_summaries_are_whole(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal of 80 columns no summary is cut, and no line is longer."""
+    monkeypatch.setenv("COLUMNS", "80")
+    text = fedhpa(*command, "-h").stdout
+
+    assert "..." not in text.replace("[ARGS]...", "")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_version_is_printed() -> None:
+    """The command and the option print the same line."""
+    command, option = fedhpa("version"), fedhpa("--version")
+
+    assert (command.returncode, command.stdout) == (0, "0.1.0\n")
+    assert option.stdout == command.stdout
+
+
+def test_a_kubectl_plugin_names_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Started as kubectl-fedhpa, usage and errors name what the person typed."""
+    codes = [run(arguments, "kubectl-fedhpa") for arguments in (["explain", "-h"], ["explain"])]
+
+    out, err = capsys.readouterr()
+    assert codes == [0, 2]
+    assert out.startswith("Usage: kubectl fedhpa explain ")
+    assert err == "kubectl fedhpa: Missing argument 'fhpa/NAME'.\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed(shell: str) -> None:
+    """The script asks the command itself for completions."""
+    ran = fedhpa("completion", shell)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert f"_FEDHPA_COMPLETE=complete_{shell}" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("fedhpa expl", ["explain"]), ("fedhpa record --me", ["--metrics-via"]), ("fedhpa cron n", ["next"])],
+)
+def test_bash_completes_commands_and_options(words: str, expected: list[str]) -> None:
+    """The command answers the question of bash's script."""
+    asked = {"_FEDHPA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    ran = subprocess.run(
+        [sys.executable, "-m", "fedhpa.cli.main"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert ran.stdout.split() == expected
+
+
+@pytest.mark.parametrize(
+    "words", ["*/5 * * * *", "CHANGELOG.md docs tests 4 CHANGELOG.md docs tests", "0 4 * * MON-FRI"]
+)
+def test_an_unquoted_schedule_gets_a_hint_about_quotes(words: str) -> None:
+    """The shell splits a schedule, and replaces * by the names of files."""
+    ran = fedhpa("cron", "next", *words.split())
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        f"fedhpa: expected one SCHEDULE, got {len(words.split())} arguments: put the schedule in quotes, "
+        "or the shell splits it and replaces * by file names, for example: "
+        'fedhpa cron next "*/5 * * * *"\n'
+    )
+
+
+def test_messages_are_free_of_a_librarys_prefix() -> None:
+    """The parser of options begins its messages with the name of an exception."""
+    ran = fedhpa("webhook-config", "--url=https://a:1", "--bad=1")
+    api = fedhpa("apiservice", "--api", "nodes")
+
+    assert "No such option" in ran.stderr
+    assert api.stderr == (
+        "fedhpa: Invalid value for '--api': 'nodes' is not one of 'metrics', 'custom', 'external'.\n"
+    )
+
+
+WRONG_FILES = [
+    ("replay", "{}"),
+    ("preview", "-f", "{}"),
+    ("rules", "check", "{}"),
+    ("webhook-config", "--url=https://a:1", "--ca-file", "{}"),
+    ("apiservice", "--ca-file", "{}"),
+    ("certs", "rotate", "--ca-dir", "{}"),
+    ("explain", "fhpa/web", "--kubeconfig", "{}"),
+    ("record", "fhpa/web", "--kubeconfig", "{}"),
+]
+
+
+@pytest.mark.parametrize("command", WRONG_FILES, ids=lambda command: str(command[0]))
+@pytest.mark.parametrize("kind", ["absent", "folder", "binary", "deep"])
+def test_a_wrong_file_is_one_line(tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
+    """A file that is absent, a folder, binary or nested too deep is named on stderr, with exit 2."""
+    path = tmp_path / kind
+    if kind == "folder":
+        path.mkdir()
+    elif kind != "absent":
+        path.write_bytes(b"\x7fELF\xd0\x00\xff" * 50 if kind == "binary" else b"[" * 100_000)
+
+    ran = fedhpa(*(part.format(path) for part in command))
+
+    assert ran.returncode == 2
+    assert "Traceback" not in ran.stderr
+    assert len((ran.stderr or ran.stdout).splitlines()) == 1
+    assert ran.stderr.startswith("fedhpa: ") or command[0] == "replay"
+    assert str(path) in ran.stderr or command[0] == "replay"
+    assert len(ran.stderr) < 600
+
+
+def test_a_closed_pipe_is_no_failure() -> None:
+    """`fedhpa crds | head -1` prints no traceback."""
+    ran = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", f"{sys.executable} -m fedhpa.cli.main crds | head -c 10"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ran.stderr == ""
+    assert ran.stdout == "---\napiVer"
