@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from fedhpa.api.autoscaling import ATOMIC, CrossVersionObjectReference
+from fedhpa.api.autoscaling import ATOMIC, Condition, CrossVersionObjectReference
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
     MAX_RULES,
@@ -19,6 +19,7 @@ from fedhpa.api.model import (
     Checked,
     Crd,
     Int32,
+    Int64,
     Item,
     LongText,
     Message,
@@ -151,11 +152,15 @@ class FailedExecution(ApiModel):
 
 
 class MissedExecution(ApiModel):
-    """A fire that was skipped because it came up later than maxDelaySeconds."""
+    """A fire that is never applied, or several of them in a row."""
 
     required: ClassVar[tuple[str, ...]] = ("scheduleTime",)
 
-    schedule_time: Time | None = Field(None, description="When the rule was due.")
+    schedule_time: Time | None = Field(None, description="When the rule was due; the first time of several.")
+    last_schedule_time: Time | None = Field(
+        None, description="When the last of several fires was due. Absent for one fire."
+    )
+    count: Int64 | None = Field(None, description="Number of fires. Absent for one fire.")
     message: Message = Field("", description="Why the fire was skipped.")
 
 
@@ -165,7 +170,15 @@ class ExecutionHistory(ApiModel):
     required: ClassVar[tuple[str, ...]] = ("ruleName",)
 
     rule_name: Name = Field("", description="Name of the rule.")
-    next_execution_time: Time | None = Field(None, description="When the rule fires next.")
+    next_execution_time: Time | None = Field(
+        None, description="When the rule fires next, or the fire that could not be applied yet."
+    )
+    handled_until: Time | None = Field(
+        None, description="All fires up to this time were applied, superseded or missed."
+    )
+    schedule_hash: Text = Field(
+        "", description="Hash of schedule, timeZone, excludeDates and suspend. An edit of them starts anew."
+    )
     successful_executions: Annotated[
         tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})
     ] = Field((), description="Fires that were applied, at most successfulHistoryLimit.")
@@ -173,15 +186,75 @@ class ExecutionHistory(ApiModel):
         Field((), description="Fires that could not be applied, at most failedHistoryLimit.")
     )
     missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = (
-        Field((), description="Fires that were skipped because they came up too late.")
+        Field(
+            (),
+            description="Fires that are never applied: late, superseded, or of a window that is over.",
+        )
     )
+
+
+class WindowValue(ApiModel):
+    """The value of one field of the target."""
+
+    required: ClassVar[tuple[str, ...]] = ("field",)
+
+    field: Name = Field("", description="minReplicas, maxReplicas or replicas.")
+    value: Int32 | None = Field(None, description="The value. Absent if the target does not have the field.")
+
+
+WindowValues = Annotated[tuple[WindowValue, ...], Crd({"maxItems": 3, **ATOMIC})]
+
+
+class OpenWindowStatus(ApiModel):
+    """A window that is open."""
+
+    required: ClassVar[tuple[str, ...]] = ("object", "rule", "opened", "closes")
+
+    object: Name = Field("", description="The CronFederatedHPA of the rule.")
+    rule: Name = Field("", description="Name of the rule.")
+    opened: Time | None = Field(None, description="The fire that opened the window.")
+    closes: Time | None = Field(None, description="When the window closes.")
+    values: WindowValues = Field((), description="The values that hold while no later window is open.")
+    schedule_hash: Text = Field("", description="scheduleHash of the rule when the window opened.")
+    left: Annotated[tuple[Item, ...], Crd({"maxItems": 3, **ATOMIC})] = Field(
+        (), description="Fields that somebody else changed since; the window does not hold them any more."
+    )
+
+
+class WindowStatus(ApiModel):
+    """The open windows of all CronFederatedHPAs of the target."""
+
+    required: ClassVar[tuple[str, ...]] = ("target",)
+
+    target: CrossVersionObjectReference = Field(
+        default_factory=CrossVersionObjectReference, description="The target of the windows."
+    )
+    baseline: WindowValues = Field((), description="The values that return when the last window closes.")
+    pending: WindowValues | None = Field(
+        None, description="Values whose write began. They are written again if the write was interrupted."
+    )
+    applied: WindowValues = Field((), description="The values that were written last.")
+    open: Annotated[tuple[OpenWindowStatus, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = Field(
+        (), description="The open windows, in the order in which they opened."
+    )
+    revision: Int64 = Field(0, description="Number of changes of this record. The highest one counts.")
 
 
 class CronFederatedHPAStatus(ApiModel):
     """The executions of the rules."""
 
+    observed_generation: Int64 | None = Field(
+        None, description="metadata.generation of the spec that the status is for."
+    )
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Crd({"maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = Field((), description="Ready, and SoleOwner or HubCompatible where there is something to report.")
     execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = (
         Field((), description="The executions of each rule.")
+    )
+    window: WindowStatus | None = Field(
+        None, description="The open windows of the target, in the object whose window opened first."
     )
 
 

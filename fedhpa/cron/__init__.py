@@ -4,11 +4,13 @@
 `previous_fire` return the instants of a schedule. `timetable` combines the fields of a rule into a
 `Timetable` with its fires and windows. `forecast_warnings` says what the rules of an object will do.
 
+`fedhpa.cron.execution` plans what the rules of a target do now.
+
 Everything here is pure: the time is an argument. Other packages import from here. Source:
 docs/reference/schedules.md.
 """
 
-from fedhpa.cron.fires import fires, next_fires, previous_fire
+from fedhpa.cron.fires import count_fires, fires, next_fires, previous_fire
 from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
@@ -24,6 +26,7 @@ __all__ = [
     "Timetable",
     "UnknownZone",
     "Window",
+    "count_fires",
     "fires",
     "forecast_warnings",
     "load_zone",

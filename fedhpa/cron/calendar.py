@@ -82,6 +82,35 @@ def last_wall_time(schedule: Schedule, low: int, high: int, excluded: Set[int] =
     return None
 
 
+def count_wall_times(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> int:
+    """Returns how many matching wall times are in [low, high), without those on excluded days.
+
+    It counts whole days at once, so a schedule of every minute costs no more than a daily one.
+    """
+    if low >= high:
+        return 0
+    first_day, first_time = divmod(low, MINUTES_PER_DAY)
+    last_day, last_time = divmod(high, MINUTES_PER_DAY)
+    every = schedule.hours.bit_count() * schedule.minutes.bit_count()
+    total = 0
+    for day in _days_backwards(schedule, first_day + 1, last_day + 1):
+        if day <= first_day or day in excluded:
+            continue
+        total += _count_before(schedule, last_time) if day == last_day + 1 else every
+        if day == first_day + 1:
+            total -= _count_before(schedule, first_time)
+    return total
+
+
+def _count_before(schedule: Schedule, time: int) -> int:
+    """Returns how many minutes of a day match before the minute `time`."""
+    hour, minute = divmod(time, 60)
+    count = (schedule.hours & ((1 << hour) - 1)).bit_count() * schedule.minutes.bit_count()
+    if schedule.hours >> hour & 1:
+        count += (schedule.minutes & ((1 << minute) - 1)).bit_count()
+    return count
+
+
 def _last_minute(schedule: Schedule, time: int) -> int | None:
     """Returns the latest matching minute of a day at or before `time`."""
     hour, minute = divmod(time, 60)

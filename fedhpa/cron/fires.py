@@ -15,11 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from datetime import datetime, timedelta, tzinfo
-from itertools import islice
+from itertools import islice, takewhile
+from typing import Final
 
-from fedhpa.cron.calendar import LAST_WALL_TIME, MINUTES_PER_DAY, NO_DAYS, last_wall_time, wall_times
+from fedhpa.cron.calendar import (
+    LAST_WALL_TIME,
+    MINUTES_PER_DAY,
+    NO_DAYS,
+    count_wall_times,
+    last_wall_time,
+    wall_times,
+)
 from fedhpa.cron.clock_changes import OffsetPeriod, instant_of, periods_from, periods_until
 from fedhpa.cron.grammar import Schedule
+
+# Two 29 Februaries are at most eight years apart, around a century without one.
+LONGEST_INTERVAL: Final = timedelta(days=9 * 366)
+_LONGEST_SECONDS: Final = LONGEST_INTERVAL.days * 86400
 
 
 def next_fires(
@@ -36,15 +48,15 @@ def fires(
     excluded: Set[int] = NO_DAYS,
     until: datetime | None = None,
 ) -> Iterator[datetime]:
-    """Yields all fires strictly after `after`, in order.
-
-    `until` bounds the search, and so the work. Fires of the day after `until` may still be yielded.
-    """
-    last = LAST_WALL_TIME
-    if until is not None:
-        last = min(last, instant_of(until) // 60 + MINUTES_PER_DAY)
+    """Yields all fires in (after, until], in order. `until` also bounds the search, and so the work."""
     follow = _by_real_time if schedule.real_time else _by_wall_clock
-    return follow(schedule, zone, instant_of(after), last, excluded)
+    if until is None:
+        return follow(schedule, zone, instant_of(after), LAST_WALL_TIME, excluded)
+    end = instant_of(until)
+    # A local clock is less than a day ahead of UTC.
+    last = min(LAST_WALL_TIME, end // 60 + MINUTES_PER_DAY)
+    found = follow(schedule, zone, instant_of(after), last, excluded)
+    return takewhile(lambda fire: instant_of(fire) <= end, found)
 
 
 def _by_wall_clock(
@@ -93,31 +105,66 @@ def _by_real_time(
 
 
 def previous_fire(
-    schedule: Schedule, zone: tzinfo, at: datetime, excluded: Set[int] = NO_DAYS
+    schedule: Schedule,
+    zone: tzinfo,
+    at: datetime,
+    excluded: Set[int] = NO_DAYS,
+    since: datetime | None = None,
 ) -> datetime | None:
-    """Returns the latest fire at or before `at`, or None at the start of Python's calendar (year 1)."""
+    """Returns the latest fire in (since, at], or None.
+
+    `since` bounds the search. Without it the search goes back nine years, longer than any schedule pauses.
+    """
     instant = instant_of(at)
+    floor = instant - _LONGEST_SECONDS if since is None else instant_of(since)
     calendar = datetime(1, 1, 1, tzinfo=zone)
     wall_clock = not schedule.real_time
     for period in periods_until(zone, instant):
-        start, end, offset, shown_until = period
-        first = start + offset
-        high = _minute(min(end, instant + 1) + offset)
-        repeated = _minute(shown_until)
-        low = max(_minute(first), repeated) if wall_clock else _minute(first)
-        wall_time = last_wall_time(schedule, low, high, excluded)
+        if period.end <= floor:
+            return None
+        low, high = _wall_times_of(period, floor, instant, wall_clock=wall_clock)
+        wall_time = last_wall_time(schedule, low, high, excluded) if low < high else None
         if wall_time is not None:
             local = calendar + timedelta(0, 0, 0, 0, wall_time)
-            return local if wall_time >= repeated else local.replace(fold=1)
-        if wall_clock and shown_until < first and _fires_after_gap(schedule, period, excluded):
-            return calendar + timedelta(0, first)
+            return local if wall_time >= _minute(period.shown_until) else local.replace(fold=1)
+        if wall_clock and period.start > floor and _fires_after_gap(schedule, period, excluded):
+            return calendar + timedelta(0, period.start + period.offset)
     return None
+
+
+def count_fires(
+    schedule: Schedule, zone: tzinfo, after: datetime, until: datetime, excluded: Set[int] = NO_DAYS
+) -> int:
+    """Returns the number of fires in (after, until], without a visit to each of them."""
+    floor, instant = instant_of(after), instant_of(until)
+    wall_clock = not schedule.real_time
+    total = 0
+    for period in periods_until(zone, instant):
+        if period.end <= floor:
+            break
+        low, high = _wall_times_of(period, floor, instant, wall_clock=wall_clock)
+        total += count_wall_times(schedule, low, high, excluded)
+        if wall_clock and period.start > floor and _fires_after_gap(schedule, period, excluded):
+            # The skipped wall times and a matching first instant make one fire together.
+            first = _minute(period.start + period.offset)
+            matches = first * 60 == period.start + period.offset and first < high
+            total += 0 if matches and count_wall_times(schedule, first, first + 1, excluded) else 1
+    return total
+
+
+def _wall_times_of(period: OffsetPeriod, floor: int, instant: int, *, wall_clock: bool) -> tuple[int, int]:
+    """Returns the wall times [low, high) of a period at which a schedule can fire in (floor, instant]."""
+    low = _minute(period.start + period.offset)
+    if wall_clock:
+        low = max(low, _minute(period.shown_until))
+    low = max(low, (floor + period.offset) // 60 + 1)
+    return low, _minute(min(period.end, instant + 1) + period.offset)
 
 
 def _fires_after_gap(schedule: Schedule, period: OffsetPeriod, excluded: Set[int]) -> bool:
     """True if the clock change before a period skipped a matching wall time, which fires at its start."""
     first = period.start + period.offset
-    if _day(first) in excluded:
+    if period.shown_until >= first or _day(first) in excluded:
         return False
     return last_wall_time(schedule, _minute(period.shown_until), _minute(first), excluded) is not None
 

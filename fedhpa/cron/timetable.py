@@ -17,7 +17,7 @@ import msgspec
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration
-from fedhpa.cron.fires import fires, previous_fire
+from fedhpa.cron.fires import count_fires, fires, previous_fire
 from fedhpa.cron.grammar import Schedule, parse
 from fedhpa.cron.zones import load_zone
 
@@ -25,7 +25,6 @@ from fedhpa.cron.zones import load_zone
 _MIN_WINDOW: Final = 60
 _MAX_WINDOW: Final = 366 * 86400
 _MAX_DURATION_LENGTH: Final = 64
-_NO_TIME: Final = timedelta(0)
 # Windows of a rule that fires often can overlap without end. The search for the first one stops here.
 _MAX_OVERLAPPING: Final = 100
 
@@ -56,28 +55,31 @@ class Timetable(msgspec.Struct, frozen=True):
     duration: timedelta | None = None
 
     def fires(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
-        """Yields all fires strictly after an aware datetime, in order. The search ends after `until`."""
+        """Yields all fires in (after, until], in order. Both limits are aware datetimes."""
         return fires(self.schedule, self.zone, after, self.excluded, until)
 
     def next(self, after: datetime, until: datetime | None = None) -> datetime | None:
         """Returns the first fire strictly after an aware datetime, or None if it is later than `until`."""
-        fire = next(self.fires(after, until), None)
-        return None if fire is None or (until is not None and elapsed(until, fire) > _NO_TIME) else fire
+        return next(self.fires(after, until), None)
 
     def at_or_after(self, at: datetime, until: datetime | None = None) -> datetime | None:
         """Returns the first fire at or after an aware datetime, or None if it is later than `until`."""
         return self.next(at.astimezone(UTC) - timedelta.resolution, until)
 
-    def previous(self, at: datetime) -> datetime | None:
-        """Returns the latest fire at or before an aware datetime; None only near the year 1."""
-        return previous_fire(self.schedule, self.zone, at, self.excluded)
+    def previous(self, at: datetime, since: datetime | None = None) -> datetime | None:
+        """Returns the latest fire in (since, at], or None. Without `since` it looks back nine years."""
+        return previous_fire(self.schedule, self.zone, at, self.excluded, since)
+
+    def count(self, after: datetime, until: datetime) -> int:
+        """Returns the number of fires in (after, until]."""
+        return count_fires(self.schedule, self.zone, after, until, self.excluded)
 
     def window(self, at: datetime) -> Window | None:
         """Returns the window that is open at an aware datetime, or None. It needs a `duration`."""
         if self.duration is None:
             return None
-        fired = self.previous(at)
-        if fired is None or elapsed(fired, at) >= self.duration:
+        fired = self.previous(at, later(at, -self.duration))
+        if fired is None:
             return None
         return Window(self._opened(fired, self.duration), fired, later(fired, self.duration))
 
@@ -85,8 +87,9 @@ class Timetable(msgspec.Struct, frozen=True):
         """Returns the first fire of the windows that renewed each other up to `fired`."""
         opened = fired
         for _ in range(_MAX_OVERLAPPING):
-            earlier = self.previous(opened.astimezone(UTC) - timedelta(seconds=1))
-            if earlier is None or elapsed(earlier, opened) > duration:
+            just_before = opened.astimezone(UTC) - timedelta(seconds=1)
+            earlier = self.previous(just_before, just_before - duration)
+            if earlier is None:
                 break
             opened = earlier
         return opened

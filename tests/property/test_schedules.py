@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedhpa.cron import (
     InvalidSchedule,
     Timetable,
+    count_fires,
     fires,
     load_zone,
     next_fires,
@@ -23,6 +24,7 @@ from fedhpa.cron import (
 )
 from fedhpa.cron.calendar import MINUTES_PER_DAY, last_wall_time, wall_times
 from tests.property.schedules import Written, instants, schedules, written, zones
+from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
 
 
@@ -138,6 +140,41 @@ def test_excluded_dates_remove_their_fires_and_no_others(
     for earlier, later in itertools.pairwise(expected):
         just_before = later.astimezone(UTC) - timedelta(microseconds=1)
         assert earlier == previous_fire(schedule.parsed, zone, just_before, excluded)
+
+
+@given(
+    schedules(),
+    instants,
+    zones,
+    st.sets(st.integers(0, 60), max_size=20),
+    st.timedeltas(timedelta(0), timedelta(days=40)),
+)
+@settings(max_examples=examples(100, 3000), deadline=None)
+def test_a_span_is_counted_and_searched_backwards_as_it_is_listed(
+    schedule: Written, after: datetime, zone: ZoneInfo, offsets: set[int], length: timedelta
+) -> None:
+    """`until` is the last instant of the listed fires, and `since` the last one before the search ends."""
+    today = after.astimezone(zone).date().toordinal()
+    excluded = frozenset(today + offset for offset in offsets)
+    until = after + length
+    listed = [fire.astimezone(UTC) for fire in fires(schedule.parsed, zone, after, excluded, until)]
+
+    assert all(after < fire <= until for fire in listed)
+    assert count_fires(schedule.parsed, zone, after, until, excluded) == len(listed)
+    last = previous_fire(schedule.parsed, zone, until, excluded, after)
+    assert (None if last is None else last.astimezone(UTC)) == (listed[-1] if listed else None)
+
+
+def test_a_search_backwards_ends_when_all_dates_are_excluded() -> None:
+    """The search visits nine years, and not the two thousand before them."""
+    days = frozenset(range(datetime(2010, 1, 1, tzinfo=UTC).toordinal(), 740_000))
+
+    assert (
+        least_cpu_seconds(
+            lambda: previous_fire(parse("0 0 * * *"), UTC, datetime(2026, 3, 16, tzinfo=UTC), days), 0.02
+        )
+        < 0.02
+    )
 
 
 @pytest.mark.parametrize(("day", "hours"), [((2026, 3, 29), 23), ((2026, 10, 25), 25)])

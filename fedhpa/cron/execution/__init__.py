@@ -1,0 +1,57 @@
+"""The execution of rules: which fires are owed, which windows are open, and which values should hold now.
+
+All CronFederatedHPAs of one target are planned together. `plan` returns the write that is due, and `settle`
+the statuses after the write succeeded or failed. Both are pure: the present values of the target, the stored
+state and the time are arguments. Instants are POSIX seconds.
+
+`records` has the inputs and the stored state, `watermark` the instant up to which a rule is handled, `owed`
+the fires after it, `holding` the values that plain fires and windows make hold, and `stored` the state in
+the status of an object.
+"""
+
+from fedhpa.cron.execution.planning import Plan, plan
+from fedhpa.cron.execution.records import (
+    Execution,
+    Failure,
+    Missed,
+    Note,
+    OpenWindow,
+    Rule,
+    RuleState,
+    ScheduledObject,
+    Target,
+    WindowRecord,
+)
+from fedhpa.cron.execution.rules import executable_rules, schedule_hash
+from fedhpa.cron.execution.settling import Settled, settle
+from fedhpa.cron.execution.stored import (
+    edited_at,
+    read_object,
+    read_record,
+    write_histories,
+    write_record,
+)
+
+__all__ = [
+    "Execution",
+    "Failure",
+    "Missed",
+    "Note",
+    "OpenWindow",
+    "Plan",
+    "Rule",
+    "RuleState",
+    "ScheduledObject",
+    "Settled",
+    "Target",
+    "WindowRecord",
+    "edited_at",
+    "executable_rules",
+    "plan",
+    "read_object",
+    "read_record",
+    "schedule_hash",
+    "settle",
+    "write_histories",
+    "write_record",
+]

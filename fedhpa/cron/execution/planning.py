@@ -1,0 +1,338 @@
+"""Plans the next write to a target from the rules, their stored state, the present values and the time.
+
+At one instant windows close first, then plain fires are applied, then windows open. All of it makes one
+write, in which the latest value of each field holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fedhpa.api.times import format_time
+from fedhpa.cron.execution import owed
+from fedhpa.cron.execution.edits import Closing, edited_windows
+from fedhpa.cron.execution.holding import Holding
+from fedhpa.cron.execution.owed import Due, Fire
+from fedhpa.cron.execution.records import (
+    Missed,
+    Note,
+    OpenWindow,
+    Rule,
+    RuleState,
+    ScheduledObject,
+    Target,
+    Values,
+    WindowRecord,
+)
+from fedhpa.cron.execution.watermark import watermark
+
+_CLOSES: Final = 0
+_FIRES: Final = 1
+_OPENS: Final = 2
+
+States = dict[str, dict[str, RuleState]]
+
+
+class Applied(NamedTuple):
+    """A fire that the write applies, with the values that it sets and the window that it opens (or None)."""
+
+    fire: Fire
+    values: dict[str, int]
+    window: OpenWindow | None = None
+
+
+class Skipped(NamedTuple):
+    """Fires of a rule that are never applied: the object, the rule, and the record of the fires."""
+
+    object: str
+    rule: str
+    missed: Missed
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do with a target now. `settle` turns it into statuses once the write is done.
+
+    `write` has the values that must change, by field; it is empty if the target has them all. `marker` names
+    the last event of the write. `applied` are the fires that the write applies, `invalid` those of rules that
+    set nothing, and `skipped` those that are never applied. `closed` are windows that end.
+
+    `record` is what to store about open windows once the write is done. `pending` is what to store before it,
+    so that an interrupted write is repeated. Either is None if there is nothing to store. `carrier` is the
+    object whose status stores the record; its status is written before those of the others.
+
+    `error` says why nothing can be written; all fires then fail.
+    `states` are the stored states with their watermarks, by object and rule, and `rules` are their rules.
+    `wake` is the next instant at which something is due; None if nothing ever is.
+    """
+
+    write: Values
+    states: States
+    rules: dict[tuple[str, str], Rule]
+    marker: str = ""
+    applied: tuple[Applied, ...] = ()
+    invalid: tuple[Fire, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    closed: tuple[OpenWindow, ...] = ()
+    record: WindowRecord | None = None
+    pending: WindowRecord | None = None
+    carrier: str | None = None
+    error: str = ""
+    notes: tuple[Note, ...] = ()
+    wake: float | None = None
+
+    @property
+    def holders(self) -> frozenset[str]:
+        """The objects with an open window. Each of them needs the finalizer."""
+        return frozenset() if self.record is None else frozenset(each.object for each in self.record.open)
+
+
+def plan(objects: Sequence[ScheduledObject], record: WindowRecord | None, target: Target, now: float) -> Plan:
+    """Returns the plan of a target for all CronFederatedHPAs that have it, or that hold a window on it."""
+    return _Planner({each.name: each for each in objects}, record, target, now).plan()
+
+
+def _carrier(record: WindowRecord | None) -> str | None:
+    """Returns the object whose window opened first; it stores the record."""
+    return record.open[0].object if record is not None and record.open else None
+
+
+class _Event(NamedTuple):
+    """Something due at an instant. Events sort by time, kind, object and rule."""
+
+    at: float
+    kind: int
+    object: str
+    place: int
+    label: str
+    fire: Fire | None = None
+    values: dict[str, int] = {}  # noqa: RUF012
+    window: OpenWindow | None = None
+
+
+class _Planner:
+    """Collects what is due for one target, and applies it in order."""
+
+    def __init__(
+        self, owners: dict[str, ScheduledObject], record: WindowRecord | None, target: Target, now: float
+    ) -> None:
+        self._owners = owners
+        self._record = record
+        self._target = target
+        self._now = now
+        self._holding = Holding(target.values, record)
+        self._states: States = {name: {} for name in owners}
+        self._revision = 0 if record is None else record.revision
+        self._notes: list[Note] = []
+        self._closed: list[OpenWindow] = []
+        self._restoring: list[OpenWindow] = []
+        self._applied: list[Applied] = []
+        self._invalid: list[Fire] = []
+        self._skipped: list[Skipped] = []
+        self._wakes: list[float] = []
+
+    def plan(self) -> Plan:
+        error = self._target.error
+        if not error or self._target.gone:
+            self._follow_changes()
+        events = self._due_fires()
+        marker = ""
+        if error:
+            self._applied += (Applied(event.fire, event.values) for event in events if event.fire)
+        else:
+            marker = self._apply(sorted((*self._closings(), *events), key=lambda event: event[:5]))
+        self._wakes += (window.closes for window in self._holding.windows)
+        write = {} if error else self._holding.write()
+        after = self._record_after()
+        return Plan(
+            write,
+            self._states,
+            {(name, rule.name): rule for name, owner in self._owners.items() for rule in owner.rules},
+            marker,
+            tuple(self._applied),
+            tuple(self._invalid),
+            tuple(self._skipped),
+            tuple(self._closed),
+            after,
+            self._record_before(write),
+            _carrier(after),
+            error,
+            notes=tuple(self._notes),
+            wake=min(self._wakes, default=None),
+        )
+
+    def _follow_changes(self) -> None:
+        """Ends or adapts the open windows whose target, object or rule somebody changed."""
+        self._leave_what_others_changed()
+        edits = edited_windows(self._holding, self._owners, self._now, gone=self._target.gone)
+        self._notes += edits.notes
+        for closing in edits.closings:
+            self._end(closing)
+
+    def _leave_what_others_changed(self) -> None:
+        """Gives up the fields whose values are not those that a rule wrote last."""
+        record, present = self._record, self._target.values
+        if record is None:
+            return
+        for field in sorted(self._holding.covered()):
+            unfinished = record.pending is not None and field in record.pending
+            if unfinished or field not in present or field not in record.applied:
+                continue
+            if present[field] == record.applied[field]:
+                continue
+            text = (
+                f"somebody set {field} to {_shown(present[field])} while a window held "
+                f"{_shown(record.applied[field])}; it stays, and nothing is restored"
+            )
+            holders = {window.object for window in self._holding.windows if field in window.values}
+            self._notes += (Note(name, "WindowOverridden", text) for name in sorted(holders))
+            self._closed += self._holding.give_up(field)
+
+    def _end(self, closing: Closing) -> None:
+        if closing.restores:
+            self._close(closing.window)
+        else:
+            self._closed.append(closing.window)
+            self._holding.abandon(closing.window)
+
+    def _close(self, window: OpenWindow) -> None:
+        self._closed.append(window)
+        self._restoring.append(window)
+        self._holding.close(window)
+
+    def _due_fires(self) -> list[_Event]:
+        """Returns the plain fires and the openings that are due, without those that are never applied."""
+        owing: list[Due] = []
+        handled: list[Fire] = []
+        for owner in self._owners.values():
+            if owner.present and owner.deleted is None:
+                self._read_rules(owner, owing, handled)
+        newest = [due.newest for due in owing]
+        plain = [fire for fire in (*newest, *handled) if owed.window_seconds(fire.rule) is None]
+        return [event for due in owing if (event := self._event(due, plain)) is not None]
+
+    def _read_rules(self, owner: ScheduledObject, owing: list[Due], handled: list[Fire]) -> None:
+        """Adds what the rules of an object owe, and the fires at their watermarks."""
+        for rule in owner.rules:
+            mark = watermark(rule, owner, self._now)
+            if mark.was_ahead:
+                text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
+                self._notes.append(Note(owner.name, "StatusFromFuture", text))
+            due = owed.due(rule, owner, mark.at, self._now)
+            self._states[owner.name][rule.name] = self._state(owner, rule, mark.at, due)
+            if due is not None:
+                owing.append(due)
+                continue
+            fire = owed.last_handled(rule, owner, mark.at)
+            if fire is not None and owner.states.get(rule.name) is not None:
+                handled.append(fire)
+
+    def _state(self, owner: ScheduledObject, rule: Rule, mark: float, due: Due | None) -> RuleState:
+        """Returns the stored state of a rule with its watermark, and notes when the rule fires next."""
+        stored = owner.states.get(rule.name, RuleState())
+        same = stored.handled_until == mark and stored.hash == rule.hash
+        coming = stored.next_execution if same and due is None else None
+        if rule.timetable is None:
+            coming = None
+        elif coming is None or coming <= self._now:
+            coming = owed.next_fire(rule, max(mark, self._now))
+        if coming is not None:
+            self._wakes.append(coming)
+        return msgspec.structs.replace(
+            stored,
+            handled_until=mark,
+            hash=rule.hash,
+            next_execution=coming if due is None else due.newest.at,
+        )
+
+    def _event(self, due: Due, plain: list[Fire]) -> _Event | None:
+        """Returns the event of the newest fire of a rule, or None if it is never applied."""
+        fire = due.newest
+        if due.earlier is not None:
+            self._skipped.append(Skipped(fire.object, fire.rule.name, due.earlier))
+        if not fire.rule.values:
+            self._invalid.append(fire)
+            return None
+        opens = owed.window_seconds(fire.rule) is not None
+        stored = self._stored_window(fire) if opens else None
+        if stored is not None and not self._unfinished():
+            # The window was opened in time, and only its result was not stored.
+            self._applied.append(Applied(fire, fire.rule.values, stored))
+            return None
+        by, fields = (None, set(fire.rule.values)) if opens else owed.superseding(fire, plain)
+        missed = owed.missed_because_late(fire, self._now) if by is None else owed.superseded(fire, by)
+        if missed is not None:
+            self._skipped.append(Skipped(fire.object, fire.rule.name, missed))
+            if stored is not None:
+                self._close(stored)
+            return None
+        values = {field: value for field, value in fire.rule.values.items() if field in fields}
+        kind = _OPENS if opens else _FIRES
+        return _Event(fire.at, kind, fire.object, fire.place, fire.label, fire, values)
+
+    def _stored_window(self, fire: Fire) -> OpenWindow | None:
+        """Returns the window that a fire opened already, or None."""
+        for window in self._holding.windows:
+            if (window.object, window.rule, window.opened) == (fire.object, fire.rule.name, fire.at):
+                return window
+        return None
+
+    def _unfinished(self) -> bool:
+        """True if a write was begun, and it is not known to be done."""
+        return self._record is not None and self._record.pending is not None
+
+    def _closings(self) -> Iterator[_Event]:
+        """Yields the ends of windows that are due."""
+        for window in self._holding.windows:
+            if window.closes <= self._now:
+                yield _Event(window.closes, _CLOSES, window.object, 0, window.label, window=window)
+
+    def _apply(self, events: list[_Event]) -> str:
+        """Applies events in order. Returns the marker of the last one; empty if there are none."""
+        for event in events:
+            if event.window is not None:
+                self._close(event.window)
+            elif event.fire is not None and event.kind == _OPENS:
+                self._open(event.fire)
+            elif event.fire is not None:
+                self._holding.fire(event.values)
+                self._applied.append(Applied(event.fire, event.values))
+        return f"{events[-1].label}@{format_time(events[-1].at)}" if events else ""
+
+    def _open(self, fire: Fire) -> None:
+        rule = fire.rule
+        length = owed.window_seconds(rule)
+        assert length is not None
+        window = OpenWindow(fire.object, rule.name, fire.at, fire.at + length, rule.values, rule.hash)
+        self._holding.open(window)
+        self._applied.append(Applied(fire, rule.values, window))
+
+    def _record_after(self) -> WindowRecord | None:
+        """Returns the record once the write is done, or None if nothing is left to record."""
+        holding = self._holding
+        if not holding.windows:
+            return None
+        applied = {field: holding.values[field] for field in sorted(holding.covered())}
+        after = WindowRecord(holding.baseline, None, applied, tuple(holding.windows), self._revision)
+        return after if after == self._record else msgspec.structs.replace(after, revision=self._revision + 2)
+
+    def _record_before(self, write: Values) -> WindowRecord | None:
+        """Returns the record to store before the write, or None if the write concerns no window.
+
+        Windows that close stay in it until the write is done, with the values that it restores.
+        """
+        holding = self._holding
+        if not write or (self._record is None and not holding.windows):
+            return None
+        applied = {} if self._record is None else self._record.applied
+        ending = {field for window in self._restoring for field in window.values} - holding.covered()
+        restored = {field: holding.values[field] for field in sorted(ending) if field in holding.values}
+        windows = sorted((*self._restoring, *holding.windows), key=lambda window: window.opened)
+        baseline = {**holding.baseline, **restored}
+        return WindowRecord(baseline, write, applied, tuple(windows), self._revision + 1)
+
+
+def _shown(value: int | None) -> str:
+    return "no value" if value is None else str(value)

@@ -1,0 +1,157 @@
+"""What a plan is made of: the rules, their stored state, the open windows and the target.
+
+Instants are POSIX seconds. Values are replicas by field: `minReplicas` and `maxReplicas` of a FederatedHPA,
+or `replicas` of a scale. A value of None means that the target does not have the field.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from fedhpa.cron.timetable import Timetable
+
+MINIMUM: Final = "minReplicas"
+MAXIMUM: Final = "maxReplicas"
+REPLICAS: Final = "replicas"
+
+Values = dict[str, int | None]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A rule of a CronFederatedHPA.
+
+    `place` is its index in spec.rules. `timetable` is None for a rule that is suspended or cannot be read.
+    `values` are the fields that a fire sets. `problem` says why a rule cannot be read or sets nothing.
+    `max_delay` is in seconds. `hash` changes with every edit that changes
+    when the rule fires.
+    """
+
+    name: str
+    place: int
+    timetable: Timetable | None
+    values: dict[str, int]
+    hash: str
+    suspended: bool = False
+    max_delay: int | None = None
+    successes_kept: int = 3
+    failures_kept: int = 3
+    problem: str = ""
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """A fire that was applied: when it was due, when it was applied, and the values that it set."""
+
+    scheduled: float
+    executed: float
+    values: dict[str, int]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A fire that could not be applied yet, with the time of the first attempt and the newest message."""
+
+    scheduled: float
+    executed: float
+    message: str
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """Fires of one rule that will never be applied: the first and the last of them, and their number."""
+
+    first: float
+    last: float
+    count: int
+    message: str
+
+
+class RuleState(msgspec.Struct, frozen=True):
+    """What the status keeps about one rule. The lists are in order, newest first.
+
+    All fires up to `handled_until` were applied, missed or superseded. It is None in a status that Karmada
+    wrote. `hash` is that of the rule when the state was written, and empty if unknown.
+    """
+
+    handled_until: float | None = None
+    hash: str = ""
+    next_execution: float | None = None
+    successes: tuple[Execution, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    missed: tuple[Missed, ...] = ()
+
+
+class ScheduledObject(msgspec.Struct, frozen=True):
+    """A CronFederatedHPA as a plan needs it.
+
+    `edited` is when the spec was last written, or None if the object does not tell. `deleted` is when the
+    deletion began. `states` are by the names of rules; `known` is True once a status was written. `present`
+    is False if the object has another target now, and only its open windows still matter.
+    """
+
+    name: str
+    created: float
+    rules: tuple[Rule, ...]
+    states: dict[str, RuleState] = msgspec.field(default_factory=dict)
+    known: bool = False
+    edited: float | None = None
+    deleted: float | None = None
+    present: bool = True
+
+
+class OpenWindow(msgspec.Struct, frozen=True):
+    """A window that is open: whose rule opened it, the fire that opened it, its end, and its values.
+
+    `hash` is that of the rule when the window opened. `left` has fields of the rule that somebody else has
+    changed since; the window does not hold them any more.
+    """
+
+    object: str
+    rule: str
+    opened: float
+    closes: float
+    values: dict[str, int]
+    hash: str = ""
+    left: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The rule's name for people: `object/rule`."""
+        return f"{self.object}/{self.rule}"
+
+
+class WindowRecord(msgspec.Struct, frozen=True):
+    """The windows that are open on a target, in the order in which they opened.
+
+    `baseline` has the values that return when the last window of a field closes. `pending` has values whose
+    write began and may have failed. `applied` has the values that were written last for each field.
+
+    The record is in the status of the object whose window opened first. `revision` grows with each change: of
+    two records, which a crash may leave behind, the later one counts.
+    """
+
+    baseline: Values = msgspec.field(default_factory=dict)
+    pending: Values | None = None
+    applied: Values = msgspec.field(default_factory=dict)
+    open: tuple[OpenWindow, ...] = ()
+    revision: int = 0
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The target as it was read just now.
+
+    `values` has its fields. `error` says why the target cannot be read or scaled, and `values` is then empty;
+    `gone` is True if it does not exist.
+    """
+
+    values: Values
+    error: str = ""
+    gone: bool = False
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something that people should hear of, as an event on the object: a reason and a message."""
+
+    object: str
+    reason: str
+    message: str
+    warning: bool = True

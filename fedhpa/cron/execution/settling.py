@@ -1,0 +1,154 @@
+"""The statuses after the write of a plan succeeded or failed, and the events that tell people."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fedhpa.api.times import format_time
+from fedhpa.cron.execution import owed
+from fedhpa.cron.execution.owed import Fire
+from fedhpa.cron.execution.planning import Plan, States
+from fedhpa.cron.execution.records import (
+    Execution,
+    Failure,
+    Missed,
+    Note,
+    WindowRecord,
+)
+
+# Records of missed fires that a rule keeps. The oldest ones become one record.
+MAX_MISSED: Final = 10
+# A message may hold an answer of an API server. This many characters are kept.
+MAX_MESSAGE: Final = 1024
+
+
+class Settled(NamedTuple):
+    """What to store after a write: the state of each rule by object and name, and the record of windows.
+
+    `failed` are the fires that will be tried again.
+    """
+
+    states: States
+    record: WindowRecord | None
+    notes: list[Note]
+    failed: tuple[Fire, ...]
+
+
+def settle(plan: Plan, now: float, error: str = "") -> Settled:
+    """Returns the statuses after a plan was carried out at `now`. `error` says why its write failed."""
+    error = plan.error or error
+    settler = _Settler(plan, now, error[:MAX_MESSAGE])
+    settler.skip()
+    settler.settle_invalid()
+    settler.settle_applied()
+    if not error:
+        settler.note_closed()
+    record = plan.record if not error else (plan.pending or plan.record)
+    failed = tuple(applied.fire for applied in plan.applied) if error else ()
+    return Settled(settler.states, record, settler.notes, failed)
+
+
+class _Settler:
+    """Builds the new states of one plan."""
+
+    def __init__(self, plan: Plan, now: float, error: str) -> None:
+        self._plan = plan
+        self._now = now
+        self._error = error
+        self.states: States = {name: dict(rules) for name, rules in plan.states.items()}
+        self.notes = list(plan.notes)
+
+    def skip(self) -> None:
+        """Records the fires that are never applied, and moves the watermarks past them."""
+        for name, rule, missed in self._plan.skipped:
+            state = self.states[name][rule]
+            self.states[name][rule] = msgspec.structs.replace(
+                state,
+                missed=_bounded((missed, *state.missed)),
+                handled_until=max(state.handled_until or 0.0, missed.last),
+            )
+            self.notes.append(Note(name, "RuleMissed", _missed_text(rule, missed)))
+        for name, rule, _ in self._plan.skipped:
+            self._advance(name, rule)
+
+    def settle_invalid(self) -> None:
+        """Records a failure for each fire of a rule that sets nothing. Only an edit of the rule helps."""
+        for fire in self._plan.invalid:
+            self._fail(fire, fire.rule.problem)
+            self._handled(fire)
+
+    def settle_applied(self) -> None:
+        """Records the result of the write for each fire that it applies."""
+        for fire, values, window in self._plan.applied:
+            if self._error:
+                self._fail(fire, self._error)
+                continue
+            state = self.states[fire.object][fire.rule.name]
+            done = Execution(fire.at, self._now, values)
+            kept = (done, *state.successes)[: fire.rule.successes_kept]
+            self.states[fire.object][fire.rule.name] = msgspec.structs.replace(state, successes=kept)
+            self._handled(fire)
+            until = "" if window is None else f" until {format_time(window.closes)}"
+            text = f"rule {fire.rule.name}, due {format_time(fire.at)}: set {shown_values(values)}{until}"
+            self.notes.append(Note(fire.object, "RuleApplied", text, warning=False))
+
+    def note_closed(self) -> None:
+        """Tells of the windows that ended and whose values returned."""
+        told = {(note.object, note.reason) for note in self._plan.notes}
+        for window in self._plan.closed:
+            if not told & {(window.object, "NotRestored"), (window.object, "WindowOverridden")}:
+                text = f"rule {window.rule}: the window of {format_time(window.opened)} is closed"
+                self.notes.append(Note(window.object, "WindowClosed", text, warning=False))
+
+    def _fail(self, fire: Fire, message: str) -> None:
+        """Records one failure for a fire, however often it is tried."""
+        name, rule = fire.object, fire.rule
+        state = self.states[name][rule.name]
+        earlier = next((entry for entry in state.failures if entry.scheduled == fire.at), None)
+        executed = self._now if earlier is None else earlier.executed
+        others = tuple(entry for entry in state.failures if entry is not earlier)
+        kept = (Failure(fire.at, executed, message), *others)[: rule.failures_kept]
+        self.states[name][rule.name] = msgspec.structs.replace(state, failures=kept)
+        if earlier is None:
+            text = f"rule {rule.name}, due {format_time(fire.at)}: {message}"
+            self.notes.append(Note(name, "ScaleFailed", text[:MAX_MESSAGE]))
+
+    def _handled(self, fire: Fire) -> None:
+        state = self.states[fire.object][fire.rule.name]
+        mark = max(state.handled_until or 0.0, fire.at)
+        self.states[fire.object][fire.rule.name] = msgspec.structs.replace(state, handled_until=mark)
+        self._advance(fire.object, fire.rule.name)
+
+    def _advance(self, name: str, rule_name: str) -> None:
+        """Moves the next execution of a rule to its first fire after the watermark."""
+        state = self.states[name][rule_name]
+        rule = self._plan.rules[name, rule_name]
+        assert state.handled_until is not None
+        coming = owed.next_fire(rule, state.handled_until)
+        self.states[name][rule_name] = msgspec.structs.replace(state, next_execution=coming)
+
+
+def shown_values(values: dict[str, int]) -> str:
+    """Returns values for people: `minReplicas 3, maxReplicas 9`."""
+    return ", ".join(f"{field} {value}" for field, value in values.items())
+
+
+def _missed_text(rule: str, missed: Missed) -> str:
+    if missed.count == 1:
+        return f"rule {rule}: the fire of {format_time(missed.first)} is missed: {missed.message}"
+    span = f"{format_time(missed.first)} to {format_time(missed.last)}"
+    return f"rule {rule}: {missed.count} fires of {span} are missed: {missed.message}"
+
+
+def _bounded(missed: tuple[Missed, ...]) -> tuple[Missed, ...]:
+    """Returns at most MAX_MISSED records, newest first. The oldest ones become one."""
+    if len(missed) <= MAX_MISSED:
+        return missed
+    kept, old = missed[: MAX_MISSED - 1], missed[MAX_MISSED - 1 :]
+    total = sum(each.count for each in old)
+    return (
+        *kept,
+        Missed(min(each.first for each in old), max(each.last for each in old), total, "earlier fires"),
+    )

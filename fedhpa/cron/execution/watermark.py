@@ -1,0 +1,57 @@
+"""The instant up to which the fires of a rule are handled.
+
+A rule owes the fires after its watermark. A new object starts at its creation and an edited schedule at the
+edit, so no fire of the past is ever applied because somebody wrote an object. Fires while no controller ran
+are after the watermark, and so they are still owed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from fedhpa.cron.execution.records import Rule, RuleState, ScheduledObject
+from fedhpa.cron.fires import LONGEST_INTERVAL
+
+# A clock that was ahead by more than this wrote a watermark that would block the rule.
+_MOST_AHEAD: Final = 86400.0
+
+
+class Watermark(NamedTuple):
+    """An instant, and True if the stored one was too far ahead of the clock to be believed."""
+
+    at: float
+    was_ahead: bool = False
+
+
+def watermark(rule: Rule, owner: ScheduledObject, now: float) -> Watermark:
+    """Returns the watermark of a rule, at most a day ahead of `now` and at most nine years before it."""
+    at = _stored(rule, owner, now)
+    if at > now + _MOST_AHEAD:
+        return Watermark(now, was_ahead=True)
+    return Watermark(max(at, now - LONGEST_INTERVAL.total_seconds()))
+
+
+def _stored(rule: Rule, owner: ScheduledObject, now: float) -> float:
+    state = owner.states.get(rule.name)
+    if state is None:
+        return _edited(owner, now) if owner.known else min(owner.created, now)
+    if state.handled_until is None:
+        return min(_from_karmada(state, now), now)
+    if state.hash and state.hash != rule.hash:
+        # A later handled fire still counts: a fire is never applied twice.
+        return max(_edited(owner, now), min(state.handled_until, now))
+    return state.handled_until
+
+
+def _edited(owner: ScheduledObject, now: float) -> float:
+    """Returns when the spec was last written; `now` if unknown, and never later than that."""
+    return now if owner.edited is None else min(owner.edited, now)
+
+
+def _from_karmada(state: RuleState, now: float) -> float:
+    """Returns the newest execution that Karmada recorded, or the instant before the fire that it expected."""
+    recorded = [done.scheduled for done in state.successes]
+    recorded += (failed.scheduled for failed in state.failures)
+    if recorded:
+        return max(recorded)
+    return now if state.next_execution is None else state.next_execution - 1
