@@ -423,7 +423,7 @@ class ApiClient:
 
 
 class _Stage:
-    """What a call waits for at present."""
+    """The step of a call that is under way."""
 
     waits_for_credentials = False
 

@@ -34,7 +34,7 @@ REVIEW_DEADLINE = 5.0
 MAX_TOKEN_REVIEWS = 64
 MAX_CACHED_TOKENS = 4096
 MAX_CACHED_BYTES = 16 * 2**20
-# What Python needs for a text or an entry besides its characters.
+# Python's memory for a text or an entry, without its characters.
 TEXT_BYTES = 64
 ENTRY_BYTES = 1024
 

@@ -19,7 +19,7 @@ class ReadinessCheck:
         self.name = name
         self.ok = False
         self.reason = reason
-        # What an operator should know although the check passes.
+        # A warning for operators that fails no check.
         self.note = ""
         self._latches = latches
 

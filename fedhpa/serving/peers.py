@@ -29,7 +29,7 @@ MAX_CONNECTIONS = 2048
 OTHER_FILES = 256
 # Bytes of received headers and bodies, and of connections of unknown peers.
 MAX_MEMORY = 64 * 2**20
-# What one connection costs before it sends anything: measured, and rounded up.
+# Memory of one connection that has sent nothing: measured, and rounded up.
 SOCKET_BYTES = 4 * 1024
 PLAIN_BYTES = 16 * 1024
 HANDSHAKE_BYTES = 96 * 1024

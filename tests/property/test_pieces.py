@@ -57,7 +57,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_item_is_lost_doubled_or_changed(
     items: list[Any], separators: tuple[str, str], chunk: int, tail: dict[str, Any]
 ) -> None:
-    """Whatever the items, blanks and chunks are: the pieces together are the list."""
+    """The pieces together have all items of the list, for any items, blanks and chunks."""
     body = json.dumps({"kind": "List", "items": items, **tail}, separators=separators).encode()
 
     found = asyncio.run(decode_in_pieces(_cut(body, chunk), _decode))

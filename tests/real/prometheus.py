@@ -1,4 +1,4 @@
-"""A real Prometheus behind TLS and a password, scraping exporters that live in this process."""
+"""A real Prometheus behind TLS and a password, which scrapes exporters of this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.stage.runs import Run
 
 PROMETHEUS = "prometheus"
 USER, PASSWORD = "admin", "test"
-# bcrypt of "test"; it is known to everybody and opens nothing but this.
+# bcrypt of "test". The password protects only this Prometheus.
 PASSWORD_HASH = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"
 
 
@@ -29,7 +29,7 @@ class Exporter:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Listen, on the port it had before."""
+        """Listens, on the previous port if there was one."""
         application = web.Application()
         application.add_routes([web.get("/metrics", self._metrics)])
         self._runner = web.AppRunner(application)
@@ -39,7 +39,7 @@ class Exporter:
         self.port = site._port
 
     async def stop(self) -> None:
-        """Be gone."""
+        """Stops listening."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -61,7 +61,7 @@ class Prometheus:
 
     @property
     def flags(self) -> list[str]:
-        """How the adapter reaches it."""
+        """The adapter's flags for this Prometheus."""
         return [
             "--metrics-source=prometheus",
             f"--metrics-store-url={self.url}",
@@ -75,7 +75,7 @@ class Prometheus:
 async def prometheus(
     program: Path, texts: Mapping[str, str], *, interval: int = 1, rules: Path | None = None
 ) -> AsyncIterator[Prometheus]:
-    """A Prometheus over exporters that say `texts`, by cluster, with scrapes each `interval` seconds."""
+    """Yields a Prometheus over exporters with these texts, by cluster. It scrapes each `interval` seconds."""
     run = Run.begin()
     exporters = {cluster: Exporter(text) for cluster, text in texts.items()}
     try:
@@ -90,7 +90,7 @@ async def prometheus(
         yield Prometheus(url, folder / "ca.crt", folder / "password", exporters)
         run.check(PROMETHEUS, folder / "log")
     finally:
-        # Its requests to the exporters would keep them from closing.
+        # Open requests of Prometheus would keep the exporters from closing.
         await asyncio.to_thread(run.end)
         for exporter in exporters.values():
             await exporter.stop()

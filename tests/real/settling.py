@@ -25,8 +25,8 @@ async def settled(
     seconds: float = SECONDS,
     every: float = 1,
 ) -> T:
-    """Returns the first result of which `holds` is true, or after the deadline the last one, which then fails
-    the test's assertion.
+    """Returns the first result for which `holds` is true. After the deadline it returns the last one, so that
+    the test's assertion fails.
     """
     results: list[T] = []
 
@@ -46,7 +46,7 @@ async def settled(
 async def kubectl(
     plane: ControlPlane, *arguments: str, stdin: str | None = None, code: int = 0, words: str = ""
 ) -> Answer:
-    """Runs kubectl until it ends with this code and prints these words; returns its answer."""
+    """Runs kubectl until it ends with this code and prints these words. Returns the output."""
     return await settled(
         lambda: plane.kubectl(*arguments, stdin=stdin),
         lambda answer: answer.code == code and words in answer.out + answer.err,

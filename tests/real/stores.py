@@ -1,4 +1,4 @@
-"""A metrics adapter in each member, played here: one custom and one external metric."""
+"""A simulated metrics adapter in each member, with one custom and one external metric."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testbed.stage.registrations import aggregated_api
 SHOP = "values"
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 HITS = f"/apis/{CUSTOM}/v1beta2/namespaces/{SHOP}/services/web/hits"
-# The other paths of the custom API: of all objects that are selected, of a namespace, of what has none.
+# The other paths of the custom API: of all selected objects, of a namespace, of a cluster-scoped object.
 SELECTED = f"/apis/{CUSTOM}/v1beta2/namespaces/{SHOP}/services/*/hits"
 OF_NAMESPACE = f"/apis/{CUSTOM}/v1beta2/namespaces/{SHOP}/metrics/hits"
 OF_NODE = f"/apis/{CUSTOM}/v1beta2/nodes/n1/hits"
@@ -39,15 +39,15 @@ class Store:
         self._answers.set()
 
     def hang(self) -> None:
-        """From now on accept requests for values and answer none of them."""
+        """From now on requests for values are accepted and not answered."""
         self._answers.clear()
 
     def go_on(self) -> None:
-        """Answer, also those that wait."""
+        """Answers again, also the requests that hang."""
         self._answers.set()
 
     def values(self) -> dict[str, Any]:
-        """The values, by path. There are none while the store is lost."""
+        """The values, by path; empty while the store is lost."""
         if self.lost:
             return {}
         service = {"kind": "Service", "namespace": SHOP, "name": "web", "apiVersion": "v1"}
@@ -81,7 +81,7 @@ class Store:
         }
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The document of a path. Other paths are 404, also aggregated discovery."""
+        """Returns the document of a path. Other paths are 404, also aggregated discovery."""
         found = self.discovery().get(request.path)
         if found is None:
             await self._answers.wait()
@@ -101,7 +101,7 @@ def resources(group: str, version: str, name: str, kind: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def stores(plane: Plane, processes: Processes) -> AsyncIterator[dict[str, Store]]:
-    """A store in each member, registered there while this lasts."""
+    """Yields a store for each member, registered there until the end."""
     async with AsyncExitStack() as stack:
         found = {}
         for name, member in plane.members.items():
@@ -133,7 +133,9 @@ async def stores(plane: Plane, processes: Processes) -> AsyncIterator[dict[str, 
 
 
 async def registered(stack: AsyncExitStack, api: PlaneApi, objects: list[dict[str, Any]]) -> None:
-    """Apply a Service and its APIService, wait until that is Available, and take it away at the end."""
+    """Applies a Service and its APIService, waits until the APIService is available, and removes both at the
+    end.
+    """
     await api.apply_all(objects)
     registration = objects[-1]
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/{registration['metadata']['name']}"

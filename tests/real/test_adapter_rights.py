@@ -1,4 +1,4 @@
-"""The adapter with the printed rights and no others: it works, and more is forbidden to it."""
+"""The printed permissions of the adapter suffice, and they allow nothing more."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ON_A_MEMBER: dict[Question, bool] = {
 
 
 async def token_of(api: PlaneApi, account: str) -> str:
-    """A token of a ServiceAccount of the test's namespace."""
+    """Returns a token of a ServiceAccount of the test's namespace."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     made = await api.send("POST", path, body=body)
@@ -102,7 +102,7 @@ def binding(role: str, name: str) -> dict[str, Any]:
 
 
 def printed() -> list[dict[str, Any]]:
-    """The printed rights on the hub, under names of their own: the processes that run there keep theirs."""
+    """Applies the printed hub permissions under names of their own, so the running processes keep theirs."""
     documents = hub_rights(PLACEMENT)
     for document in documents:
         for named in (document["metadata"], document.get("roleRef", {})):
@@ -113,7 +113,7 @@ def printed() -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def registered(plane: Plane) -> AsyncIterator[None]:
-    """The first member once more, as a Cluster whose credentials have the printed role there."""
+    """Registers the first member again, as a Cluster whose credentials have the printed permissions."""
     member = plane.members["member1"]
     async with member.api() as api:
         await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
@@ -134,7 +134,7 @@ async def registered(plane: Plane) -> AsyncIterator[None]:
 
 
 def write_kubeconfig(plane: Plane, token: str, path: Path) -> None:
-    """The administrator's, with a token in place of its certificate."""
+    """Writes the administrator's kubeconfig with a token in place of the certificate."""
     content = yaml.safe_load(plane.hub.kubeconfig.read_text(encoding="utf-8"))
     content["users"] = [{"name": user["name"], "user": {"token": token}} for user in content["users"]]
     path.write_text(yaml.safe_dump(content))
@@ -142,7 +142,7 @@ def write_kubeconfig(plane: Plane, token: str, path: Path) -> None:
 
 @asynccontextmanager
 async def adapter(plane: Plane, folder: Path) -> AsyncIterator[Adapter]:
-    """The adapter in this process, as its ServiceAccount on the hub."""
+    """Runs the adapter in this process, as its ServiceAccount on the hub."""
     async with plane.hub.api() as api:
         token = await token_of(api, NAME)
     write_kubeconfig(plane, token, folder / "kubeconfig")
@@ -167,7 +167,9 @@ async def adapter(plane: Plane, folder: Path) -> AsyncIterator[Adapter]:
 
 
 async def test_the_printed_rights_are_enough(plane: Plane, tmp_path: Path) -> None:
-    """Tokens and access are reviewed by the hub, the named Cluster answers, and one that is not is named."""
+    """The hub reviews tokens and access, the named Cluster answers, and another Cluster is reported as
+    missing.
+    """
     authority = CertificateAuthority.create("adapter-ca")
     authority.issue_server("adapter", ips=["127.0.0.1"]).save(tmp_path)
     context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
@@ -183,7 +185,7 @@ async def test_the_printed_rights_are_enough(plane: Plane, tmp_path: Path) -> No
             PlaneApi(server, context, token=await token_of(hub, NAME)) as itself,
             PlaneApi(server, context, token="made-up") as nobody,
         ):
-            # The hub's authorizer hears of the roles by a watch, and what it said is kept for a while.
+            # The hub's authorizer learns of the roles by a watch, and the adapter caches its verdicts.
             status, headers, body = await settled(
                 lambda: reader.request("GET", PODS),
                 lambda found: found[0] == 200 and FROM_CLUSTER in found[2] and UNREAD in str(found[1]),
@@ -218,7 +220,9 @@ async def answers(api: PlaneApi, user: str, questions: Iterable[Question]) -> di
 
 
 async def rights(api: PlaneApi, user: str, wanted: dict[Question, bool]) -> dict[Question, bool]:
-    """The answers once all that is wanted is allowed: the API server learns of new roles by a watch."""
+    """Returns the verdicts once all the wanted rights are allowed, because the API server learns of roles by
+    a watch.
+    """
     return await settled(
         lambda: answers(api, user, wanted),
         lambda found: all(found[question] for question, allowed in wanted.items() if allowed),
@@ -226,7 +230,7 @@ async def rights(api: PlaneApi, user: str, wanted: dict[Question, bool]) -> dict
 
 
 async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
-    """Not other Secrets, not all of them, nothing of workloads; nothing is written."""
+    """On the hub the adapter may read neither other Secrets nor workloads, and may change nothing."""
     async with plane.hub.api() as api:
         await api.apply_all([namespace(NAMESPACE), *printed()])
 

@@ -78,7 +78,9 @@ CALENDAR = {
 async def test_each_verdict_reaches_the_person(
     plane: Plane, processes: Processes, kind: str, spec: dict[str, Any], code: int, words: str
 ) -> None:
-    """Admitted, denied, and not even readable: for both kinds, in the words of who says it."""
+    """kubectl shows each kind's verdict, admitted, denied or unreadable, in the words of the webhook or the
+    API server.
+    """
     good = federated_hpa("judged", "default", low=1, high=3)["spec"] if kind == "FederatedHPA" else CALENDAR
     manifest = {
         "apiVersion": "autoscaling.karmada.io/v1alpha1",
@@ -113,20 +115,20 @@ async def test_defaults_are_written_by_the_mutating_webhook(plane: Plane, proces
                 params={"dryRun": "All"},
             )
 
-        # The registration lets pass what the webhook does not answer in time.
+        # The mutating registration admits an object if the webhook does not answer in time.
         found = await settled(stored, lambda found: "minReplicas" in found["spec"])
 
     assert found["spec"]["minReplicas"] == 1
 
 
 async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes: Processes) -> None:
-    """The hub wrote down which webhook mutated an object and which one refused one."""
+    """The hub's audit log names the webhook that mutated an object and the webhook that refused one."""
     manifest = federated_hpa("audited", "default", low=1, high=3)
     del manifest["spec"]["minReplicas"]
     async with plane.hub.api() as api:
 
         async def defaulted() -> Any:
-            # Also let pass if the webhook does not answer in time.
+            # The hub admits it unchanged if the webhook does not answer in time.
             await api.delete(federated_hpa_path("audited", "default"))
             return await api.apply(manifest)
 
@@ -156,7 +158,9 @@ async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes
 
 
 async def test_webhook_that_is_down_refuses_new_objects_only(plane: Plane, processes: Processes) -> None:
-    """Without the webhook nothing new is admitted (fails closed); once it is back, it is again."""
+    """While the webhook is down the hub admits no new object (it fails closed). Once the webhook is back, new
+    objects are admitted.
+    """
     manifest = federated_hpa("while-down", "default", low=1, high=3)
     create = ("create", "--dry-run=server", "-f", "-")
     await processes.kill(WEBHOOK)

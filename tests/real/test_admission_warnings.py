@@ -59,7 +59,7 @@ async def rights(reader: str) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def reading_the_hub(plane: Plane, processes: Processes, hub: PlaneApi) -> AsyncIterator[None]:
-    """The webhook with a kubeconfig and the rights that are documented, and no others."""
+    """Runs the webhook with a kubeconfig of the documented permissions only."""
     await hub.apply_all(await rights(WEBHOOK))
     await processes.kill(WEBHOOK)
     try:
@@ -80,7 +80,7 @@ async def hub(plane: Plane) -> AsyncIterator[PlaneApi]:
 
 
 async def shown(plane: Plane, manifest: dict[str, Any]) -> list[str]:
-    """The warnings that kubectl prints; the object must be admitted."""
+    """Returns the warnings that kubectl prints. The object must be admitted."""
     answer = await kubectl(
         plane.hub,
         *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"),
@@ -93,7 +93,9 @@ async def shown(plane: Plane, manifest: dict[str, Any]) -> list[str]:
 
 
 def left_over() -> list[str]:
-    """The objects that would own one Deployment, for whoever starts an autoscaler on this hub later."""
+    """Returns the paths of the objects that own one Deployment. They are removed, because a later test starts
+    an autoscaler on this hub.
+    """
     return [
         federated_hpa_path("mine", SPACE),
         federated_hpa_path("theirs", SPACE),
@@ -105,7 +107,7 @@ def left_over() -> list[str]:
 async def test_sound_objects_pass_where_warnings_are_errors(
     plane: Plane, hub: PlaneApi, processes: Processes
 ) -> None:
-    """A GitOps pipeline with --warnings-as-errors applies them, and stops at an odd one."""
+    """A pipeline with --warnings-as-errors applies sound objects, and stops at an object with a warning."""
     target = {"apiVersion": AUTOSCALING, "kind": "FederatedHPA", "name": "sound"}
     evening = {"name": "evening", "schedule": "0 20 * * *", "timeZone": "UTC", "targetMinReplicas": 1}
     calendar = cron("sound", target, targetMinReplicas=2, duration="4h", excludeDates=["2026-12-25"])
@@ -130,7 +132,9 @@ async def test_sound_objects_pass_where_warnings_are_errors(
 async def test_other_objects_on_the_hub_are_warned_about(
     plane: Plane, hub: PlaneApi, processes: Processes
 ) -> None:
-    """A target that is missing, a second and a third owner, and a minimum above the present maximum."""
+    """The webhook warns of a missing target, of a second and a third owner, and of a minimum above the
+    present maximum.
+    """
     mine = federated_hpa("mine", SPACE, low=1, high=3)
     theirs = federated_hpa("theirs", SPACE, low=1, high=3)
     theirs["spec"]["scaleTargetRef"]["name"] = "mine"
@@ -138,11 +142,11 @@ async def test_other_objects_on_the_hub_are_warned_about(
     calendar = cron("calendar", target, targetMinReplicas=5)
 
     async with reading_the_hub(plane, processes, hub):
-        # An answer of the hub that comes too late for one request is there for the next.
+        # If the hub's answer comes too late for one request, the next request has it.
         missing = await settled(lambda: shown(plane, mine), bool)
         await hub.apply_all([deployment("mine", SPACE, replicas=1), mine, theirs, hpa("plain", "mine")])
         try:
-            # The copies hear of the others at once, and that the target was missing is soon forgotten.
+            # The webhook learns of other owners at once by a watch. It caches a missing target for seconds.
             owners = await settled(
                 lambda: shown(plane, mine),
                 lambda found: len(found) == 1 and '"theirs"' in found[0] and '"plain"' in found[0],

@@ -15,7 +15,7 @@ CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
 
 
 async def test_kubectl_top_shows_the_pods_of_both_members(plane: Plane, processes: Processes) -> None:
-    """`kubectl top pods -A` on the hub lists the pods of every member, which the hub itself does not run."""
+    """`kubectl top pods -A` on the hub lists the pods of every member. The hub runs none of them."""
     await run_everywhere(plane, "top", "aggregation", replicas=1)
     await set_usage_everywhere(plane, "top", "aggregation", "150m")
 
@@ -41,13 +41,13 @@ async def test_kubectl_top_shows_the_pods_of_both_members(plane: Plane, processe
 async def test_audit_log_proves_that_metrics_came_through_the_front_proxy(
     plane: Plane, processes: Processes
 ) -> None:
-    """The hub wrote down a request for metrics of a user it authenticated, answered 200 by the adapter, and
-    the access review that the adapter made for that very user.
+    """The hub's audit log has a user's request for metrics, answered 200 by the adapter, and the adapter's
+    access review for that user.
     """
     user = "metrics-reader"
     async with plane.hub.api() as api:
         await api.apply_all([binding(user)])
-    # The hub's authorizer hears of the new binding by a watch; until then it answers 403 itself.
+    # The hub's authorizer learns of the new binding by a watch. Until then it answers 403 itself.
     answer = await kubectl(plane.hub, plane.hub.as_user(user), "get", "--raw", PODS)
 
     async def poll() -> list[Any] | None:
@@ -72,7 +72,7 @@ async def test_audit_log_proves_that_metrics_came_through_the_front_proxy(
 
 
 async def test_user_without_rights_is_refused_by_the_adapter(plane: Plane, processes: Processes) -> None:
-    """A user without the right to read metrics on the hub gets 403 from the aggregated API, too."""
+    """A user without permission to read metrics on the hub gets 403 from the aggregated API."""
     answer = await kubectl(
         plane.hub, plane.hub.as_user("nobody"), "top", "pods", "-A", code=1, words="Forbidden"
     )
@@ -82,7 +82,9 @@ async def test_user_without_rights_is_refused_by_the_adapter(plane: Plane, proce
 
 
 async def test_adapter_that_restarts_becomes_available_again(plane: Plane, processes: Processes) -> None:
-    """The hub calls the API unavailable while the adapter is away, and available once it is back."""
+    """The hub reports the API as unavailable while the adapter is stopped, and as available after its
+    restart.
+    """
     path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
     await processes.kill(ADAPTER)
     try:
@@ -106,7 +108,7 @@ async def test_adapter_that_restarts_becomes_available_again(plane: Plane, proce
 
 
 def binding(user: str) -> dict[str, Any]:
-    """The right to read everything, which includes metrics."""
+    """Returns a binding to the role that reads everything, metrics included."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",

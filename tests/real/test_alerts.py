@@ -24,7 +24,7 @@ GROUPS = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
 ALERTS = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
 MARK = "fedhpa_build_info"
 SERIES = {MARK, *re.findall(r"fedhpa_\w+", " ".join(rule["expr"] for rule in ALERTS.values()))}
-# Each fault has a time of its own in the past: minutes with samples, and then none, so faults never meet.
+# Each fault has its own minutes in the past, with no samples after them, so faults never overlap.
 MINUTES = 45
 PAUSE = 20
 SECONDS = 60.0
@@ -60,7 +60,7 @@ class Store:
 
 @asynccontextmanager
 async def scraping(text: str, rules: Path | None = None) -> AsyncIterator[tuple[Prometheus, Store]]:
-    """A Prometheus that scrapes a text. With rules it refuses samples of the past."""
+    """Yields a Prometheus that scrapes a text. With rules it refuses samples of the past."""
     program = find_program(PROMETHEUS)
     assert program is not None
     async with prometheus(program, {"all": text}, interval=5, rules=rules) as server:
@@ -89,7 +89,7 @@ def history(start: float) -> tuple[str, dict[str, float]]:
 
 @pytest.mark.usefixtures("assets")
 async def test_each_alert_fires_for_its_fault_and_not_otherwise() -> None:
-    """In the history of each fault exactly its alerts fire, and every alert has a fault."""
+    """During each fault exactly its alerts fire, and every alert has a fault."""
     text, ends = history((time.time() // 60 - len(FAULTS) * (MINUTES + PAUSE)) * 60)
     async with scraping(text) as (server, store):
         await eventually(lambda: store.has(MARK, max(ends.values())), what="the history", seconds=SECONDS)
@@ -106,7 +106,7 @@ async def test_each_alert_fires_for_its_fault_and_not_otherwise() -> None:
 
 @pytest.mark.usefixtures("assets")
 async def test_prometheus_evaluates_the_rule_file() -> None:
-    """It loads all rules and templates, and evaluates each without an error."""
+    """Prometheus loads all rules and templates, and evaluates each without an error."""
     async with scraping("", RULES) as (_, store):
 
         async def evaluated() -> bool:

@@ -1,4 +1,4 @@
-"""On a hub without any webhook the CRDs refuse wrong objects by themselves and leave the rest alone."""
+"""On a hub without webhooks the CRDs refuse wrong objects and admit all others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @pytest.fixture(scope="module")
 def bare(assets: Path) -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver with our CRDs, and nothing else."""
+    """Yields etcd and kube-apiserver with our CRDs, and without other components."""
     run = Run.begin()
     try:
         plane = ControlPlane(run, assets, "crd-alone")
@@ -47,13 +47,15 @@ def bare(assets: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 async def api(bare: ControlPlane) -> AsyncIterator[PlaneApi]:
-    """A client of that server."""
+    """Yields a client of that server."""
     async with bare.api() as client:
         yield client
 
 
 async def test_the_recorded_answers_are_still_given(api: PlaneApi) -> None:
-    """docs/reference/admission-layers.md, and the tests that have no API server, rest on them."""
+    """The server gives the answers of docs/reference/admission-layers.md, on which tests without an API
+    server rely.
+    """
     known = recorded.read()["answers"]
 
     assert await asking.answers(api, objects()) == known
@@ -61,7 +63,9 @@ async def test_the_recorded_answers_are_still_given(api: PlaneApi) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_whatever_the_webhook_admits_the_crd_admits(api: PlaneApi, seed: int) -> None:
-    """Objects thrown together from good and bad values; about half of them are good."""
+    """The CRD admits each object that the webhook admits. The objects combine good and bad values; about half
+    are good.
+    """
     made = {str(number): each for number, each in enumerate(generated.objects(seed, 100))}
     admitted = {name for name, each in made.items() if admission.refusal(each) == []}
     answers = await asking.answers(api, made.items())
@@ -127,12 +131,12 @@ LARGEST = {
 
 @pytest.mark.parametrize("name", LARGEST)
 async def test_the_largest_objects_are_within_the_cost_that_rules_may_have(api: PlaneApi, name: str) -> None:
-    """A rule that costs too much when it is run would refuse a good object."""
+    """The largest good objects are admitted, so no rule exceeds the API server's cost limit at runtime."""
     assert await asking.refusal(api, LARGEST[name]) == []
 
 
 async def test_a_status_is_not_held_to_the_rules_of_a_spec(api: PlaneApi) -> None:
-    """Rules about metrics and references leave alone what somebody's controller writes."""
+    """Rules about metrics and references do not apply to the status, which a controller writes."""
     odd = manifest(FHPA, fhpa())
     odd["metadata"]["name"] = "status"
     described = {"describedObject": {"kind": "", "name": ""}, "metric": {"name": ""}, "current": {}}
@@ -145,7 +149,7 @@ async def test_a_status_is_not_held_to_the_rules_of_a_spec(api: PlaneApi) -> Non
 
 
 def without_rules(definition: dict[str, Any]) -> dict[str, Any]:
-    """A CRD as it would be without CEL rules, enumerations and bounds: an older one, or Karmada's."""
+    """Returns a CRD without CEL rules, enumerations and bounds, such as an older one or Karmada's."""
 
     def strip(value: Any) -> Any:
         if isinstance(value, dict):
@@ -165,7 +169,7 @@ def without_rules(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_an_object_older_than_the_rules_can_be_mended_and_deleted(api: PlaneApi) -> None:
-    """The server asks only about what changes, so an invalid stored object keeps no finalizer for ever."""
+    """An invalid stored object can be corrected and deleted, because the server validates only changes."""
     definition = crd.custom_resource_definition(crd.FEDERATED_HPA)
     wrong = manifest(FHPA, fhpa(minReplicas=5, maxReplicas=3))
     wrong["metadata"] |= {"name": "old", "finalizers": ["example.com/hold"]}
@@ -184,7 +188,7 @@ async def test_an_object_older_than_the_rules_can_be_mended_and_deleted(api: Pla
     async def is_refused() -> bool:
         return bool(await asking.refusal(api, manifest(FHPA, fhpa(minReplicas=5, maxReplicas=3))))
 
-    # The server's controllers write a CRD's status when its spec has changed: that may be a conflict.
+    # The server's controllers write a CRD's status after each change of its spec, which may cause a conflict.
     await done(lambda: replace(without_rules(definition)), "the CRD without rules")
     try:
         await eventually(is_stored, what="the wrong object is stored", seconds=60)
@@ -209,7 +213,7 @@ async def test_kubectl_shows_the_field_and_what_is_wrong(bare: ControlPlane) -> 
     """kubectl names the wrong field of an object on a hub without webhooks."""
     wrong = manifest(FHPA, fhpa(minReplicas=5, maxReplicas=3))
 
-    # Discovery, which kubectl asks first, lists a new kind after it is served.
+    # kubectl reads discovery first, which lists a new kind only after it is served.
     answer = await kubectl(bare, "apply", "-f", "-", stdin=json.dumps(wrong), code=1, words="is invalid")
 
     assert answer.code == 1
@@ -220,7 +224,7 @@ async def test_kubectl_shows_the_field_and_what_is_wrong(bare: ControlPlane) -> 
 
 
 async def test_the_charts_crds_are_those_that_were_judged(api: PlaneApi) -> None:
-    """The server takes the chart's files as they are."""
+    """The server accepts the chart's files unchanged."""
     folder = Path(__file__).parents[2] / "charts" / "fedhpa"
     for path in (*(folder / "crds").glob("*.yaml"), *(folder / "crds-optional").glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):

@@ -20,7 +20,7 @@ GROUP = "autoscaling.karmada.io"
 
 @pytest.mark.parametrize("manifest", MANIFESTS)
 async def test_karmadas_manifest_is_accepted_unchanged(plane: Plane, manifest: dict[str, Any]) -> None:
-    """Every object that Karmada's tutorials and proposals show is accepted, and nothing of it is lost."""
+    """Every object of Karmada's tutorials and proposals is accepted, and the server keeps all its fields."""
     path_namespace = manifest["metadata"].get("namespace", "default")
     collection = f"/apis/{GROUP}/v1alpha1/namespaces/{path_namespace}/{manifest['kind'].lower()}s"
     async with plane.hub.api() as api:
@@ -28,14 +28,14 @@ async def test_karmadas_manifest_is_accepted_unchanged(plane: Plane, manifest: d
         async def created() -> Any:
             return await api.send("POST", collection, body=manifest, params={"dryRun": "All"})
 
-        # Another test's webhook, which these pass too, may miss its time on a busy machine.
+        # The webhook validates these objects too, and may miss its deadline on a busy machine.
         stored = await eventually(created, what="the manifest is accepted", seconds=60, every=1)
 
     assert manifest["spec"] == kept(stored["spec"], manifest["spec"])
 
 
 def kept(stored: Any, written: Any) -> Any:
-    """Of what is stored, the part that was written: defaults may have been added."""
+    """Returns the written fields of a stored object, without defaults that were added."""
     if isinstance(written, dict) and isinstance(stored, dict):
         return {key: kept(stored.get(key), value) for key, value in written.items()}
     if isinstance(written, list) and isinstance(stored, list) and len(written) == len(stored):
@@ -60,7 +60,7 @@ async def test_crds_say_nothing_the_server_warns_about(plane: Plane) -> None:
 
 
 async def test_kubectl_knows_the_short_names(plane: Plane) -> None:
-    """`kubectl get fhpa,cronfhpa -A` and `kubectl explain` work, so discovery and OpenAPI do."""
+    """`kubectl get fhpa,cronfhpa -A` and `kubectl explain` work, so discovery and OpenAPI have the kinds."""
     # Discovery and OpenAPI list a new kind after it is served.
     listed = await kubectl(plane.hub, "get", "fhpa,cronfhpa", "-A")
     explained = await kubectl(plane.hub, "explain", "fhpa.spec.partialMetrics", words="lostAfterSeconds")

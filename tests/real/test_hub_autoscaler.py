@@ -32,8 +32,8 @@ Until = Callable[[int], Awaitable[None]]
 
 @asynccontextmanager
 async def scaled_by(plane: Plane, metric: dict[str, Any]) -> AsyncIterator[Until]:
-    """kube-controller-manager's HPA controller on the hub and a template that it scales by the metric; what
-    is given waits until the template has so many replicas.
+    """Runs the hub's HPA controller and a template that it scales by the metric. Yields a function that waits
+    for a number of replicas.
     """
     command = commands.kube_controller_manager(
         "hub", plane.hub.pki, plane.hub.ports, plane.hub.kubeconfig, hub=True
@@ -51,7 +51,7 @@ async def scaled_by(plane: Plane, metric: dict[str, Any]) -> AsyncIterator[Until
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             "minReplicas": 1,
             "maxReplicas": 20,
-            # No window may keep a proposal from values that the adapter cached, also during the test before.
+            # Without windows, values that the adapter cached during the previous test hold no size.
             "behavior": {way: {"stabilizationWindowSeconds": 0} for way in ("scaleUp", "scaleDown")},
             "metrics": [metric],
         },
@@ -79,7 +79,7 @@ async def scaled_by(plane: Plane, metric: dict[str, Any]) -> AsyncIterator[Until
 
 
 async def test_a_template_is_scaled_by_our_external_metric(plane: Plane, processes: Processes) -> None:
-    """4 + 4 messages, 2 a replica, are 4 replicas; 4 more in one member are 6."""
+    """At 2 messages per replica, 4 and 4 messages give 4 replicas. 4 more in one member give 6."""
     async with stores(plane, processes) as found, scaled_by(plane, BY_DEPTH) as until:
         await until(4)
         found["member1"].depth += 4
@@ -87,7 +87,7 @@ async def test_a_template_is_scaled_by_our_external_metric(plane: Plane, process
 
 
 async def test_a_template_is_scaled_by_our_metric_of_an_object(plane: Plane, processes: Processes) -> None:
-    """3 + 5 hits of one Service in two members, 2 a replica, are 4 replicas; 4 more are 6."""
+    """At 2 hits per replica, 3 and 5 hits of one Service in two members give 4 replicas. 4 more give 6."""
     async with stores(plane, processes) as found:
         found["member1"].hits, found["member2"].hits = 3000, 5000
         async with scaled_by(plane, BY_HITS) as until:
@@ -97,8 +97,8 @@ async def test_a_template_is_scaled_by_our_metric_of_an_object(plane: Plane, pro
 
 
 async def test_a_member_that_hangs_does_not_hold_the_others_up(plane: Plane, processes: Processes) -> None:
-    """The autoscaler goes on with what the other member has, which is a sum to it; when the member is back
-    it counts again.
+    """While a member hangs, the hub's HPA scales by the other member's value alone. Once the member is back,
+    its value counts again.
     """
     async with stores(plane, processes) as found, scaled_by(plane, BY_DEPTH) as until:
         await until(4)

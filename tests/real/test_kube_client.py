@@ -22,7 +22,7 @@ Check = Callable[[ApiClient, str], Awaitable[None]]
 
 @asynccontextmanager
 async def hub_client(plane: Plane, space: str) -> AsyncIterator[ApiClient]:
-    """A client of the hub, where it creates a namespace."""
+    """Yields a client of the hub, and creates its namespace there."""
     async with ApiClient(await load_config(str(plane.hub.kubeconfig))) as client:
         try:
             await client.post("/api/v1/namespaces", namespace(space))
@@ -40,7 +40,7 @@ async def test_the_client_works_with_a_real_server(plane: Plane, check: Check) -
 
 
 async def test_registered_members_are_ready(plane: Plane) -> None:
-    """The registry reaches both members with the credentials of their registration alone."""
+    """The registry reaches both members with the credentials of their registration."""
     names = ("member1", "member2")
     async with hub_client(plane, "client-members") as client:
         registry = MemberRegistry(client)

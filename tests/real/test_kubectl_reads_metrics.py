@@ -32,7 +32,9 @@ DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLis
 
 @pytest.fixture
 async def pod(plane: Plane, processes: Processes) -> str:
-    """A workload in both members and one in member1 alone, measured; the name of the latter's pod."""
+    """Runs a workload in both members and one in member1 alone, with usage. Returns the name of the latter's
+    pod.
+    """
     await run_everywhere(plane, NAME, SPACE, replicas=1)
     async with plane.members["member1"].api() as api:
         await api.apply_all([deployment(ALONE, SPACE, replicas=1)])
@@ -50,11 +52,13 @@ async def pod(plane: Plane, processes: Processes) -> str:
 
 
 async def test_kubectl_top_takes_all_its_flags(plane: Plane, pod: str) -> None:
-    """-A, -n, -l, --containers, --sort-by, --sum, --no-headers; of nodes too."""
+    """`kubectl top pods` works with -A, -n, -l, --containers, --sort-by, --sum and --no-headers, and `kubectl
+    top nodes` works.
+    """
 
     async def top(*flags: str, lines: int) -> list[list[str]]:
         def whole(answer: Answer) -> bool:
-            # A member of a busy machine may miss the seconds it is given; it is then named in a warning.
+            # On a busy machine a member may miss its deadline, and a warning names it then.
             return answer.code == 0 and not answer.err and len(answer.out.splitlines()) >= lines
 
         answer = await settled(lambda: plane.hub.kubectl("top", *flags, "--no-headers"), whole)
@@ -73,7 +77,7 @@ async def test_kubectl_top_takes_all_its_flags(plane: Plane, pod: str) -> None:
         names = [line[0] for line in await top("pods", "-n", SPACE, f"--sort-by={resource}", lines=3)]
         return names.index(pod)
 
-    # Usage of a new pod is at first what metrics-server saw while it started.
+    # The first usage of a new pod covers its start, so the order settles later.
     for resource, place in (("cpu", 0), ("memory", 2)):
         found = await settled(functools.partial(sorted_by, resource), functools.partial(operator.eq, place))
 
@@ -90,14 +94,14 @@ async def test_kubectl_top_takes_all_its_flags(plane: Plane, pod: str) -> None:
 
 
 async def test_a_pod_is_asked_for_by_name(plane: Plane, pod: str) -> None:
-    """As usage, as an object in every form, and explained field by field."""
+    """kubectl reads one pod's usage by name, in every output format, and explains each field."""
     top = await kubectl(plane.hub, "top", "pod", pod, "-n", SPACE)
     of = ("get", "pods.metrics.k8s.io", pod, "-n", SPACE)
     table = await kubectl(plane.hub, *of)
     wide = await kubectl(plane.hub, *of, "-o", "wide")
     as_json = await kubectl(plane.hub, *of, "-o", "json")
     as_yaml = await kubectl(plane.hub, *of, "-o", "yaml")
-    # The hub asks for OpenAPI documents in its own time.
+    # The hub refreshes OpenAPI documents periodically.
     explained = await kubectl(plane.hub, "explain", "podmetrics", words="ContainerMetrics")
     usage = await kubectl(plane.hub, "explain", "podmetrics.containers.usage", words="map[string]")
     none = await kubectl(plane.hub, "top", "pod", "nobody", "-n", SPACE, code=1, words="not found")
@@ -116,14 +120,14 @@ async def test_a_pod_is_asked_for_by_name(plane: Plane, pod: str) -> None:
 
 
 async def test_the_hub_knows_all_that_is_served(plane: Plane, processes: Processes) -> None:
-    """Every version in the list of versions, in the aggregated discovery document, in OpenAPI v2 and v3."""
+    """The hub lists every version in API versions, aggregated discovery, OpenAPI v2 and OpenAPI v3."""
     async with plane.hub.api() as api:
 
         async def merged() -> bool:
             document = await api.get("/openapi/v2")
             return f"/apis/{VERSIONS[1]}/namespaces/{{namespace}}/metrics/{{metric}}" in document["paths"]
 
-        # The hub merges documents behind its clients' backs, and asks for each about once a minute.
+        # The hub merges documents in the background, and reads each about once a minute.
         await eventually(merged, what="OpenAPI v2 has ours", seconds=SECONDS, every=2)
         discovered = await settled(lambda: aggregated(api), set(VERSIONS).issubset)
 
@@ -165,7 +169,7 @@ async def aggregated(api: PlaneApi) -> set[str]:
 
 
 async def test_kubectl_says_who_is_missing(plane: Plane, pod: str) -> None:
-    """A member that hangs costs one deadline, and is a warning on standard error until it is back."""
+    """A member that hangs costs one deadline. A warning of kubectl names it until it answers again."""
 
     async def shown() -> tuple[str, str]:
         answer = await plane.hub.kubectl("top", "pods", "-n", SPACE)

@@ -1,4 +1,4 @@
-"""The members as such: what later tests take for granted."""
+"""Properties of the members on which later tests rely."""
 
 from testbed.real.plane import Plane
 from tests.real.settling import settled
@@ -6,7 +6,7 @@ from tests.real.workloads import deployment, namespace
 
 
 async def test_usage_that_kwok_reports_is_what_kubectl_top_shows(plane: Plane) -> None:
-    """A usage written for a container reaches `kubectl top pods` through the member's metrics-server."""
+    """A container's usage in kwok appears in `kubectl top pods`, through the member's metrics-server."""
     member = plane.members["member1"]
     await member.set_usage("usage", {"web": {"cpu": "123m", "memory": "64Mi"}})
     async with member.api() as api:
@@ -17,7 +17,7 @@ async def test_usage_that_kwok_reports_is_what_kubectl_top_shows(plane: Plane) -
         return [line.split()[1:] for line in answer.out.splitlines()]
 
     def as_written(rows: list[list[str]]) -> bool:
-        # A rate over a window that is measured when the scrape is asked for, not when it is answered.
+        # The rate's window starts when metrics-server sends the scrape, not when kwok answers.
         return len(rows) == 2 and all(
             abs(int(cpu.removesuffix("m")) - 123) <= 6 and memory == "64Mi" for cpu, memory in rows
         )
@@ -28,8 +28,7 @@ async def test_usage_that_kwok_reports_is_what_kubectl_top_shows(plane: Plane) -
 
 
 async def test_hubs_token_reads_and_scales_but_does_not_delete(plane: Plane) -> None:
-    """The credentials that a hub gets are enough for pods, metrics and scale, and not for anything
-    destructive."""
+    """The hub's credentials allow reading pods and metrics and writing scales. They allow no deletion."""
     member = plane.members["member2"]
     credentials = await member.credentials()
     requests = {
@@ -44,14 +43,14 @@ async def test_hubs_token_reads_and_scales_but_does_not_delete(plane: Plane) -> 
         async def asked() -> dict[tuple[str, str], int]:
             return {(method, path): (await api.request(method, path))[0] for method, path in requests}
 
-        # Another test may just have killed this API server, whose metrics are a moment behind.
+        # After another test killed this API server, its metrics appear a moment later.
         answers = await settled(asked, lambda found: found == requests)
 
     assert answers == requests
 
 
 async def test_stopped_api_server_comes_back_with_its_data(plane: Plane) -> None:
-    """A member's API server that was killed starts again on the same port with the same objects."""
+    """A killed API server of a member starts again on the same port with the same objects."""
     member = plane.members["member2"]
     async with member.api() as api:
         before = await api.get("/api/v1/nodes/member2-node1")

@@ -21,9 +21,8 @@ NAME, SPACE = "via-hub", "via-hub"
 
 
 async def test_workload_is_scaled_by_usage_that_the_hub_serves(plane: Plane, processes: Processes) -> None:
-    """The workload is scaled up and down in both members, with the documented permissions only.
-
-    The hub's audit log has the controller's requests for the usage.
+    """The controller scales the workload up and down in both members, with the documented permissions only.
+    The hub's audit log has its requests for usage.
     """
     path = federated_hpa_path(NAME, SPACE)
     await set_usage_everywhere(plane, NAME, SPACE, BUSY)

@@ -1,4 +1,4 @@
-"""The three processes as programs: how they end and begin again on a real hub."""
+"""The three processes stop and start again on a real hub."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fedhpa-contr
 async def test_process_drains_at_sigterm_and_comes_back(
     plane: Plane, processes: Processes, name: str
 ) -> None:
-    """SIGTERM ends the process with exit code 0 before it is killed. After a restart it is ready on the same
-    port, and its service works.
+    """SIGTERM ends the process with exit code 0 before anything kills it. After a restart the process is
+    ready on the same port and serves.
     """
     try:
         code = await processes.stop(name)
@@ -31,7 +31,7 @@ async def test_process_drains_at_sigterm_and_comes_back(
 
 
 async def test_controller_that_follows_takes_the_lease_at_once(plane: Plane, processes: Processes) -> None:
-    """A controller that is stopped in order gives its Lease back, so the next one does not wait it out."""
+    """A controller releases its Lease when it stops, so the next one does not wait for the expiry."""
     async with plane.hub.api() as api:
         before = await held(api)
         await processes.stop(CONTROLLER)
@@ -46,7 +46,7 @@ async def test_controller_that_follows_takes_the_lease_at_once(plane: Plane, pro
 
 
 async def held(api: PlaneApi) -> Any:
-    """The Lease once somebody holds it."""
+    """Returns the Lease once a process holds it."""
     return await api.wait(
         LEASE,
         lambda lease: bool(lease["spec"].get("holderIdentity")),

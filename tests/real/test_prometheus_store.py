@@ -1,4 +1,4 @@
-"""The adapter over a real Prometheus: what its scrapes say becomes values of the registered clusters."""
+"""The adapter over a real Prometheus: scraped samples become values of the registered clusters."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ TEXTS = {"member1": exported(3, 1.5), "member2": exported(4, 2), "stranger": exp
 
 
 class Scene:
-    """Prometheus and who calls the adapter over it."""
+    """Prometheus, and an adapter over it with a client."""
 
     def __init__(self, store: Prometheus, caller: Caller, rules: Path) -> None:
         self.store = store
@@ -94,14 +94,14 @@ class Scene:
     async def depths(
         self, query: str = "labelSelector=queue%3Dorders", metric: str = "depth"
     ) -> dict[str, str]:
-        """Values by cluster; none while there is no answer."""
+        """Returns the values by cluster; empty after an error."""
         answer = await self.get(f"{EXTERNAL}/shop/{metric}?{query}")
         items = answer.json.get("items", [])
         return {item["metricLabels"].get("cluster", ""): item["value"] for item in items}
 
     async def depths_settle(self, wanted: dict[str, str], *how: str) -> dict[str, str]:
-        """Those once they are these, else those in the end: a busy machine misses scrapes, which are each
-        second, and a cluster whose scrape failed is missing until the next.
+        """Returns the values once they are the expected ones, else the last values. Scrapes run each second,
+        and a busy machine misses some. A cluster whose scrape failed is missing until the next scrape.
         """
         return await settled(lambda: self.depths(*how), lambda found: found == wanted, every=0.3)
 
@@ -111,7 +111,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    """A Prometheus that has scraped both clusters, and one that nobody registered."""
+    """Runs a Prometheus that has scraped both clusters, and a third one that is not registered."""
     program = find_program(PROMETHEUS)
     if program is None:
         reason = "no real Prometheus: it is not here (make real-plane builds it)"
@@ -131,7 +131,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         found = Scene(store, await stack.enter_async_context(made.caller(adapter)), rules)
 
         async def scraped() -> bool:
-            # Each of these was scraped, or the warning of the stranger would be missing.
+            # The warning about the unregistered cluster shows that all clusters were scraped.
             answer = await found.get(f"{EXTERNAL}/shop/depth")
             return "stranger" in str(answer.warnings) and len(await found.depths()) == 2
 
@@ -140,8 +140,8 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 async def test_values_of_all_clusters(scene: Scene) -> None:
-    """External values by cluster and together, selected by label; custom ones of pods and of a service;
-    usage of pods; a strange cluster counts for nobody.
+    """External values are served by cluster, together and by label; custom values of pods and of a Service;
+    usage of pods. An unregistered cluster counts nowhere.
     """
     orders = "labelSelector=queue%3Dorders&aggregation={}"
     dotted = "labelSelector=queue%20in%20(re.turns,rexturns)&aggregation=Sum"
@@ -183,8 +183,8 @@ async def test_values_of_all_clusters(scene: Scene) -> None:
 
 
 async def test_an_exporter_that_goes_is_missing_and_not_zero(scene: Scene) -> None:
-    """Prometheus forgets a target's series at its first failed scrape; the cluster is named until it is
-    back.
+    """Prometheus drops a target's series at its first failed scrape. A warning names the cluster until its
+    exporter returns.
     """
     exporter = scene.store.exporters["member2"]
 
@@ -203,7 +203,7 @@ async def test_an_exporter_that_goes_is_missing_and_not_zero(scene: Scene) -> No
 
 
 async def test_hostile_namespaces_are_names_that_nobody_has(scene: Scene) -> None:
-    """Prometheus understands the query, and finds nothing."""
+    """Prometheus parses the query with a hostile namespace, and finds no series."""
     for namespace in HOSTILE:
         path = f"{EXTERNAL}/{quote(namespace, safe='')}/depth"
         answer = await settled(functools.partial(scene.get, path), lambda answer: not answer.warnings)
@@ -212,7 +212,7 @@ async def test_hostile_namespaces_are_names_that_nobody_has(scene: Scene) -> Non
 
 
 async def test_a_wrong_query_says_what_prometheus_says_of_it(scene: Scene) -> None:
-    """The author of a rule reads where it is wrong, and mends it without a restart."""
+    """The error quotes Prometheus about a rule's wrong query. A corrected rule works without a restart."""
     wrong = await settled(
         lambda: scene.get(f"{EXTERNAL}/shop/wrong"), lambda answer: "bad_data" in str(answer.json)
     )

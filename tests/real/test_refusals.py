@@ -17,7 +17,7 @@ MERGE = "application/merge-patch+json"
 
 
 def changed(**spec: Any) -> dict[str, Any]:
-    """A good object with another spec field or two; None takes a field away."""
+    """Returns a good object with other spec fields; None removes a field."""
     manifest = federated_hpa("wrong", "default", low=1, high=3)
     manifest["spec"] = {
         key: value for key, value in {**manifest["spec"], **spec}.items() if value is not None
@@ -26,7 +26,7 @@ def changed(**spec: Any) -> dict[str, Any]:
 
 
 def average_value(quantity: str) -> dict[str, Any]:
-    """A metric with that target."""
+    """Returns a metric with that target."""
     target = {"type": "AverageValue", "averageValue": quantity}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
@@ -61,7 +61,7 @@ def average_value(quantity: str) -> dict[str, Any]:
 async def test_schema_refuses_and_names_the_field(
     plane: Plane, processes: Processes, spec: dict[str, Any], words: str
 ) -> None:
-    """The schema refuses all that it can express, so a hub without the webhook refuses that, too."""
+    """The schema refuses all faults that it can express, so a hub without the webhook refuses them too."""
     answer = await kubectl(
         plane.hub, "create", "-f", "-", stdin=json.dumps(changed(**spec)), code=1, words=words
     )
@@ -91,7 +91,7 @@ async def test_schema_refuses_and_names_the_field(
 async def test_webhook_refuses_in_karmadas_words(
     plane: Plane, processes: Processes, spec: dict[str, Any], message: str
 ) -> None:
-    """The webhook refuses the rest with the messages that Karmada's users know."""
+    """The webhook refuses the other faults with Karmada's messages."""
     answer = await kubectl(
         plane.hub, "create", "-f", "-", stdin=json.dumps(changed(**spec)), code=1, words=WEBHOOK_SAYS
     )
@@ -101,7 +101,7 @@ async def test_webhook_refuses_in_karmadas_words(
 
 
 async def test_warnings_reach_the_person(plane: Plane, processes: Processes) -> None:
-    """An object that is admitted but odd is answered with a warning that kubectl shows."""
+    """kubectl shows the warning about an admitted object."""
     odd = changed(scaleTargetRef={"kind": "Deployment", "name": "web"})
 
     answer = await kubectl(
@@ -114,7 +114,7 @@ async def test_warnings_reach_the_person(plane: Plane, processes: Processes) -> 
 
 
 async def test_running_objects_go_on_without_the_webhook(plane: Plane, processes: Processes) -> None:
-    """While the webhook is down a status is written as before, with the fields that are ours."""
+    """While the webhook is down the controller writes statuses with all our fields."""
     path = federated_hpa_path("goes-on", "default")
     status = {
         "desiredReplicas": 2,
@@ -138,12 +138,12 @@ async def test_running_objects_go_on_without_the_webhook(plane: Plane, processes
 
 async def _is_created(plane: Plane, manifest: dict[str, Any]) -> bool:
     answer = await plane.hub.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
-    # It may have been stored by an attempt whose answer did not arrive.
+    # An earlier attempt may have stored the object although its answer did not arrive.
     return answer.code == 0 or "AlreadyExists" in answer.err
 
 
 async def test_invalid_object_that_is_deleted_loses_its_finalizer(plane: Plane, processes: Processes) -> None:
-    """An object that got in while nobody looked can always be got rid of."""
+    """An invalid stored object can be deleted."""
     stuck = changed(metrics=[average_value("0m")])
     stuck["metadata"] |= {"name": "stuck", "finalizers": ["example.com/hold"]}
     path = federated_hpa_path("stuck", "default")
@@ -153,7 +153,7 @@ async def test_invalid_object_that_is_deleted_loses_its_finalizer(plane: Plane, 
         await processes.kill(WEBHOOK)
         try:
             await api.send("PATCH", VALIDATING, body=unwatched, content_type=MERGE)
-            # The API server hears of the change a moment later.
+            # The API server learns of the change a moment later.
             await eventually(lambda: _is_created(plane, stuck), what="the object is stored", seconds=60)
         finally:
             await done(

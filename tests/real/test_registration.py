@@ -1,4 +1,4 @@
-"""The registration keeps some requests away from the webhook, on the real API server."""
+"""The registration's matchConditions skip requests on the real API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def hub(plane: Plane) -> AsyncIterator[PlaneApi]:
 async def test_the_configurations_are_stored_as_they_were_written(
     hub: PlaneApi, plane: Plane, processes: Processes
 ) -> None:
-    """The API server took every field: conditions, policies, rules, time-out."""
+    """The API server stores every field: conditions, policies, rules and timeout."""
     conditions = [
         {"name": "not-on-its-way-out", "expression": "!has(object.metadata.deletionTimestamp)"},
         {"name": "not-a-subresource", "expression": "!has(request.subResource) || request.subResource == ''"},
@@ -49,7 +49,9 @@ async def test_the_configurations_are_stored_as_they_were_written(
 async def test_what_is_being_deleted_loses_its_finalizer_while_the_webhook_is_down(
     hub: PlaneApi, plane: Plane, processes: Processes
 ) -> None:
-    """The condition keeps it away from a webhook that fails closed; a live object has to wait."""
+    """While the webhook is down, the condition admits changes of an object that is being deleted, and of no
+    other object.
+    """
     held = {name: federated_hpa(name, "default", low=1, high=3) for name in ("going", "staying")}
     for manifest in held.values():
         manifest["metadata"]["finalizers"] = ["example.com/hold"]
@@ -82,7 +84,9 @@ async def test_what_is_being_deleted_loses_its_finalizer_while_the_webhook_is_do
 async def test_a_status_is_kept_away_even_where_the_rules_name_it(
     hub: PlaneApi, plane: Plane, processes: Processes
 ) -> None:
-    """The condition for subresources does what it says: with it a status passes, without it it would not."""
+    """While the webhook is down, the condition for subresources admits a status that the rules name. Without
+    the condition the write fails.
+    """
     path = federated_hpa_path("status-passes", "default")
     await hub.apply_all([federated_hpa("status-passes", "default", low=1, high=3)])
     before = (await hub.get(VALIDATING))["webhooks"]

@@ -24,10 +24,9 @@ LOW, HIGH = 2, 6
 async def test_workload_is_scaled_over_both_members_and_not_on_missing_data(
     plane: Plane, processes: Processes
 ) -> None:
-    """High usage scales the workload up in both members.
-
-    While one member is unavailable, low usage of the other scales nothing down, and the condition names the
-    unavailable member. Once it is back, the workload is scaled down.
+    """High usage scales the workload up in both members. While one member is unavailable, low usage of the
+    other scales nothing down, and the condition names the unavailable member. When that member returns, the
+    workload is scaled down.
     """
     name, space = "web", "scaling"
     path = federated_hpa_path(name, space)

@@ -29,7 +29,7 @@ FLAGS = (
     "--leader-elect-retry-period=1s",
 )
 NAME = "shared"
-# Percent of the request. Two pods are enough for the load of six busy ones.
+# Percent of the request. At this target two pods suffice for the load of six busy ones.
 ROOMY_TARGET = 1000
 # One namespace of each shard.
 SPACES = next(
@@ -40,9 +40,8 @@ SPACES = next(
 
 
 async def test_two_controllers_share_and_one_takes_over(plane: Plane, processes: Processes) -> None:
-    """Each controller holds a shard and scales its objects. When one is killed, the other scales all.
-
-    The last change is one of the target, because a change of usage takes metrics-server half a minute.
+    """Each controller holds a shard and scales its objects. When one is killed, the other scales all objects.
+    The last change is one of the target, because metrics-server needs half a minute for a change of usage.
     """
     await gather(*(set_usage_everywhere(plane, NAME, space, BUSY) for space in SPACES))
     await gather(*(run_everywhere(plane, NAME, space, replicas=1) for space in SPACES))

@@ -33,7 +33,9 @@ async def depths(plane: Plane) -> dict[str, str]:
 
 
 async def both_are_read(plane: Plane) -> None:
-    """Waits until the values are those of new stores. Cached lists may still have those of another test."""
+    """Waits until the values come from the new stores. Cached lists may still have the values of another
+    test.
+    """
 
     async def read() -> bool:
         return (await hits(plane))[0] == "3" and await depths(plane) == dict.fromkeys(plane.members, "4")
@@ -42,7 +44,9 @@ async def both_are_read(plane: Plane) -> None:
 
 
 async def read_discovery_again(plane: Plane) -> None:
-    """Lets the hub read the discovery documents now, because of a changed registration, not in a minute."""
+    """Makes the hub read the discovery documents now, by a changed registration. It would do so within a
+    minute.
+    """
     async with plane.hub.api() as api:
         for group in GROUPS:
             path = f"/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.{group}.metrics.k8s.io"
@@ -60,7 +64,7 @@ async def test_kubectl_reads_values_of_both_members(plane: Plane, processes: Pro
         await processes.start_one(ADAPTER)
         await processes.metrics_are_available()
         await both_are_read(plane)
-        # Each path is a request of its own, and on a busy machine a member may miss its deadline.
+        # Each path costs one request, and on a busy machine a member may miss its deadline.
         older, *others = [
             await kubectl(plane.hub, "get", "--raw", path, words='"value":"3"')
             for path in (HITS.replace("v1beta2", "v1beta1"), SELECTED, OF_NAMESPACE, OF_NODE)

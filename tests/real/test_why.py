@@ -1,4 +1,4 @@
-"""On a real hub a person finds out why a workload has its size, with no more than the rights documented."""
+"""On a real hub a user with the documented permissions finds out why a workload has its size."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ SCALE = "would scale 4 -> 6 replicas"
 
 
 def granted(user: str, *rules: tuple[str, list[str], list[str]]) -> list[dict[str, Any]]:
-    """A ClusterRole of a user: (group, resources, verbs) each."""
+    """Returns a ClusterRole for a user, from tuples of group, resources and verbs."""
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user}}
     return [
         {
@@ -46,8 +46,8 @@ def granted(user: str, *rules: tuple[str, list[str], list[str]]) -> list[dict[st
 
 
 async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path: Path) -> None:
-    """explain with the right to get; record, replay and preview with those to read clusters and their
-    Secrets; /decisions with a token whose user may see the object, and with no other.
+    """explain needs the permission to get the object. record, replay and preview need clusters and their
+    Secrets. /decisions needs a token whose user may get the object.
     """
     await run_everywhere(plane, NAME, SPACE, replicas=2)
     await set_usage_everywhere(plane, NAME, SPACE, "450m")
@@ -78,8 +78,8 @@ async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path:
             what="six are wanted",
             seconds=SECONDS,
         )
-        # Each command and each round of the controller asks the members anew, and on a busy machine one may
-        # miss its seconds for once; the roles hold when the hub's authorizer has heard of them.
+        # On a busy machine a member may miss the deadline of one command, and the hub's authorizer learns of
+        # the roles by a watch.
         explained = await settled(
             lambda: asked(plane, VIEWER, "explain", f"fhpa/{NAME}"), lambda ran: SCALE in ran.stdout
         )
@@ -129,7 +129,7 @@ async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path:
 
 
 async def replay(plane: Plane, scenario: Path) -> tuple[CompletedProcess[str], CompletedProcess[str]]:
-    """Returns the results of recording into the file and replaying from it."""
+    """Records into the file, replays it, and returns the results of both."""
     recorded = await asked(plane, READER, "record", f"fhpa/{NAME}", "-f", str(scenario))
     return recorded, await asyncio.to_thread(fedhpa, "replay", "-o", "json", str(scenario))
 
@@ -148,13 +148,13 @@ def in_preview(previewed: CompletedProcess[str]) -> tuple[int, int]:
 
 
 async def asked(plane: Plane, user: str, *arguments: str) -> CompletedProcess[str]:
-    """Run the command as a user of the hub."""
+    """Runs the command as a user of the hub."""
     kubeconfig = f"--kubeconfig={plane.hub.user_kubeconfig(user)}"
     return await asyncio.to_thread(fedhpa, *arguments, kubeconfig, "-n", SPACE)
 
 
 async def decisions(processes: Processes, token: str, **query: str) -> tuple[int, Any]:
-    """Status and body of /decisions, which is beside the controller's health here."""
+    """Returns status and body of /decisions, which the controller serves beside its health here."""
     url = f"http://127.0.0.1:{processes.ports[CONTROLLER]}/decisions"
     headers = {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=60)

@@ -15,7 +15,7 @@ SECONDS = 150.0
 
 
 async def all_is_well(plane: Plane, processes: Processes) -> None:
-    """Waits until the hub calls webhook and adapter, and adapter and controller have exactly all members."""
+    """Waits until the hub reaches webhook and adapter, and adapter and controller have all members."""
     await gather(
         processes.webhook_is_called(), processes.metrics_are_available(), processes.ready(CONTROLLER)
     )

@@ -77,7 +77,7 @@ async def replicas_settle(plane: Plane, name: str, namespace: str, wanted: dict[
 
 
 async def run_everywhere(plane: Plane, name: str, space: str, *, replicas: int) -> None:
-    """Applies the Deployment in every member, and its namespace there and on the hub."""
+    """Applies the Deployment in every member, and its namespace in every member and on the hub."""
     for one in (plane.hub, *plane.members.values()):
         async with one.api() as api:
             own = [] if one is plane.hub else [deployment(name, space, replicas=replicas)]

@@ -151,7 +151,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong in each minute, and the alerts that must fire, and no others."""
+    """A fault, repeated each minute, and the alerts that must fire for it; no other may."""
 
     provoke: Callable[[Stage], Any]
     alerts: frozenset[str]

@@ -51,7 +51,7 @@ OTHERS: list[dict[str, Any]] = [
 def test_metrics_that_are_no_list_of_them(
     read: Callable[[bytes], Any], named: tuple[str, str], other: dict[str, Any]
 ) -> None:
-    """Whatever else a metrics API sends is an error, and never no pods."""
+    """Any other answer of a metrics API is an error, and never an empty list."""
     with pytest.raises((InvalidObject, MetricsUnavailable)):
         read(json.dumps(other).encode())
 

@@ -69,7 +69,9 @@ async def test_unknown_peers_make_room_for_verified_ones() -> None:
 
 
 async def test_a_flood_of_unknown_peers_closes_its_own_connections() -> None:
-    """Whatever they wait for, the connections of verified peers stay, and the newest stranger gets in."""
+    """The connections of verified peers stay, whatever the others wait for, and the newest unknown peer is
+    accepted.
+    """
     made = Connections(Peers(max_connections=32))
     proxies = made.many(16, Waiting.IDLE, verified=True)
     strangers = [stage for _ in range(200) for waits_for in Waiting for stage in made.many(1, waits_for)]
@@ -80,7 +82,7 @@ async def test_a_flood_of_unknown_peers_closes_its_own_connections() -> None:
 
 
 async def test_the_longest_wait_ends_first() -> None:
-    """Of connections that are alike, the newest stay."""
+    """Among equal connections the newest stay."""
     made = Connections(Peers(max_connections=32))
     stages = made.many(40, Waiting.HEADER)
 

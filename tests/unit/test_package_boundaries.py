@@ -30,7 +30,9 @@ class Use(NamedTuple):
 
 def offers() -> dict[str, list[str] | None]:
     """The main modules of each package by the table of the page; None for all."""
-    chapter = PAGE.read_text(encoding="utf-8").partition("## What a folder offers")[2].partition("\n## ")[0]
+    chapter = (
+        PAGE.read_text(encoding="utf-8").partition("## Main modules of each package")[2].partition("\n## ")[0]
+    )
     rows = re.findall(r"^\| ([a-z_.]+) \|(.*)\|$", chapter, re.MULTILINE)
     return {
         package: None if modules.strip().startswith("all") else re.findall(r"`([a-z_.]+)`", modules)

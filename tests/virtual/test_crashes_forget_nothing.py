@@ -66,7 +66,7 @@ async def test_leader_that_stops_leaves_its_newest_recommendation() -> None:
 
 
 async def test_stop_does_not_overwrite_the_next_leaders_status() -> None:
-    """A leader that ends late leaves a status that another wrote meanwhile."""
+    """A leader that ends late keeps the status that the next leader wrote."""
     async with world(m1=4, m2=4) as w:
         w.load(400)
         w.scale(behavior=BEHAVIOR)

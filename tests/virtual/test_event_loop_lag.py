@@ -39,7 +39,7 @@ def above(registry: CollectorRegistry, bucket: str) -> float:
 
 
 async def test_a_hold_up_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of 0.3 s is above the bound of 50 ms, once."""
+    """Work of 0.3 s is counted once above the bound of 50 ms."""
     registry = await measured([0.3], monkeypatch)
 
     assert above(registry, "0.05") == 1
@@ -47,7 +47,7 @@ async def test_a_hold_up_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_long_hold_ups_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is counted."""
+    """Each long hold-up is counted, and at most one a minute is logged."""
     with capture_logs() as logs:
         registry = await measured([2.0, 3.0, 4.0], monkeypatch)
 
@@ -56,7 +56,7 @@ async def test_long_hold_ups_are_logged_once_a_minute(monkeypatch: pytest.Monkey
 
 
 def test_a_log_limit_counts_what_it_left_out() -> None:
-    """The next line says how many there were."""
+    """The next line says how many lines were left out."""
     now = 0.0
     limit = LogLimit(lambda: now)
     found = [limit.left_out("a"), limit.left_out("a"), limit.left_out("b"), limit.left_out("a")]

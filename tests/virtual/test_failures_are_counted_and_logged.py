@@ -128,7 +128,7 @@ async def test_object_shows_its_bounds_lateness_and_age() -> None:
 
 
 async def test_age_of_an_object_that_cannot_be_decided_grows() -> None:
-    """An object without any decision is not well by its own word."""
+    """The age of an object without any decision grows."""
     async with world(m1=2) as w:
         w.scale(target="absent", clusterAffinity={"clusterNames": ["m1"]})
         async with w.controller(sync_period=PERIOD) as controller:
@@ -166,7 +166,7 @@ async def test_probes_of_members_are_timed() -> None:
     ids=str,
 )
 async def test_odd_definition_on_the_hub_fails_no_reconcile(definition: Any, logs: list[Any]) -> None:
-    """A CustomResourceDefinition of another shape than expected is a finding of nobody."""
+    """A CustomResourceDefinition of an unexpected shape fails no reconcile and is reported nowhere."""
     async with world(m1=2) as w:
         w.hub.answers[CRD_PATH] = lambda: definition
         w.scale()

@@ -94,7 +94,7 @@ async def test_step_leaves_the_clock_of_a_loss() -> None:
 
 
 async def test_step_is_logged_once(logs: list[Any]) -> None:
-    """One line tells the step, not one an object."""
+    """One log line reports the step, not one for each object."""
     async with world(m1=4) as w:
         clock = SteppingClock(w)
         w.scale()

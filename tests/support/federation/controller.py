@@ -100,7 +100,7 @@ class Controller:
         await until(lambda: self.reconciles >= begin + count, within)
 
     async def stop(self) -> None:
-        """End as SIGTERM ends it: the Lease is given back."""
+        """Ends as after SIGTERM, which releases the Lease."""
         if self._ended:
             return
         self._ended = True
@@ -111,7 +111,7 @@ class Controller:
         await self._hub.close()
 
     async def kill(self) -> None:
-        """End as SIGKILL ends it: its connections are gone, and nothing is given back."""
+        """Ends as after SIGKILL: its connections are reset, and the Lease is not released."""
         self.cable.cut()
         await self.stop()
 
