@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from fedhpa.api.times import format_time
@@ -70,7 +71,13 @@ def shortened(message: str, most: int = MAX_MESSAGE) -> str:
 
 def api_time(seconds: float) -> str:
     """Returns a time as metav1.Time has it: whole seconds."""
-    return format_time(seconds // 1)
+    return _text_of(seconds // 1)
+
+
+# A decision writes its own time once for each cluster and condition.
+@lru_cache(maxsize=64)
+def _text_of(seconds: float) -> str:
+    return format_time(seconds)
 
 
 def condition_json(condition: StatusCondition) -> Mapping[str, JSON]:

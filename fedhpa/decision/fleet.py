@@ -31,11 +31,14 @@ class ClusterView:
         self.scale = scale
         self.pods = snapshot.pods
         self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
+        self._ready_pods: int | None = None
 
     @property
     def ready_pods(self) -> int:
         """How many of the workload's pods run and are ready."""
-        return running_and_ready(self.pods)
+        if self._ready_pods is None:
+            self._ready_pods = running_and_ready(self.pods)
+        return self._ready_pods
 
     def is_foreign(self, pod: str) -> bool:
         """True if the name is that of a listed pod that the workload's selector does not match."""
@@ -75,8 +78,9 @@ class FleetView:
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided = True
         self.current = self._current(snapshot)
-        self.scheduling = self._scheduling(snapshot)
-        self._whole = self._known_sum()
+        shares = [self.known_share(cluster) for cluster in self.candidates]
+        self.scheduling = self._scheduling(snapshot, shares)
+        self._whole = self._known_sum(shares)
         self.calibration = self.calibration_of(self.answered)
         self.metrics_lost: frozenset[str] = frozenset()
         self.implausible: frozenset[str] = frozenset()
@@ -192,17 +196,16 @@ class FleetView:
             return size_of_each(present, lows)
         return sum(self.known_replicas(cluster) for cluster in self.expected)
 
-    def _scheduling(self, snapshot: Snapshot) -> str:
+    def _scheduling(self, snapshot: Snapshot, shares: Sequence[int | None]) -> str:
         if snapshot.target is None:
             return DUPLICATED if snapshot.hpa.spec.assignment.policy == DUPLICATED else DIVIDED
         if isinstance(snapshot.target, TemplateScale) and snapshot.target.scheduling:
             return snapshot.target.scheduling
-        alike = all(self.known_share(cluster) == self.current for cluster in self.candidates)
-        return DUPLICATED if len(self.candidates) > 1 and alike else DIVIDED
+        alike = all(share == self.current for share in shares)
+        return DUPLICATED if len(shares) > 1 and alike else DIVIDED
 
-    def _known_sum(self) -> int:
+    def _known_sum(self, shares: Sequence[int | None]) -> int:
         """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
-        shares = [self.known_share(cluster) for cluster in self.candidates]
         known = sum(share for share in shares if share is not None)
         return max(known, self.current) if None in shares and not self.direct else known
 
