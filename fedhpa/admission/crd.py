@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fedhpa.admission.cel import RULES
-from fedhpa.admission.cel.rule import Cel
+from fedhpa.admission.cel_rule import Cel
 from fedhpa.admission.defaults import default_metrics, default_scaling_rules
 from fedhpa.api import cluster, cronfederatedhpa, federatedhpa
 from fedhpa.api.autoscaling import Behavior

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedhpa.api import default_values
+from fedhpa.api.metric_types import metric_type
 
 Patch = list[dict[str, Any]]
 
@@ -20,7 +21,8 @@ _ALIASES = ("federatedMinReplicas", "federatedMaxReplicas")
 def default_metrics() -> list[dict[str, Any]]:
     """Returns the JSON list that replaces empty or missing metrics."""
     target = {"type": "Utilization", "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION}
-    return [{"type": "Resource", "resource": {"name": default_values.METRIC_RESOURCE_NAME, "target": target}}]
+    row = metric_type(default_values.METRIC_TYPE)
+    return [{"type": row.name, row.field: {"name": default_values.METRIC_RESOURCE_NAME, "target": target}}]
 
 
 def default_scaling_rules() -> dict[str, dict[str, Any]]:

@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from fedhpa.api.autoscaling import ATOMIC, Condition, CrossVersionObjectReference
+from fedhpa.api.autoscaling import ATOMIC, Condition
 from fedhpa.api.meta import TypedObject
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import (
     MAX_RULES,
     ApiModel,

@@ -20,6 +20,7 @@ class ScalingPolicyDefault(NamedTuple):
 MIN_REPLICAS: Final = 1
 
 # Empty or missing metrics become one Resource metric.
+METRIC_TYPE: Final = "Resource"
 METRIC_RESOURCE_NAME: Final = "cpu"
 METRIC_AVERAGE_UTILIZATION: Final = 80
 

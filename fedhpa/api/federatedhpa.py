@@ -14,11 +14,11 @@ from fedhpa.api.autoscaling import (
     ATOMIC,
     Behavior,
     Condition,
-    CrossVersionObjectReference,
     MetricSpec,
     MetricStatus,
 )
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement, TypedObject
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,

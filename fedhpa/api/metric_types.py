@@ -1,7 +1,8 @@
 """The metric types of a FederatedHPA: one table that admission, decision and controller read.
 
-A new metric type is a row here, a source model in `fedhpa.api.autoscaling`, a validator, and a function that
-proposes a replica count. Source of the types: Kubernetes HPA 1.36, metric sources 5.
+A new metric type is a row here and a module in each of `fedhpa.api.metrics` (its models),
+`fedhpa.admission.metrics` (its rules) and `fedhpa.decision.metrics` (its evaluation).
+Source of the types: Kubernetes HPA 1.36, metric sources 5.
 """
 
 from __future__ import annotations
@@ -9,6 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from fedhpa.api.metrics.container_resource import (
+    ContainerResourceMetricSource,
+    ContainerResourceMetricStatus,
+    RawContainerResourceSource,
+)
+from fedhpa.api.metrics.external import ExternalMetricSource, ExternalMetricStatus, RawExternalSource
+from fedhpa.api.metrics.object import ObjectMetricSource, ObjectMetricStatus, RawObjectSource
+from fedhpa.api.metrics.parts import RawSource, V2Model
+from fedhpa.api.metrics.pods import PodsMetricSource, PodsMetricStatus, RawPodsSource
+from fedhpa.api.metrics.resource import RawResourceSource, ResourceMetricSource, ResourceMetricStatus
 
 RESOURCE: Final = "Resource"
 CONTAINER_RESOURCE: Final = "ContainerResource"
@@ -34,11 +46,26 @@ class MetricType:
     attribute: str
     """The attribute of `fedhpa.api.autoscaling.MetricSpec` that holds the source."""
 
+    description: str
+    """The description of the field in the CRD."""
+
+    source: type[V2Model]
+    """The model of the source that admission checks."""
+
+    status: type[V2Model]
+    """The model of the entry of status.currentMetrics."""
+
+    raw: type[RawSource]
+    """The model of the source that a decision reads."""
+
     api: str
     """The metrics API that serves the values."""
 
     per_pod: bool
     """True if each pod has a value. Otherwise a cluster has one value, and `aggregation` applies."""
+
+    describes_object: bool
+    """True if the source has a `describedObject`."""
 
     scales_from_zero: bool
     """True if the metric has a value while no pod runs. Only such a metric permits minReplicas 0."""
@@ -56,8 +83,14 @@ METRIC_TYPES: Final = (
         OBJECT,
         field="object",
         attribute="object",
+        description="Source of type Object: a custom metric of one object, such as the requests of an "
+        "Ingress. Can scale from zero.",
+        source=ObjectMetricSource,
+        status=ObjectMetricStatus,
+        raw=RawObjectSource,
         api=CUSTOM_API,
         per_pod=False,
+        describes_object=True,
         scales_from_zero=True,
         failure_reason="FailedGetObjectMetric",
         failure_source="object",
@@ -66,8 +99,14 @@ METRIC_TYPES: Final = (
         EXTERNAL,
         field="external",
         attribute="external",
+        description="Source of type External: a metric from outside Kubernetes, such as the length of a "
+        "queue. Can scale from zero.",
+        source=ExternalMetricSource,
+        status=ExternalMetricStatus,
+        raw=RawExternalSource,
         api=EXTERNAL_API,
         per_pod=False,
+        describes_object=False,
         scales_from_zero=True,
         failure_reason="FailedGetExternalMetric",
         failure_source="{name} external",
@@ -76,8 +115,14 @@ METRIC_TYPES: Final = (
         PODS,
         field="pods",
         attribute="pods",
+        description="Source of type Pods: a custom metric of each pod, averaged over the pods of all "
+        "clusters.",
+        source=PodsMetricSource,
+        status=PodsMetricStatus,
+        raw=RawPodsSource,
         api=CUSTOM_API,
         per_pod=True,
+        describes_object=False,
         scales_from_zero=False,
         failure_reason="FailedGetPodsMetric",
         failure_source="pods",
@@ -86,8 +131,14 @@ METRIC_TYPES: Final = (
         RESOURCE,
         field="resource",
         attribute="resource",
+        description="Source of type Resource: cpu or memory of whole pods, averaged over the pods of all "
+        "clusters.",
+        source=ResourceMetricSource,
+        status=ResourceMetricStatus,
+        raw=RawResourceSource,
         api=USAGE_API,
         per_pod=True,
+        describes_object=False,
         scales_from_zero=False,
         failure_reason="FailedGetResourceMetric",
         failure_source="{name} resource",
@@ -96,8 +147,14 @@ METRIC_TYPES: Final = (
         CONTAINER_RESOURCE,
         field="containerResource",
         attribute="container_resource",
+        description="Source of type ContainerResource: cpu or memory of one container in each pod. Use it "
+        "where sidecars would distort the average.",
+        source=ContainerResourceMetricSource,
+        status=ContainerResourceMetricStatus,
+        raw=RawContainerResourceSource,
         api=USAGE_API,
         per_pod=True,
+        describes_object=False,
         scales_from_zero=False,
         failure_reason="FailedGetContainerResourceMetric",
         failure_source="{container} container",
@@ -105,14 +162,18 @@ METRIC_TYPES: Final = (
 )
 
 BY_NAME: Final[Mapping[str, MetricType]] = {metric_type.name: metric_type for metric_type in METRIC_TYPES}
-BY_FIELD: Final[Mapping[str, MetricType]] = {metric_type.field: metric_type for metric_type in METRIC_TYPES}
 
 _UNKNOWN: Final = MetricType(
     "",
     field="",
     attribute="",
+    description="",
+    source=V2Model,
+    status=V2Model,
+    raw=RawSource,
     api="",
     per_pod=False,
+    describes_object=False,
     scales_from_zero=False,
     failure_reason="InvalidMetricSourceType",
     failure_source="",

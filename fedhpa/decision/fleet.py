@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, USAGE_API
 from fedhpa.assignment import DUPLICATED, size_of_each
-from fedhpa.decision.metrics.samples import custom_samples, external_samples
+from fedhpa.decision.metrics.samples import metrics_api
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure, Snapshot, TemplateScale
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementPreference
-from fedhpa.scaling import CustomSample, running_and_ready
+from fedhpa.scaling import running_and_ready
 
 DIVIDED: Final = "Divided"
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
@@ -63,8 +62,7 @@ class FleetView:
         self.lost_after = settings.cluster_lost_timeout if lost_after is None else lost_after
         self._now = now
         self.namespace = snapshot.hpa.namespace
-        self.hub_custom = snapshot.hub_custom_metrics
-        self.hub_external = snapshot.hub_external_metrics
+        self.snapshot = snapshot
         self.lost: dict[str, str] = {}
         self.expected: list[ClusterSnapshot] = []
         self.answered: list[ClusterView] = []
@@ -123,45 +121,45 @@ class FleetView:
 
         These are all that answered, but for clusters with lost metrics that failed to serve this one.
         """
-        return [
-            cluster
-            for cluster in self.answered
-            if cluster.name not in self.metrics_lost or self._failure(cluster, spec) is None
-        ]
+        if not self.metrics_lost or self.served_by_hub(spec):
+            return list(self.answered)
+        failed = self.metrics_lost & {name for name, _ in self.failures(spec)}
+        return [cluster for cluster in self.answered if cluster.name not in failed]
 
     def metric_failures(self, metrics: Sequence[ScalingMetric]) -> dict[str, str]:
-        """Returns the clusters that answered but failed to serve a metric, with the first reason."""
+        """Returns the clusters that answered but failed to serve a metric, with the first reason.
+
+        If the hub serves a metric, the clusters need not.
+        """
         failed: dict[str, str] = {}
         for spec in metrics:
-            for cluster in self.answered:
-                failure = self._failure(cluster, spec)
-                if failure is not None:
-                    failed.setdefault(cluster.name, failure.error)
+            failures = self.failures(spec)
+            if failures and not self.served_by_hub(spec):
+                for name, failure in failures:
+                    failed.setdefault(name, failure.error)
         return failed
-
-    def pod_samples(self, cluster: ClusterView, spec: ScalingMetric) -> Sequence[CustomSample]:
-        """Returns the samples of a Pods metric that may be of the cluster's pods: its own, else the hub's."""
-        own = custom_samples(cluster.snapshot.custom_metrics, spec, self.namespace)
-        if own or not self.hub_custom or not self.served_by_hub(spec):
-            return own
-        return custom_samples(self.hub_custom, spec, self.namespace)
 
     def failures(self, spec: ScalingMetric) -> list[tuple[str, Failure]]:
         """Returns the clusters that answered but failed to serve the metric, also if the hub serves it."""
-        found = [(cluster.name, _failure_of(cluster.snapshot, spec)) for cluster in self.answered]
-        return [(name, failure) for name, failure in found if failure is not None]
+        answer_of = metrics_api(spec).of_cluster
+        key: str | None = None
+        failed: list[tuple[str, Failure]] = []
+        for cluster in self.answered:
+            answer = answer_of(cluster.snapshot)
+            if isinstance(answer, Mapping):
+                key = spec.query_key if key is None else key
+                answer = answer.get(key)
+            if isinstance(answer, Failure):
+                failed.append((cluster.name, answer))
+        return failed
 
     def served_by_hub(self, spec: ScalingMetric) -> bool:
         """True if the hub serves the metric and no cluster does."""
-        snapshots = [cluster.snapshot for cluster in self.answered]
-        api = spec.metric_type.api
-        if api == EXTERNAL_API:
-            by_cluster = any(external_samples(one.external_metrics, spec) for one in snapshots)
-            return not by_cluster and bool(external_samples(self.hub_external, spec))
-        if api == CUSTOM_API:
-            by_cluster = any(custom_samples(one.custom_metrics, spec, self.namespace) for one in snapshots)
-            return not by_cluster and bool(custom_samples(self.hub_custom, spec, self.namespace))
-        return False
+        api = metrics_api(spec)
+        if not api.pick(api.of_hub(self.snapshot), spec, self.namespace):
+            return False
+        answers = (api.of_cluster(cluster.snapshot) for cluster in self.answered)
+        return not any(api.pick(answer, spec, self.namespace) for answer in answers)
 
     def _add(self, cluster: ClusterSnapshot) -> None:
         reason, event = _unavailability(cluster)
@@ -209,11 +207,6 @@ class FleetView:
         known = sum(share for share in shares if share is not None)
         return max(known, self.current) if None in shares and not self.direct else known
 
-    def _failure(self, cluster: ClusterView, spec: ScalingMetric) -> Failure | None:
-        failure = _failure_of(cluster.snapshot, spec)
-        # If the hub serves the metric, the clusters need not.
-        return None if failure is None or self.served_by_hub(spec) else failure
-
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
     """Returns why a cluster did not answer (None if it did), and the event reason of a bad selector."""
@@ -228,17 +221,3 @@ def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
     if cluster.selector_error is not None:
         return f"{BAD_SELECTOR}{cluster.selector_error}", "InvalidSelector"
     return None, ""
-
-
-def _failure_of(cluster: ClusterSnapshot, spec: ScalingMetric) -> Failure | None:
-    data: object = ()
-    api = spec.metric_type.api
-    if api == USAGE_API:
-        data = cluster.usage
-    elif api == EXTERNAL_API:
-        data = cluster.external_metrics
-    elif api == CUSTOM_API:
-        data = cluster.custom_metrics
-    if isinstance(data, Mapping):
-        data = data.get(spec.query_key, ())
-    return data if isinstance(data, Failure) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.api.metric_types import CONTAINER_RESOURCE, OBJECT, PODS, USAGE_API
 from fedhpa.decision.spec.metrics import ScalingMetric
 
 JSON = object
@@ -41,20 +40,6 @@ SELECTOR_REQUIRED: Final = "selector is required"
 NO_CLUSTER: Final = (
     "failed to get replicas in any of clusters, possibly because all of clusters are not ready"
 )
-
-
-def metric_name(spec: ScalingMetric) -> str:
-    """Returns the name of a metric in reasons and conditions."""
-    if spec.metric_type.api == USAGE_API:
-        if spec.average_value is not None:
-            return f"{spec.name} resource"
-        kind = "container resource" if spec.type == CONTAINER_RESOURCE else "resource"
-        return f"{spec.name} {kind} utilization (percentage of request)"
-    if spec.type == PODS:
-        return f"pods metric {spec.name}"
-    if spec.type == OBJECT and spec.target_type == "Value":
-        return f"{(spec.described_object or {}).get('kind', '')} metric {spec.name}"
-    return f"external metric {spec.name}({selector_dump(spec.selector)})"
 
 
 def failure_of(spec: ScalingMetric, error: str) -> str:

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from fedhpa.api.metric_types import CONTAINER_RESOURCE, PODS
 from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.messages import metric_name
-from fedhpa.decision.snapshot import Failure
+from fedhpa.decision.metrics.table import EVALUATORS
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.scaling import IGNORED, PodRecord, UsageRecord, sum_over
+from fedhpa.scaling import IGNORED, PodRecord
 
 # For how long an implausible answer is not reported.
 PODS_GRACE_SECONDS: Final = 30.0
@@ -51,8 +49,9 @@ def implausible_answers(
                 found[cluster.name] = Implausible(reason, _is_over(cluster, PODS_GRACE_SECONDS))
             continue
         for spec in by_pod:
-            if not _has_sample(fleet, cluster, spec) and _long_ready(cluster.pods, now):
-                reason = f"none of its ready pods has a sample of {metric_name(spec)}"
+            evaluator = EVALUATORS[spec.type]
+            if not evaluator.has_sample(fleet, cluster, spec) and _long_ready(cluster.pods, now):
+                reason = f"none of its ready pods has a sample of {evaluator.display_name(spec)}"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found
@@ -71,38 +70,3 @@ def _long_ready(pods: Sequence[PodRecord], now: float) -> bool:
     return any(
         pod.ready == "True" and pod.state != IGNORED and now - pod.ready_since > READY_SECONDS for pod in pods
     )
-
-
-def _has_sample(fleet: FleetView, cluster: ClusterView, spec: ScalingMetric) -> bool:
-    """True if some selected pod has a sample, or if the answer failed."""
-    if spec.type == PODS:
-        if isinstance(_answer(cluster, spec), Failure):
-            return True
-        named = {sample.name for sample in fleet.pod_samples(cluster, spec)}
-        return any(pod.name in named for pod in cluster.pods)
-    if isinstance(cluster.snapshot.usage, Failure):
-        return True
-    usage = cluster.usage
-    # Most lists name the pods in the same order.
-    if usage and usage[0].name == cluster.pods[0].name and _measures(usage[0], spec):
-        return True
-    names = {pod.name for pod in cluster.pods}
-    return any(record.name in names and _measures(record, spec) for record in usage)
-
-
-def _answer(cluster: ClusterView, spec: ScalingMetric) -> object:
-    answer = cluster.snapshot.custom_metrics
-    return answer.get(spec.query_key) if isinstance(answer, Mapping) else answer
-
-
-def _measures(record: UsageRecord, spec: ScalingMetric) -> bool:
-    if spec.type == CONTAINER_RESOURCE:
-        return any(
-            container.name == spec.container and container.milli(spec.name) is not None
-            for container in record.containers
-        )
-    if spec.name == "cpu":
-        return record.cpu is not None
-    if spec.name == "memory":
-        return record.memory is not None
-    return sum_over(record.containers, spec.name) is not None

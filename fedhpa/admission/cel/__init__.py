@@ -22,7 +22,7 @@ from typing import Final
 from fedhpa.admission.cel.cronfederatedhpa import CRON_RULES
 from fedhpa.admission.cel.federatedhpa import SPEC_RULES
 from fedhpa.admission.cel.metrics import METRIC_RULES
-from fedhpa.admission.cel.rule import Cel
+from fedhpa.admission.cel_rule import Cel
 from fedhpa.api.model import ApiModel
 
 # By the model whose schema carries them.

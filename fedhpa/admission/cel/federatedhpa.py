@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel, given, reference
+from fedhpa.admission.cel_rule import FORBIDDEN, REQUIRED, Cel, given, reference
 from fedhpa.api.federatedhpa import ClusterAffinity, ClusterPreference, FederatedHPASpec, PartialMetrics
+from fedhpa.api.metric_types import METRIC_TYPES
 from fedhpa.api.model import ApiModel
 
 
 def _bounds_of_replicas() -> tuple[Cel, ...]:
     """Returns Karmada's rules for the limits. An error names the field that the user wrote, alias or not."""
-    zero = "has(self.metrics) && self.metrics.exists(m, m.type == 'Object' || m.type == 'External')"
+    types = [row.name for row in METRIC_TYPES if row.scales_from_zero]
+    some = " || ".join(f"m.type == '{name}'" for name in types)
+    zero = f"has(self.metrics) && self.metrics.exists(m, {some})"
     rules: list[Cel] = []
     for name in ("minReplicas", "federatedMinReplicas"):
         low = f"self.{name}"
         rules.append(
             Cel(
                 f"!{given(name)} || {low} >= 1 || ({low} == 0 && {zero})",
-                "must be greater than or equal to 1; 0 needs an Object or External metric",
+                f"must be greater than or equal to 1; 0 needs an {' or '.join(types)} metric",
                 f".{name}",
             )
         )
@@ -51,6 +54,10 @@ _NOT_AGGREGATED: Final = (
     "nothing is aggregated over clusters; leave aggregation out"
 )
 
+_PLAIN: Final = " && ".join(
+    f"!(has(m.{row.field}) && has(m.{row.field}.aggregation))" for row in METRIC_TYPES if not row.per_pod
+)
+
 _FEDERATED_HPA: Final = (
     Cel(
         "has(self.maxReplicas) || has(self.federatedMaxReplicas)",
@@ -70,19 +77,21 @@ _FEDERATED_HPA: Final = (
         ".scaleTargetRef.apiVersion",
     ),
     Cel(
-        f"{_DISTRIBUTED} || !has(self.metrics)"
-        " || self.metrics.all(m, !(has(m.object) && has(m.object.aggregation))"
-        " && !(has(m.external) && has(m.external.aggregation)))",
+        f"{_DISTRIBUTED} || !has(self.metrics) || self.metrics.all(m, {_PLAIN})",
         _NOT_AGGREGATED,
         ".metrics",
         FORBIDDEN,
     ),
-    Cel(
-        f"{_DISTRIBUTED} || !has(self.metrics) || self.metrics.all(m, !has(m.object)"
-        " || !has(m.object.describedObject.apiVersion)"
-        " || !m.object.describedObject.apiVersion.matches('/.*/'))",
-        "mode is Distributed: the apiVersion of a describedObject has at most one /",
-        ".metrics",
+    *(
+        Cel(
+            f"{_DISTRIBUTED} || !has(self.metrics) || self.metrics.all(m, !has(m.{row.field})"
+            f" || !has(m.{row.field}.describedObject.apiVersion)"
+            f" || !m.{row.field}.describedObject.apiVersion.matches('/.*/'))",
+            "mode is Distributed: the apiVersion of a describedObject has at most one /",
+            ".metrics",
+        )
+        for row in METRIC_TYPES
+        if row.describes_object
     ),
     Cel(
         f"{_DISTRIBUTED} || !has(self.federatedHPAAssignment)"

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel, given, path_segment, reference
-from fedhpa.api.autoscaling import (
-    ContainerResourceMetricSource,
-    ExternalMetricSource,
-    HPAScalingPolicy,
-    HPAScalingRules,
-    MetricSpec,
-    MetricTarget,
-    ObjectMetricSource,
-    PodsMetricSource,
-    ResourceMetricSource,
-)
+from fedhpa.admission.cel_rule import FORBIDDEN, REQUIRED, Cel, given
+from fedhpa.admission.metrics.table import RULES
+from fedhpa.api.autoscaling import HPAScalingPolicy, HPAScalingRules, MetricSpec
 from fedhpa.api.metric_types import METRIC_TYPES
+from fedhpa.api.metrics.parts import MetricTarget
 from fedhpa.api.model import ApiModel
-
-_METRIC_NAME: Final = path_segment("metric.name", "must specify a metric name")
 
 
 def _metric() -> tuple[Cel, ...]:
@@ -70,84 +60,6 @@ _TARGET: Final = (
         ".averageUtilization",
     ),
 )
-_RESOURCE_TARGET: Final = (
-    Cel("self.name != ''", "must specify a resource name", ".name", REQUIRED),
-    Cel(
-        "has(self.target.averageUtilization) || has(self.target.averageValue)",
-        "must set either a target raw value or a target utilization",
-        ".target.averageUtilization",
-        REQUIRED,
-    ),
-    Cel(
-        "!has(self.target.averageUtilization) || !has(self.target.averageValue)",
-        "may not set both a target raw value and a target utilization",
-        ".target.averageValue",
-        FORBIDDEN,
-    ),
-)
-_CONTAINER_RESOURCE: Final = (
-    *_RESOURCE_TARGET,
-    Cel(
-        "self.name == '' || self.name in ['cpu', 'memory', 'ephemeral-storage']"
-        " || self.name.startsWith('hugepages-') || self.name.contains('/')",
-        "must be a standard resource for containers",
-        ".name",
-    ),
-    Cel("self.container != ''", "must specify a container", ".container", REQUIRED),
-    Cel(
-        "self.container == '' || self.container.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-        "must consist of lower case alphanumeric characters or '-', "
-        "and must start and end with an alphanumeric character",
-        ".container",
-    ),
-    Cel("self.container.size() <= 63", "must be no more than 63 characters", ".container"),
-)
-_PODS: Final = (
-    *_METRIC_NAME,
-    Cel(
-        "has(self.target.averageValue)",
-        "must specify a positive target averageValue",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-)
-_OBJECT: Final = (
-    *reference("describedObject"),
-    *_METRIC_NAME,
-    Cel(
-        "has(self.target.value) || has(self.target.averageValue)",
-        "must set either a target value or averageValue",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-    Cel(
-        "self.target.type != 'AverageValue' || has(self.target.averageValue) || !has(self.target.value)",
-        "must be set when the target type is AverageValue",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-    Cel(
-        "self.target.type != 'Value' || has(self.target.value) || !has(self.target.averageValue)",
-        "must be set when the target type is Value",
-        ".target.value",
-        REQUIRED,
-    ),
-)
-_EXTERNAL: Final = (
-    *_METRIC_NAME,
-    Cel(
-        "has(self.target.value) || has(self.target.averageValue)",
-        "must set either a target value for metric or a per-pod target",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-    Cel(
-        "!has(self.target.value) || !has(self.target.averageValue)",
-        "may not set both a target value for metric and a per-pod target",
-        ".target.value",
-        FORBIDDEN,
-    ),
-)
 
 _WINDOW: Final = "stabilizationWindowSeconds"
 _SCALING_RULES: Final = (
@@ -175,11 +87,7 @@ _SCALING_POLICY: Final = (
 METRIC_RULES: Final[Mapping[type[ApiModel], tuple[Cel, ...]]] = {
     MetricSpec: _metric(),
     MetricTarget: _TARGET,
-    ResourceMetricSource: _RESOURCE_TARGET,
-    ContainerResourceMetricSource: _CONTAINER_RESOURCE,
-    PodsMetricSource: _PODS,
-    ObjectMetricSource: _OBJECT,
-    ExternalMetricSource: _EXTERNAL,
+    **{row.source: RULES[row.name].cel for row in METRIC_TYPES},
     HPAScalingRules: _SCALING_RULES,
     HPAScalingPolicy: _SCALING_POLICY,
 }

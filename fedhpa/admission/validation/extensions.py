@@ -11,9 +11,10 @@ from typing import Final
 
 from fedhpa.admission.validation.affinity import validate_affinity
 from fedhpa.admission.validation.metrics import sources_of
-from fedhpa.api.autoscaling import CrossVersionObjectReference, MetricSpec
+from fedhpa.api.autoscaling import MetricSpec
 from fedhpa.api.federatedhpa import ClusterHPAPreference, ClusterPreference, FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, duplicate, forbidden, invalid, required
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import MAX_CLUSTERS, MAX_METRICS
 
 DISTRIBUTED: Final = "Distributed"
@@ -103,12 +104,14 @@ def _distributed(spec: FederatedHPASpec) -> Iterator[FieldError]:
 
 
 def _metric_of_member(metric: MetricSpec, path: str) -> Iterator[FieldError]:
-    if metric.object is not None:
-        described = f"{path}.object.describedObject.apiVersion"
-        yield from _api_version(metric.object.described_object, described, needs_group=False)
-    for metric_type, source in sources_of(metric):
-        if not metric_type.per_pod and source.aggregation is not None:
-            yield forbidden(f"{path}.{metric_type.field}.aggregation", _NOT_AGGREGATED)
+    sources = sources_of(metric)
+    for row, source in sources:
+        if row.describes_object:
+            described = f"{path}.{row.field}.describedObject.apiVersion"
+            yield from _api_version(source.described_object, described, needs_group=False)
+    for row, source in sources:
+        if not row.per_pod and source.aggregation is not None:
+            yield forbidden(f"{path}.{row.field}.aggregation", _NOT_AGGREGATED)
 
 
 def _api_version(

@@ -18,13 +18,13 @@ from fedhpa.api.autoscaling import (
     POLICY_TYPES,
     SELECT_POLICIES,
     Behavior,
-    CrossVersionObjectReference,
     HPAScalingPolicy,
     HPAScalingRules,
 )
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, unsupported
 from fedhpa.api.metric_types import metric_type
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import MAX_METRICS
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity

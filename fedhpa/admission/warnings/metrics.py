@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedhpa.admission.validation.metrics import TARGET_FIELDS, sources_of
+from fedhpa.admission.metrics.parts import TARGET_FIELDS
+from fedhpa.admission.metrics.table import RULES
+from fedhpa.admission.validation.metrics import sources_of
 from fedhpa.api.affinity import selector_json
-from fedhpa.api.autoscaling import MetricSpec, MetricTarget, ObjectMetricSource
+from fedhpa.api.autoscaling import MetricSpec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.meta import LabelSelector
-from fedhpa.api.metric_types import OBJECT, USAGE_API, MetricType, metric_type
+from fedhpa.api.metric_types import USAGE_API, MetricType, metric_type
+from fedhpa.api.metrics.parts import CrossVersionObjectReference, MetricTarget
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.selectors import selector_of
 
@@ -32,14 +35,15 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
         if first != index:
             yield f"{at}: is the same metric as {path}[{first}]; only the lower target has an effect"
         for row, source in sources:
-            # Validation refuses an Object metric whose target type lacks its field.
-            if row.name != OBJECT:
+            if not RULES[row.name].strict_target:
                 yield from _mismatch(source.target, f"{at}.{row.field}.target")
-        if metric.object is not None:
-            yield from _described(metric.object, at)
         for row, source in sources:
-            if row.api != USAGE_API and source.metric.selector is not None:
-                yield from _selector(source.metric.selector, f"{at}.{row.field}.metric.selector")
+            if row.describes_object:
+                yield from _described(source.described_object, f"{at}.{row.field}")
+        for row, source in sources:
+            selector = RULES[row.name].selector(source)
+            if selector is not None:
+                yield from _selector(selector, f"{at}.{row.field}.metric.selector")
 
 
 def _metric_remedies(metric: MetricSpec, path: str) -> Iterator[str]:
@@ -84,11 +88,11 @@ def _value(target: MetricTarget, field: str) -> object:
     return target.value if field == "value" else target.average_value
 
 
-def _described(source: ObjectMetricSource, path: str) -> Iterator[str]:
-    if source.described_object.api_version.count("/") > 1:
-        version = quoted(source.described_object.api_version[:MAX_TEXT])
+def _described(reference: CrossVersionObjectReference, path: str) -> Iterator[str]:
+    if reference.api_version.count("/") > 1:
+        version = quoted(reference.api_version[:MAX_TEXT])
         instead = "names no API group and version; write one such as apps/v1"
-        yield f"{path}.object.describedObject.apiVersion: {version} {instead}"
+        yield f"{path}.describedObject.apiVersion: {version} {instead}"
 
 
 def _selector(selector: LabelSelector, path: str) -> Iterator[str]:
@@ -100,15 +104,4 @@ def _selector(selector: LabelSelector, path: str) -> Iterator[str]:
 
 def _identity(metric: MetricSpec, sources: Sequence[tuple[MetricType, Any]]) -> str:
     """Returns a text that is the same for two metrics that read the same values."""
-    parts: list[object] = [metric.type]
-    if metric.object is not None:
-        parts += [metric.object.described_object.kind, metric.object.described_object.name]
-    if metric.container_resource is not None:
-        parts.append(metric.container_resource.container)
-    for row, source in sources:
-        if row.api == USAGE_API:
-            parts.append(source.name)
-        else:
-            selector = source.metric.selector
-            parts += [source.metric.name, None if selector is None else selector_json(selector)]
-    return repr(parts)
+    return repr((metric.type, [RULES[row.name].identity(source) for row, source in sources]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedhpa.api.autoscaling import CrossVersionObjectReference
 from fedhpa.api.fielderror import quoted
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import MAX_TEXT
 
 

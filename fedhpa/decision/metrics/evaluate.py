@@ -6,27 +6,17 @@ Source: Kubernetes HPA 1.36, metric sources 5.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE, USAGE_API
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.messages import failure_of
-from fedhpa.decision.metrics.pods import propose_for_pods, propose_for_resource
 from fedhpa.decision.metrics.proposal import MetricError, MetricProposal
-from fedhpa.decision.metrics.values import propose_for_external, propose_for_object
+from fedhpa.decision.metrics.table import EVALUATORS
 from fedhpa.decision.model import MetricResult
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling import CurrentSize, Readiness
 
 JSON = object
-
-_PROPOSERS: Final = {
-    RESOURCE: propose_for_resource,
-    CONTAINER_RESOURCE: propose_for_resource,
-    PODS: propose_for_pods,
-    OBJECT: propose_for_object,
-    EXTERNAL: propose_for_external,
-}
 
 
 class EvaluatedMetric(NamedTuple):
@@ -41,13 +31,13 @@ def evaluate(
     fleet: FleetView, scale: CurrentSize, readiness: Readiness, index: int, spec: ScalingMetric
 ) -> EvaluatedMetric:
     """Returns the result of one entry of spec.metrics. A failure is part of the result; nothing is raised."""
-    propose = _PROPOSERS.get(spec.type)
+    evaluator = EVALUATORS.get(spec.type)
     try:
-        if propose is None:
+        if evaluator is None:
             raise MetricError(f'unknown metric source type "{spec.type}"')
         if not spec.present:
             raise MetricError(f"invalid metric source: type {spec.type} without {spec.metric_type.field}")
-        found = propose(fleet, scale, readiness, spec)
+        found = evaluator.propose(fleet, scale, readiness, spec)
     except MetricError as error:
         failed = _result(fleet, index, spec, None, failure_of(spec, error.text))
         return EvaluatedMetric(failed, spec.metric_type.failure_reason, error.inner)
@@ -75,17 +65,5 @@ def _result(
 
 
 def _status_entry(spec: ScalingMetric, current: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    body: dict[str, JSON] = {}
-    if spec.metric_type.api == USAGE_API:
-        body["name"] = spec.name
-        if spec.type == CONTAINER_RESOURCE:
-            body["container"] = spec.container
-    else:
-        metric: dict[str, JSON] = {"name": spec.name}
-        if spec.selector is not None:
-            metric["selector"] = spec.selector
-        body["metric"] = metric
-        if spec.type == OBJECT:
-            body["describedObject"] = spec.described_object or {}
-    body["current"] = current
+    body = {**EVALUATORS[spec.type].status(spec), "current": current}
     return {"type": spec.type, spec.metric_type.field: body}

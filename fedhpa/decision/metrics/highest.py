@@ -6,8 +6,9 @@ Source: Kubernetes HPA 1.36, reconcile 4.6 and selector handling 12.
 from __future__ import annotations
 
 from fedhpa.decision.context import Context, NoDecision
-from fedhpa.decision.messages import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED, metric_name
+from fedhpa.decision.messages import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED
 from fedhpa.decision.metrics.evaluate import EvaluatedMetric, evaluate
+from fedhpa.decision.metrics.table import EVALUATORS
 from fedhpa.scaling import CurrentSize, Readiness, Tolerances
 
 
@@ -27,7 +28,7 @@ def highest_proposal(context: Context, current: int) -> tuple[int, str]:
             failed.append(found)
             context.builder.warn(found.failure_reason, found.failure_text)
         elif best == 0 or proposal > best:
-            best, name = proposal, metric_name(metric)
+            best, name = proposal, EVALUATORS[metric.type].display_name(metric)
     if failed and (len(failed) == len(evaluated) or best < current):
         first = failed[0]
         message = f"the HPA was unable to compute the replica count: {first.failure_text}"

@@ -62,3 +62,11 @@ def no_metrics(failures: Sequence[tuple[str, Failure]], api: str) -> str:
     else:
         text = "; ".join(f"{cluster}: {failure.error}" for cluster, failure in failures)
     return f"unable to fetch metrics from {api} metrics API: {text}"
+
+
+def series_status(spec: ScalingMetric) -> dict[str, JSON]:
+    """Returns the status entry of a metric with a name and a selector, without the current value."""
+    metric: dict[str, JSON] = {"name": spec.name}
+    if spec.selector is not None:
+        metric["selector"] = spec.selector
+    return {"metric": metric}

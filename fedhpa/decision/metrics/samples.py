@@ -2,16 +2,18 @@
 
 An answer that is a mapping has one entry for each query (`ScalingMetric.query_key`): the server has picked
 the samples. A sequence holds all samples, and they are picked here.
+`METRICS_APIS` is the one table of metrics APIs of a decision: a metric type names its API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.metric_types import PODS
+from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API, USAGE_API
 from fedhpa.api.selectors import Selector, selector_of
-from fedhpa.decision.snapshot import CustomMetrics, ExternalMetrics, Failure
+from fedhpa.decision.snapshot import ClusterSnapshot, CustomMetrics, ExternalMetrics, Failure, Snapshot
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample
 
@@ -55,7 +57,7 @@ def custom_samples(answer: CustomMetrics, spec: ScalingMetric, namespace: str) -
 
 def _describes_target(sample: CustomSample, spec: ScalingMetric, namespace: str) -> bool:
     in_namespace = not sample.namespace or not namespace or sample.namespace == namespace
-    if spec.type == PODS:
+    if spec.metric_type.per_pod:
         return sample.kind in ("Pod", "") and in_namespace
     described = spec.described_object or {}
     kind = described.get("kind", "")
@@ -63,3 +65,36 @@ def _describes_target(sample: CustomSample, spec: ScalingMetric, namespace: str)
         return False
     # A metric of a Namespace is that of the autoscaler's own namespace, whatever name the spec has.
     return kind == "Namespace" or (sample.name == described.get("name", "") and in_namespace)
+
+
+class MetricsApi(NamedTuple):
+    """Where a snapshot holds the answers of one metrics API, and how to pick the samples of a metric.
+
+    `of_cluster` and `of_hub` return the answer for all metrics. `pick` returns the samples of one metric, by
+    answer, metric and namespace.
+    """
+
+    of_cluster: Callable[[ClusterSnapshot], object]
+    of_hub: Callable[[Snapshot], object]
+    pick: Callable[[Any, ScalingMetric, str], Sequence[object]]
+
+
+METRICS_APIS: Final[Mapping[str, MetricsApi]] = {
+    # The usage of a pod belongs to a cluster, so the hub never serves it alone.
+    USAGE_API: MetricsApi(lambda cluster: cluster.usage, lambda _: (), lambda *_: ()),
+    CUSTOM_API: MetricsApi(
+        lambda cluster: cluster.custom_metrics, lambda snapshot: snapshot.hub_custom_metrics, custom_samples
+    ),
+    EXTERNAL_API: MetricsApi(
+        lambda cluster: cluster.external_metrics,
+        lambda snapshot: snapshot.hub_external_metrics,
+        lambda answer, spec, _: external_samples(answer, spec),
+    ),
+}
+# A type of a later version: no API is known, so nothing answers and nothing fails.
+_NO_API: Final = MetricsApi(lambda _: (), lambda _: (), lambda *_: ())
+
+
+def metrics_api(spec: ScalingMetric) -> MetricsApi:
+    """Returns the API that serves a metric. For an unknown type, returns one that has nothing."""
+    return METRICS_APIS.get(spec.metric_type.api, _NO_API)

@@ -8,9 +8,10 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject, InvalidQuantity
-from fedhpa.api.metric_types import CONTAINER_RESOURCE, RESOURCE, USAGE_API, MetricType, metric_type
+from fedhpa.api.metric_types import MetricType, metric_type
+from fedhpa.api.metrics.parts import RawMetricTarget, RawSource
 from fedhpa.api.quantity import Quantity, RawQuantity
-from fedhpa.decision.spec.wire import RawMetric, RawMetricTarget, RawSource
+from fedhpa.decision.spec.wire import RawMetric
 
 JSON = object
 
@@ -56,7 +57,7 @@ def default_metric() -> ScalingMetric:
     """Returns the metric of a FederatedHPA without metrics: 80 per cent of the CPU requests."""
     utilization = default_values.METRIC_AVERAGE_UTILIZATION
     return ScalingMetric(
-        RESOURCE,
+        default_values.METRIC_TYPE,
         name=default_values.METRIC_RESOURCE_NAME,
         target_type="Utilization",
         average_utilization=utilization,
@@ -73,16 +74,17 @@ def metric_spec(raw: RawMetric, path: str) -> ScalingMetric:
         return ScalingMetric(raw.type, present=False)
     value, value_text = _quantity(source.target.value, f"{path}.{field}.target.value")
     average, average_text = _quantity(source.target.averageValue, f"{path}.{field}.target.averageValue")
+    identity = source.identity()
     return ScalingMetric(
         raw.type,
-        name=source.name if kind.api == USAGE_API else source.metric.name,
-        container=source.container if raw.type == CONTAINER_RESOURCE else "",
+        name=identity.name,
+        container=identity.container,
         target_type=source.target.type,
         value=value,
         average_value=average,
         average_utilization=source.target.averageUtilization,
-        selector=source.metric.selector,
-        described_object=source.describedObject,
+        selector=identity.selector,
+        described_object=identity.described_object,
         aggregation=source.aggregation or default_values.AGGREGATION,
         target=_target(source.target, value_text, average_text),
     )

@@ -6,8 +6,11 @@ unknown fields are skipped here and no admission rule applies.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
+from fedhpa.api.metric_types import METRIC_TYPES
 from fedhpa.api.wire import RawQuantity
 from fedhpa.decision.record.status import RawStatus
 
@@ -30,42 +33,19 @@ class RawTargetRef(msgspec.Struct):
     apiVersion: str | None = None
 
 
-class RawMetricTarget(msgspec.Struct):
-    """autoscaling/v2 MetricTarget."""
-
-    type: str = ""
-    value: RawQuantity | None = None
-    averageValue: RawQuantity | None = None
-    averageUtilization: int | None = None
-
-
-class RawMetricIdentifier(msgspec.Struct):
-    """autoscaling/v2 MetricIdentifier."""
-
-    name: str = ""
-    selector: RawObject | None = None
-
-
-class RawSource(msgspec.Struct):
-    """Any of the five metric sources. Each uses only some of the fields."""
-
-    name: str = ""
-    container: str = ""
-    metric: RawMetricIdentifier = msgspec.field(default_factory=RawMetricIdentifier)
-    describedObject: RawObject | None = None
-    target: RawMetricTarget = msgspec.field(default_factory=RawMetricTarget)
-    aggregation: str | None = None
-
-
-class RawMetric(msgspec.Struct):
+class _RawMetric(msgspec.Struct):
     """autoscaling/v2 MetricSpec."""
 
     type: str = ""
-    resource: RawSource | None = None
-    containerResource: RawSource | None = None
-    pods: RawSource | None = None
-    object: RawSource | None = None
-    external: RawSource | None = None
+
+
+# The struct has a field for each row of the table of metric types, which a static checker cannot know.
+if TYPE_CHECKING:
+    RawMetric = _RawMetric
+else:
+    RawMetric = msgspec.defstruct(
+        _RawMetric.__name__, [(row.field, row.raw | None, None) for row in METRIC_TYPES], bases=(_RawMetric,)
+    )
 
 
 class RawPolicy(msgspec.Struct):
