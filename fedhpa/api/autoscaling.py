@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, create_model
 
-from fedhpa.api.metric_types import BY_NAME, METRIC_TYPES
+from fedhpa.api.metric_types import METRIC_TYPES
 from fedhpa.api.metrics.parts import V2Model
 from fedhpa.api.model import (
     MAX_METRICS,
@@ -47,8 +47,8 @@ class _MetricSpec(V2Model):
 
     required: ClassVar[tuple[str, ...]] = ("type",)
 
-    type: Annotated[MetricSourceType, Crd({"enum": tuple(sorted(BY_NAME))})] = Field(
-        "", description=f"Type of the metric: {_one_of(BY_NAME)}. Example: Resource."
+    type: Annotated[MetricSourceType, Crd({"enum": tuple(sorted(METRIC_TYPES))})] = Field(
+        "", description=f"Type of the metric: {_one_of(METRIC_TYPES)}. Example: Resource."
     )
 
 
@@ -69,8 +69,10 @@ if TYPE_CHECKING:
     MetricSpec = _MetricSpec
     MetricStatus = _MetricStatus
 else:
-    _sources = {row.attribute: _field(row.source, row.description) for row in METRIC_TYPES}
-    _values = {row.attribute: _field(row.status, f"Value of type {row.name}.") for row in METRIC_TYPES}
+    _sources = {row.attribute: _field(row.source, row.description) for row in METRIC_TYPES.values()}
+    _values = {
+        row.attribute: _field(row.status, f"Value of type {row.name}.") for row in METRIC_TYPES.values()
+    }
     MetricSpec = create_model("MetricSpec", __base__=_MetricSpec, __doc__=_MetricSpec.__doc__, **_sources)
     MetricStatus = create_model(
         "MetricStatus", __base__=_MetricStatus, __doc__=_MetricStatus.__doc__, **_values

@@ -78,7 +78,7 @@ class MetricType:
 
 
 # In the order in which Karmada's webhook checks the fields.
-METRIC_TYPES: Final = (
+_ROWS: Final = (
     MetricType(
         OBJECT,
         field="object",
@@ -161,7 +161,7 @@ METRIC_TYPES: Final = (
     ),
 )
 
-BY_NAME: Final[Mapping[str, MetricType]] = {metric_type.name: metric_type for metric_type in METRIC_TYPES}
+METRIC_TYPES: Final[Mapping[str, MetricType]] = {row.name: row for row in _ROWS}
 
 _UNKNOWN: Final = MetricType(
     "",
@@ -182,4 +182,4 @@ _UNKNOWN: Final = MetricType(
 
 def metric_type(name: str) -> MetricType:
     """Returns the row of a type. For a name that is no metric type, returns a row with an empty name."""
-    return BY_NAME.get(name, _UNKNOWN)
+    return METRIC_TYPES.get(name, _UNKNOWN)

@@ -13,7 +13,7 @@ from fedhpa.api.model import ApiModel
 
 def _bounds_of_replicas() -> tuple[Cel, ...]:
     """Returns Karmada's rules for the limits. An error names the field that the user wrote, alias or not."""
-    types = [row.name for row in METRIC_TYPES if row.scales_from_zero]
+    types = [row.name for row in METRIC_TYPES.values() if row.scales_from_zero]
     some = " || ".join(f"m.type == '{name}'" for name in types)
     zero = f"has(self.metrics) && self.metrics.exists(m, {some})"
     rules: list[Cel] = []
@@ -55,7 +55,9 @@ _NOT_AGGREGATED: Final = (
 )
 
 _PLAIN: Final = " && ".join(
-    f"!(has(m.{row.field}) && has(m.{row.field}.aggregation))" for row in METRIC_TYPES if not row.per_pod
+    f"!(has(m.{row.field}) && has(m.{row.field}.aggregation))"
+    for row in METRIC_TYPES.values()
+    if not row.per_pod
 )
 
 _FEDERATED_HPA: Final = (
@@ -90,7 +92,7 @@ _FEDERATED_HPA: Final = (
             "mode is Distributed: the apiVersion of a describedObject has at most one /",
             ".metrics",
         )
-        for row in METRIC_TYPES
+        for row in METRIC_TYPES.values()
         if row.describes_object
     ),
     Cel(

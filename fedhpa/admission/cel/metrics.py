@@ -15,9 +15,9 @@ from fedhpa.api.model import ApiModel
 
 def _metric() -> tuple[Cel, ...]:
     """Returns the rules that a metric has the source of its type, and no other."""
-    alone = f"[{', '.join(given(row.field) for row in METRIC_TYPES)}].exists_one(given, given)"
+    alone = f"[{', '.join(given(row.field) for row in METRIC_TYPES.values())}].exists_one(given, given)"
     rules: list[Cel] = []
-    for row in METRIC_TYPES:
+    for row in METRIC_TYPES.values():
         rules += [
             Cel(
                 f"self.type != '{row.name}' || {given(row.field)}",
@@ -87,7 +87,7 @@ _SCALING_POLICY: Final = (
 METRIC_RULES: Final[Mapping[type[ApiModel], tuple[Cel, ...]]] = {
     MetricSpec: _metric(),
     MetricTarget: _TARGET,
-    **{row.source: RULES[row.name].cel for row in METRIC_TYPES},
+    **{row.source: RULES[row.name].cel for row in METRIC_TYPES.values()},
     HPAScalingRules: _SCALING_RULES,
     HPAScalingPolicy: _SCALING_POLICY,
 }

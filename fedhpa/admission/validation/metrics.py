@@ -11,17 +11,17 @@ from typing import Any, Final
 from fedhpa.admission.metrics.table import RULES
 from fedhpa.api.autoscaling import MetricSpec
 from fedhpa.api.fielderror import FieldError, TypedText, forbidden, required, unsupported
-from fedhpa.api.metric_types import BY_NAME, METRIC_TYPES, MetricType, metric_type
+from fedhpa.api.metric_types import METRIC_TYPES, MetricType, metric_type
 
-_ATTRIBUTES: Final = tuple((row.attribute, row) for row in METRIC_TYPES)
+_ATTRIBUTES: Final = tuple((row.attribute, row) for row in METRIC_TYPES.values())
 
 
 def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
     """Yields the errors of a metric. Karmada checks the inside of the first source only."""
     if not metric.type:
         yield required(f"{path}.type", "must specify a metric source type")
-    if metric.type not in BY_NAME:
-        yield unsupported(f"{path}.type", TypedText(metric.type), BY_NAME)
+    if metric.type not in METRIC_TYPES:
+        yield unsupported(f"{path}.type", TypedText(metric.type), METRIC_TYPES)
     present = sources_of(metric)
     for row, source in present[:1]:
         yield from RULES[row.name].validate(source, f"{path}.{row.field}")

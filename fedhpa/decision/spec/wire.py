@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     RawMetric = _RawMetric
 else:
     RawMetric = msgspec.defstruct(
-        _RawMetric.__name__, [(row.field, row.raw | None, None) for row in METRIC_TYPES], bases=(_RawMetric,)
+        _RawMetric.__name__,
+        [(row.field, row.raw | None, None) for row in METRIC_TYPES.values()],
+        bases=(_RawMetric,),
     )
 
 
