@@ -1,7 +1,7 @@
 """Shows on an object that its reconcile failed, and in the log whether the hub stores statuses.
 
 A failure ends at the object that caused it. It is counted, and told once: by a log line, by an event and, if
-the hub stores it, by the condition AbleToScale. The next decision sets that condition anew.
+the hub stores it, by the conditions AbleToScale and Ready. The next decision sets them anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from fedhpa.kube import ApiClient, EventRecorder, Key, patch_status
 
 log = structlog.get_logger(__name__)
 
+# The conditions that are False while an object is not reconciled.
 ABLE_TO_SCALE: Final = "AbleToScale"
+READY: Final = "Ready"
 INVALID_OBJECT: Final = "InvalidObject"
 
 MAX_MESSAGE: Final = 512
@@ -65,7 +67,7 @@ class FailureReports:
         return True
 
     async def report(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
-        """Do what `record` does, and set the condition for a new failure. The hub may refuse that."""
+        """Do what `record` does, and set the conditions for a new failure. The hub may refuse that."""
         if not self.record(key, raw, reason, message) or not self._writes:
             return
         text = one_line(message, MAX_MESSAGE)
@@ -78,19 +80,26 @@ class FailureReports:
             log.debug("condition not written", namespace=key[0], name=key[1], error=str(error))
 
     def _conditions(self, raw: Mapping[str, Any], reason: str, message: str) -> list[Mapping[str, Any]]:
-        """The stored conditions with AbleToScale=False, because a patch replaces the whole list."""
+        """The stored conditions, with AbleToScale and Ready False: a patch replaces the whole list."""
         status = raw.get("status")
         stored = status.get("conditions") if isinstance(status, Mapping) else None
-        others, since = [], format_time(int(self._wall()))
+        others: list[Mapping[str, Any]] = []
+        now = format_time(int(self._wall()))
+        since = {ABLE_TO_SCALE: now, READY: now}
         for condition in stored if isinstance(stored, list) else ():
             if not isinstance(condition, Mapping):
                 continue
-            if condition.get("type") != ABLE_TO_SCALE:
+            kind = condition.get("type")
+            if kind not in since:
                 others.append(condition)
             elif condition.get("status") == "False":
-                since = str(condition.get("lastTransitionTime") or since)
-        own = {"type": ABLE_TO_SCALE, "status": "False", "lastTransitionTime": since}
-        return [{**own, "reason": reason, "message": message}, *others]
+                since[kind] = str(condition.get("lastTransitionTime") or now)
+        able, ready = (
+            {"type": kind, "status": "False", "lastTransitionTime": at, "reason": reason, "message": message}
+            for kind, at in since.items()
+        )
+        generation = (raw.get("metadata") or {}).get("generation")
+        return [able, *others, {**ready, **({"observedGeneration": generation} if generation else {})}]
 
 
 class StatusLog:

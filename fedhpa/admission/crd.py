@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fedhpa.admission.cel import RULES
 from fedhpa.admission.cel_rule import Cel
@@ -36,9 +36,18 @@ from fedhpa.api.yaml import print_yaml
 Schema = dict[str, Any]
 
 
+class Column(NamedTuple):
+    """One column of `kubectl get`. It is shown only by `-o wide` if `priority` is above 0."""
+
+    name: str
+    type: str
+    path: str
+    priority: int = 0
+
+
 @dataclass(frozen=True)
 class Definition:
-    """The parts of a CRD beside its schema. A column is (name, type, JSON path)."""
+    """The parts of a CRD beside its schema."""
 
     model: type[TypedObject]
     group: str
@@ -46,14 +55,15 @@ class Definition:
     scope: str
     short_names: tuple[str, ...]
     categories: tuple[str, ...]
-    columns: tuple[tuple[str, str, str], ...]
+    columns: tuple[Column, ...]
 
 
 _REFERENCE = (
-    ("REFERENCE-KIND", "string", ".spec.scaleTargetRef.kind"),
-    ("REFERENCE-NAME", "string", ".spec.scaleTargetRef.name"),
+    Column("REFERENCE-KIND", "string", ".spec.scaleTargetRef.kind"),
+    Column("REFERENCE-NAME", "string", ".spec.scaleTargetRef.name"),
 )
-_AGE = ("AGE", "date", ".metadata.creationTimestamp")
+_READY = Column("READY", "string", '.status.conditions[?(@.type=="Ready")].status')
+_AGE = Column("AGE", "date", ".metadata.creationTimestamp")
 
 FEDERATED_HPA: Final = Definition(
     federatedhpa.FederatedHPA,
@@ -63,11 +73,16 @@ FEDERATED_HPA: Final = Definition(
     ("fhpa",),
     ("karmada-io",),
     (
-        *_REFERENCE,
-        ("MINPODS", "integer", ".spec.minReplicas"),
-        ("MAXPODS", "integer", ".spec.maxReplicas"),
-        ("REPLICAS", "integer", ".status.currentReplicas"),
+        Column("TARGETS", "string", ".status.summary.targets"),
+        Column("MIN", "string", ".status.summary.min"),
+        Column("MAX", "string", ".status.summary.max"),
+        Column("REPLICAS", "integer", ".status.currentReplicas"),
+        Column("CLUSTERS", "string", ".status.summary.clusters"),
+        _READY,
         _AGE,
+        *(column._replace(priority=1) for column in _REFERENCE),
+        Column("PROPAGATION", "string", ".status.summary.propagation", 1),
+        Column("REASON", "string", ".status.summary.reason", 1),
     ),
 )
 CRON_FEDERATED_HPA: Final = Definition(
@@ -87,9 +102,9 @@ CLUSTER: Final = Definition(
     (),
     ("karmada-io",),
     (
-        ("VERSION", "string", ".status.kubernetesVersion"),
-        ("MODE", "string", ".spec.syncMode"),
-        ("READY", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("VERSION", "string", ".status.kubernetesVersion"),
+        Column("MODE", "string", ".spec.syncMode"),
+        _READY,
         _AGE,
     ),
 )
@@ -121,8 +136,9 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
                     "schema": {"openAPIV3Schema": _root_schema(definition.model)},
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [
-                        {"name": name, "type": type_, "jsonPath": path}
-                        for name, type_, path in definition.columns
+                        {"name": column.name, "type": column.type, "jsonPath": column.path}
+                        | ({"priority": column.priority} if column.priority else {})
+                        for column in definition.columns
                     ],
                 }
             ],

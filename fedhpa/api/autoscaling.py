@@ -16,6 +16,7 @@ from fedhpa.api.model import (
     MAX_METRICS,
     Crd,
     Int32,
+    Int64,
     LongText,
     Message,
     Name,
@@ -157,3 +158,6 @@ class Condition(V2Model):
     reason: LongText = Field("", description="Reason for the status, as one word for programs.")
     message: Message = Field("", description="Explanation of the status for people.")
     last_transition_time: Time | None = Field(None, description="When the status changed last.")
+    observed_generation: Int64 | None = Field(
+        None, description="metadata.generation of the spec that the condition is about."
+    )

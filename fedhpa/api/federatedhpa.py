@@ -304,6 +304,19 @@ class ClusterStatus(ApiModel):
     message: Message = Field("", description="Error of the cluster, if there is one.")
 
 
+class Summary(ApiModel):
+    """Texts that `kubectl get` shows as columns, because a column cannot compute them."""
+
+    targets: LongText = Field(
+        "", description="Current and target values of the metrics, as `kubectl get hpa` prints them."
+    )
+    clusters: LongText = Field("", description="Clusters that answered, and clusters that were expected.")
+    min: LongText = Field("", description="minReplicas, under whichever of its names it was given.")
+    max: LongText = Field("", description="maxReplicas, under whichever of its names it was given.")
+    reason: LongText = Field("", description="Why the workload has its size, or why it cannot be scaled.")
+    propagation: LongText = Field("", description="--propagation of the controller: karmada or direct.")
+
+
 class FederatedHPAStatus(ApiModel):
     """The last decision and what it was based on."""
 
@@ -325,7 +338,7 @@ class FederatedHPAStatus(ApiModel):
         Crd({"maxItems": 64, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = Field(
         (),
-        description="AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, and "
+        description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, and "
         "SoleOwner or HubCompatible where there is something to report.",
     )
     clusters: Annotated[
@@ -338,6 +351,9 @@ class FederatedHPAStatus(ApiModel):
             }
         ),
     ] = Field((), description="The clusters at the last decision.")
+    summary: Summary | None = Field(
+        None, description="Texts for the columns of `kubectl get`, as old as the status."
+    )
     decision: Annotated[dict[str, Any], Crd({"x-kubernetes-preserve-unknown-fields": True})] | None = Field(
         None,
         description="Record of the last decision, and the history that the controller needs after a restart. "

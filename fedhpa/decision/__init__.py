@@ -39,6 +39,7 @@ from fedhpa.decision.snapshot import (
 from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementSpec
+from fedhpa.decision.summary import targets
 
 __all__ = [
     "ANSWERED_STATES",
@@ -79,6 +80,7 @@ __all__ = [
     "history_after_scale",
     "read_status",
     "scenario_name",
+    "targets",
     "to_json",
     "to_line",
     "to_text",

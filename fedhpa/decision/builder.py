@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from fedhpa.api.times import format_time
+from fedhpa.decision.messages import READY
 from fedhpa.decision.model import Event, StatusCondition, Step
 from fedhpa.decision.record.status import StoredStatus
 
@@ -19,13 +20,18 @@ MAX_MESSAGE: Final = 4096
 
 
 class DecisionBuilder:
-    """Starts from the stored conditions; a condition that the decision does not set stays as it is."""
+    """Starts from the stored conditions; a condition that the decision does not set stays as it is.
+
+    Ready is left out, because it follows from the others and is rendered with the status.
+    """
 
     def __init__(self, status: StoredStatus, now: float) -> None:
         self.now = now
         self.events: list[Event] = []
         self.steps: list[Step] = []
-        self._conditions = {condition.type: condition for condition in status.conditions}
+        self._conditions = {
+            condition.type: condition for condition in status.conditions if condition.type != READY
+        }
 
     @property
     def conditions(self) -> tuple[StatusCondition, ...]:
@@ -83,6 +89,8 @@ def _text_of(seconds: float) -> str:
 def condition_json(condition: StatusCondition) -> Mapping[str, JSON]:
     """Returns a condition as the status has it."""
     entry: dict[str, JSON] = {"type": condition.type, "status": condition.status}
+    if condition.observed_generation is not None:
+        entry["observedGeneration"] = condition.observed_generation
     if condition.last_transition_time:
         entry["lastTransitionTime"] = condition.last_transition_time
     return {**entry, "reason": condition.reason, "message": condition.message}

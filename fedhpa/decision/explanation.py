@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fedhpa.api.times import format_time
 from fedhpa.decision.model import Decision, MetricResult
+from fedhpa.decision.summary import sentence
 
 
 def to_text(decision: Decision, name: str = "") -> str:
@@ -15,12 +16,8 @@ def to_text(decision: Decision, name: str = "") -> str:
 
 def _lines(decision: Decision, name: str) -> Iterator[str]:
     title = f"{name}: " if name else ""
-    yield f"{title}{_verdict(decision)}"
+    yield f"{title}{sentence(decision)}"
     yield f"  at {format_time(decision.now)}"
-    if decision.reason:
-        yield f"  reason: {decision.reason}"
-    if decision.error is not None:
-        yield f"  no decision: {decision.error}"
     for metric in decision.metrics:
         yield from _metric_lines(metric)
     yield from _coverage_lines(decision)
@@ -35,18 +32,6 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
         )
     yield from (f"  event: {event.type} {event.reason}: {event.message}" for event in decision.events)
     yield f"  to move it: {_what_would_move(decision)}"
-
-
-def _verdict(decision: Decision) -> str:
-    if decision.error is not None:
-        return f"no decision, {decision.current_replicas} replicas stay"
-    if decision.moves:
-        return f"stay at {decision.current_replicas} replicas, in other clusters"
-    if decision.rescale:
-        return f"scale {decision.current_replicas} -> {decision.desired_replicas} replicas"
-    if decision.current_replicas != decision.desired_replicas:
-        return f"would scale {decision.current_replicas} -> {decision.desired_replicas} replicas"
-    return f"stay at {decision.current_replicas} replicas"
 
 
 def _metric_lines(metric: MetricResult) -> Iterator[str]:

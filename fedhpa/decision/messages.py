@@ -9,11 +9,13 @@ from fedhpa.decision.spec.metrics import ScalingMetric
 
 JSON = object
 
+READY: Final = "Ready"
 ABLE_TO_SCALE: Final = "AbleToScale"
 SCALING_ACTIVE: Final = "ScalingActive"
 SCALING_LIMITED: Final = "ScalingLimited"
 SCALED_TO_ZERO: Final = "ScaledToZero"
 METRICS_COMPLETE: Final = "MetricsComplete"
+ASSIGNED: Final = "Assigned"
 SOLE_OWNER: Final = "SoleOwner"
 HUB_COMPATIBLE: Final = "HubCompatible"
 

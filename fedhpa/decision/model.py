@@ -23,13 +23,17 @@ LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
 
 
 class StatusCondition(msgspec.Struct, frozen=True):
-    """A status condition; `last_transition_time` is RFC 3339 as stored, "" if unknown."""
+    """A status condition; `last_transition_time` is RFC 3339 as stored, "" if unknown.
+
+    `observed_generation` is the object's generation that the condition is about, None if it is not stated.
+    """
 
     type: str
     status: str
     reason: str
     message: str
     last_transition_time: str = ""
+    observed_generation: int | None = None
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ docs/reference/decision-record.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,10 +14,20 @@ import msgspec
 from fedhpa.api.times import parse_time
 from fedhpa.decision.builder import api_time, condition_json, shortened
 from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.model import ANSWERED, LOST, METRICS_LOST, METRICS_MISSING, MISSING, Decision
+from fedhpa.decision.messages import READY
+from fedhpa.decision.model import (
+    ANSWERED,
+    LOST,
+    METRICS_LOST,
+    METRICS_MISSING,
+    MISSING,
+    Decision,
+    StatusCondition,
+)
 from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.status import StoredCluster
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
+from fedhpa.decision.summary import ready_condition, sentence, summary
 
 JSON = object
 
@@ -38,14 +48,29 @@ def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, hav
     status["currentReplicas"] = decision.current_replicas
     status["desiredReplicas"] = decision.desired_replicas
     if have_scale:
-        entries = [metric.status for metric in decision.metrics]
-        status["currentMetrics"] = entries or None
+        values: Sequence[Mapping[str, JSON]] | None = [metric.status for metric in decision.metrics] or None
     else:
-        status["currentMetrics"] = stored.current_metrics
-    status["conditions"] = [condition_json(condition) for condition in decision.conditions]
+        values = stored.current_metrics
+    status["currentMetrics"] = values
+    conditions = (*decision.conditions, _ready(decision, snapshot))
+    status["conditions"] = [condition_json(condition) for condition in conditions]
+    status["summary"] = summary(decision, snapshot.hpa.spec, values)
     status["clusters"] = _clusters(decision, snapshot, fleet)
     status["decision"] = compact_decision(decision)
     return msgspec.structs.replace(decision, status=status)
+
+
+def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
+    stored = (one for one in snapshot.hpa.status.conditions if one.type == READY)
+    return ready_condition(
+        decision.conditions,
+        next(stored, None),
+        decision.now,
+        snapshot.hpa.generation,
+        message=sentence(decision),
+        failed=decision.error is not None,
+        dry_run=snapshot.hpa.spec.dry_run,
+    )
 
 
 def _clusters(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> list[Mapping[str, JSON]]:

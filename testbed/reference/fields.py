@@ -37,8 +37,14 @@ def field_tables(definition: Definition) -> list[str]:
         lines += [f"## Fields of `{part}`", "", *table(header, _rows(parts[part], part, shown)), ""]
     lines += ["## Columns of `kubectl get`", ""]
     columns = version["additionalPrinterColumns"]
-    lines += table(("column", "value"), [(one["name"], code(one["jsonPath"])) for one in columns])
+    lines += table(("column", "value"), _columns(columns))
     return [*lines, ""]
+
+
+def _columns(columns: list[Any]) -> Iterator[tuple[str, str]]:
+    for column in columns:
+        wide = ", with `-o wide`" if column.get("priority") else ""
+        yield column["name"], code(column["jsonPath"]) + wide
 
 
 def _rows(schema: Schema, path: str, shown: dict[str, str]) -> Iterator[tuple[str, ...]]:

@@ -120,8 +120,8 @@ def test_required_fields_are_karmadas_but_for_max_replicas() -> None:
     assert "has(self.maxReplicas) || has(self.federatedMaxReplicas)" in rules
 
 
-def test_names_columns_and_subresources_are_karmadas() -> None:
-    """Names, short names and columns are those that Karmada's users know."""
+def test_names_and_subresources_are_karmadas() -> None:
+    """Names and short names are those that Karmada's users know."""
     spec = crd.custom_resource_definition(FEDERATED_HPA)["spec"]
     version = spec["versions"][0]
 
@@ -133,15 +133,29 @@ def test_names_columns_and_subresources_are_karmadas() -> None:
         "shortNames": ["fhpa"],
         "categories": ["karmada-io"],
     }
-    assert [column["name"] for column in version["additionalPrinterColumns"]] == [
-        "REFERENCE-KIND",
-        "REFERENCE-NAME",
-        "MINPODS",
-        "MAXPODS",
+    assert version["subresources"] == {"status": {}}
+
+
+def test_columns_tell_the_state_and_wide_ones_the_reason() -> None:
+    """The usual columns fit into a terminal; Karmada's reference and the long reason need `-o wide`."""
+    version = crd.custom_resource_definition(FEDERATED_HPA)["spec"]["versions"][0]
+    columns = {one["name"]: one.get("priority", 0) for one in version["additionalPrinterColumns"]}
+
+    assert [name for name, priority in columns.items() if not priority] == [
+        "TARGETS",
+        "MIN",
+        "MAX",
         "REPLICAS",
+        "CLUSTERS",
+        "READY",
         "AGE",
     ]
-    assert version["subresources"] == {"status": {}}
+    assert [name for name, priority in columns.items() if priority] == [
+        "REFERENCE-KIND",
+        "REFERENCE-NAME",
+        "PROPAGATION",
+        "REASON",
+    ]
 
 
 def test_list_sizes_are_those_of_the_contract() -> None:

@@ -238,7 +238,7 @@ def test_text_on_request(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: P
     code = run(["replay", str(path), "-o", "text"])
 
     assert code == 0
-    assert capsysbinary.readouterr().out.startswith(b"a: scale 2 -> 4 replicas\n")
+    assert capsysbinary.readouterr().out.startswith(b"a: scale 2 -> 4 replicas; reason: cpu resource")
 
 
 def test_a_missing_file_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class RawCondition(msgspec.Struct):
     reason: str | None = None
     message: str | None = None
     lastTransitionTime: str | None = None
+    observedGeneration: JSON = None
 
 
 class RawClusterStatus(msgspec.Struct):
@@ -243,7 +244,12 @@ def _coverage(compact: CompactCoverage, clusters: tuple[StoredCluster, ...]) -> 
 
 def _condition(raw: RawCondition) -> StatusCondition:
     return StatusCondition(
-        raw.type, raw.status, raw.reason or "", raw.message or "", raw.lastTransitionTime or ""
+        raw.type,
+        raw.status,
+        raw.reason or "",
+        raw.message or "",
+        raw.lastTransitionTime or "",
+        _number(raw.observedGeneration),
     )
 
 

@@ -1,0 +1,155 @@
+"""What a person reads first of a decision: one sentence, the condition Ready, columns of `kubectl get`.
+
+The first line of `fedhpa explain`, the message of Ready and status.summary have the reason from `why`. They
+therefore answer in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fedhpa.api.metric_types import USAGE_API
+from fedhpa.decision.builder import api_time, shortened
+from fedhpa.decision.messages import (
+    ABLE_TO_SCALE,
+    ASSIGNED,
+    HUB_COMPATIBLE,
+    METRICS_COMPLETE,
+    READY,
+    SCALING_ACTIVE,
+    SOLE_OWNER,
+)
+from fedhpa.decision.model import Decision, StatusCondition
+from fedhpa.decision.spec.federatedhpa import ScalingSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
+
+JSON = object
+
+# Ready takes the reason of the first of these conditions that is False. The worst comes first: nothing can be
+# written, no size can be computed, shares are not as decided, another autoscaler interferes, data is missing.
+WORST_FIRST: Final = (
+    ABLE_TO_SCALE,
+    SCALING_ACTIVE,
+    ASSIGNED,
+    SOLE_OWNER,
+    METRICS_COMPLETE,
+    HUB_COMPATIBLE,
+)
+
+# As many as `kubectl get hpa` shows.
+_MAX_TARGETS: Final = 2
+# status.decision keeps as much of a reason, so `fedhpa explain` shows the same text.
+_MAX_REASON: Final = 256
+# The CRD allows no longer text in a column.
+_MAX_COLUMN: Final = 512
+
+
+def sentence(decision: Decision) -> str:
+    """Returns the decision and its reason as one sentence without a period."""
+    reason = why(decision)
+    return f"{_verdict(decision)}; reason: {reason}" if reason else _verdict(decision)
+
+
+def why(decision: Decision) -> str:
+    """Returns why the workload has its size, or why no decision could be made; "" if nothing is known."""
+    if decision.error is not None:
+        return decision.error
+    if decision.reason and (decision.writes or decision.desired_replicas != decision.current_replicas):
+        return decision.reason
+    # The size stays. Usage may ask for another one, and then the last step that changed it holds the size.
+    holding = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
+    if holding:
+        return holding[-1].reason
+    return decision.reason or (decision.steps[0].reason if decision.steps else "")
+
+
+def _verdict(decision: Decision) -> str:
+    current, desired = decision.current_replicas, decision.desired_replicas
+    if decision.error is not None:
+        return f"no decision, {current} replicas stay"
+    if decision.moves:
+        return f"stay at {current} replicas, in other clusters"
+    if decision.rescale:
+        return f"scale {current} -> {desired} replicas"
+    if current != desired:
+        return f"would scale {current} -> {desired} replicas"
+    return f"stay at {current} replicas"
+
+
+def ready_condition(
+    others: Sequence[StatusCondition],
+    before: StatusCondition | None,
+    now: float,
+    generation: int | None,
+    *,
+    message: str,
+    failed: bool = False,
+    dry_run: bool = False,
+) -> StatusCondition:
+    """Returns the condition Ready: False with the worst of the `others` that is False, else True.
+
+    `before` is Ready as stored, and its transition time stays while the status does. `message` is for a Ready
+    that takes none from the others. `failed` makes Ready False also if no other condition shows the failure.
+    """
+    found = {condition.type: condition for condition in others if condition.status == "False"}
+    worst = next((found[kind] for kind in WORST_FIRST if kind in found), None)
+    if worst is not None:
+        status, reason, message = "False", worst.reason, worst.message
+    elif failed:
+        status, reason = "False", "NoDecision"
+    else:
+        status, reason = "True", "DryRun" if dry_run else "Reconciled"
+    kept = before is not None and before.status == status and before.last_transition_time
+    since = before.last_transition_time if before is not None and kept else api_time(now)
+    return StatusCondition(READY, status, reason, shortened(message), since, generation)
+
+
+def summary(
+    decision: Decision, spec: ScalingSpec, values: Sequence[Mapping[str, JSON]] | None
+) -> Mapping[str, JSON]:
+    """Returns status.summary, whose texts are columns of `kubectl get`; `values` is status.currentMetrics."""
+    coverage = decision.coverage
+    return {
+        "targets": shortened(targets(spec.metrics, values or ()), _MAX_COLUMN),
+        "clusters": f"{len(coverage.answered)}/{len(coverage.expected)}",
+        "min": str(spec.min_replicas),
+        "max": str(spec.max_replicas),
+        "reason": shortened(why(decision), _MAX_REASON),
+        **({"propagation": decision.propagation} if decision.propagation else {}),
+    }
+
+
+def targets(metrics: Sequence[ScalingMetric], values: Sequence[Mapping[str, JSON]]) -> str:
+    """Returns current and target values of the metrics as `kubectl get hpa` prints them."""
+    shown = [
+        _target(metric, values[index] if index < len(values) else {})
+        for index, metric in enumerate(metrics[:_MAX_TARGETS])
+    ]
+    more = f" + {len(metrics) - _MAX_TARGETS} more..." if len(metrics) > _MAX_TARGETS else ""
+    return ", ".join(shown) + more
+
+
+def _target(metric: ScalingMetric, value: Mapping[str, JSON]) -> str:
+    kind = metric.metric_type
+    if not kind.field or not metric.present:
+        return "<unknown type>"
+    source = value.get(kind.field)
+    found = source.get("current") if isinstance(source, Mapping) else None
+    current: Mapping[str, JSON] = found if isinstance(found, Mapping) else {}
+    of_pods = kind.api == USAGE_API
+    name = f"{metric.name}: " if of_pods else ""
+    if "averageValue" in metric.target or (kind.per_pod and not of_pods):
+        return f"{name}{_pair('averageValue', current, metric)}{'' if kind.per_pod else ' (avg)'}"
+    if not of_pods:
+        return _pair("value", current, metric)
+    usage, wanted = current.get("averageUtilization"), metric.target.get("averageUtilization")
+    return (
+        f"{name}{'<unknown>' if usage is None else f'{usage}%'}/"
+        f"{'<auto>' if wanted is None else f'{wanted}%'}"
+    )
+
+
+def _pair(field: str, current: Mapping[str, JSON], metric: ScalingMetric) -> str:
+    """Returns the field's current value and its target."""
+    return f"{current.get(field) or '<unknown>'}/{metric.target.get(field) or '<unset>'}"
