@@ -5,7 +5,6 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from fedhpa.decision.context import Context
@@ -21,12 +20,13 @@ from fedhpa.decision.messages import (
     SOLE_OWNER,
 )
 from fedhpa.decision.metrics.highest import tolerances
-from fedhpa.decision.model import Assignment, Coverage, Decision, Step
+from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.record.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.status import with_status
+from fedhpa.decision.summary import reason_of_steps
 
 # People read events and conditions, so they name only so many autoscalers.
 _MAX_NAMED: Final = 4
@@ -56,7 +56,7 @@ def decided(
         if desired == current and context.fleet.size_was_decided:
             changes = split
             reason = plan.cause if changes else reason if desired == wanted else ""
-    why = reason or _reason_of_steps(builder.steps, current, desired)
+    why = reason or reason_of_steps(builder.steps, current, desired)
     if context.spec.dry_run:
         builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
         reported = (stored.current_replicas or 0, stored.desired_replicas or 0)
@@ -96,22 +96,6 @@ def undecided(context: Context, current: int, error: str, *, have_scale: bool) -
     stored = context.stored
     shown = current if have_scale else stored.current_replicas or 0
     return _decision(context, shown, stored.desired_replicas or 0, "", error, have_scale=have_scale)
-
-
-def _reason_of_steps(steps: Sequence[Step], current: int, desired: int) -> str:
-    """Returns the reason of the last step that moved the size towards `desired`; "" if the size stays.
-
-    Kubernetes gives no reason if a window or a limit changes a size that the metrics left as it is.
-    """
-    up = desired > current
-    return next(
-        (
-            step.reason
-            for step in reversed(steps)
-            if desired != current and step.after != step.before and (step.after > step.before) is up
-        ),
-        "",
-    )
 
 
 def _report_rescale(context: Context, current: int, desired: int, reason: str, split: str) -> None:

@@ -20,7 +20,7 @@ from fedhpa.decision.messages import (
     SCALING_ACTIVE,
     SOLE_OWNER,
 )
-from fedhpa.decision.model import Decision, StatusCondition
+from fedhpa.decision.model import Decision, StatusCondition, Step
 from fedhpa.decision.spec.federatedhpa import ScalingSpec
 from fedhpa.decision.spec.metrics import ScalingMetric
 
@@ -55,13 +55,32 @@ def why(decision: Decision) -> str:
     """Returns why the workload has its size, or why no decision could be made; "" if nothing is known."""
     if decision.error is not None:
         return decision.error
-    if decision.reason and (decision.writes or decision.desired_replicas != decision.current_replicas):
+    if decision.moves:
         return decision.reason
+    if decision.desired_replicas != decision.current_replicas:
+        moved = reason_of_steps(decision.steps, decision.current_replicas, decision.desired_replicas)
+        return decision.reason or moved
     # The size stays. Usage may ask for another one, and then the last step that changed it holds the size.
     holding = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
     if holding:
         return holding[-1].reason
     return decision.reason or (decision.steps[0].reason if decision.steps else "")
+
+
+def reason_of_steps(steps: Sequence[Step], current: int, desired: int) -> str:
+    """Returns the reason of the last step that moved the size towards `desired`; "" if the size stays.
+
+    Kubernetes gives no reason if a window or a limit changes a size that the metrics left as it is.
+    """
+    up = desired > current
+    return next(
+        (
+            step.reason
+            for step in reversed(steps)
+            if desired != current and step.after != step.before and (step.after > step.before) is up
+        ),
+        "",
+    )
 
 
 def _verdict(decision: Decision) -> str:

@@ -73,6 +73,16 @@ async def test_status_tells_what_was_done_and_why() -> None:
             "ScalingLimited": ("False", "DesiredWithinRange"),
             "ScaledToZero": ("False", "NotScaledToZero"),
             "MetricsComplete": ("True", "AllClustersAnswered"),
+            "Ready": ("True", "Reconciled"),
+        }
+        assert w.condition("Ready")[2] == f"scale 4 -> 8 replicas; reason: {reason}"
+        assert status["summary"] == {
+            "targets": "cpu: 100%/50%",
+            "clusters": "2/2",
+            "min": "1",
+            "max": "20",
+            "reason": reason,
+            "propagation": "direct",
         }
         assert clusters == [("m1", "Answered", 2, 4), ("m2", "Answered", 2, 4)]
         assert status["decision"]["reason"] == reason
