@@ -1,6 +1,6 @@
 """Shows on an object that its reconcile failed, and in the log whether the hub stores statuses.
 
-A failure ends at the object that caused it. It is counted, and told once: by a log line, by an event and, if
+A failure ends at the object that caused it. It is counted, and reported once: by a log line, an event and, if
 the hub stores it, by the conditions AbleToScale and Ready. The next decision sets them anew.
 """
 

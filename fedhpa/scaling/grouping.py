@@ -60,7 +60,7 @@ class Groups(msgspec.Struct, frozen=True):
     """All pods of a metric, classified.
 
     `counted` are the values of ready pods and of unlisted pods, `known` those of ready pods alone. Requests
-    are milli-units, and 0 unless `group_pods` was told to add them up. `request_error` says why the request
+    are milli-units, and 0 unless `group_pods` adds them up. `request_error` says why the request
     of a pod could not be read, "" if all could.
     """
 
