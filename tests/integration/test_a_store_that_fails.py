@@ -288,7 +288,9 @@ async def test_a_failure_is_shared_for_a_moment() -> None:
 
 
 async def test_the_store_is_told_who_asks_and_logs_are_not(tmp_path: Path) -> None:
-    """The store receives token, tenant and timeout. A changed token is used at once. No error shows it."""
+    """The store receives token, tenant and timeout, and a changed token is used at once. No error shows the
+    token.
+    """
     file = secret(tmp_path, "hush-1")
     with capture_logs() as logs:
         async with FakeStore() as fake, store_of(fake, token_file=file, tenant="team-a") as store:

@@ -1,4 +1,4 @@
-"""Hostile input of a caller or a pod's label costs neither other callers nor other members their answers."""
+"""Hostile input of a caller or in a pod's label affects neither other callers nor other members."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def series(adapter: Adapter, name: str) -> dict[str, float]:
     ],
 )
 async def test_names_that_no_object_has_reach_no_member(fleet: Fleet, target: str, status: int) -> None:
-    """They are refused before anything of them is kept or reviewed."""
+    """They are refused before the adapter stores or reviews any part of them."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         await get(caller, PODS_PATH)
         kept = paths._cached_path.cache_info().currsize
@@ -197,7 +197,7 @@ async def blocked_review(fleet: Fleet) -> Release:
 
 
 async def test_a_caller_cannot_make_a_member_look_down(fleet: Fleet) -> None:
-    """A member that refuses a request for what it asks for is up; the answer names it all the same."""
+    """A member that refuses an invalid request counts as up, and the answer still names it."""
     fleet.member.faults.status[f"{API}/namespaces/odd"] = 414
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         with capture_logs() as logs:
@@ -212,11 +212,11 @@ async def test_a_caller_cannot_make_a_member_look_down(fleet: Fleet) -> None:
 
 
 class Broken(Exception):
-    """An error that nobody foresaw."""
+    """An unexpected error."""
 
 
 async def test_an_unexpected_error_of_one_member_costs_only_its_answer(fleet: Fleet) -> None:
-    """The others are served, the member is named, and the log has one line that names it."""
+    """The other members are served, and the answer and one log line name the member."""
     async with fleet.world.adapter() as adapter:
         members = adapter._registry.members
         source = MembersSource(lambda: {**members, "other": members["member1"]}, adapter._lists, max_age=0)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 async def fedhpa(w: ControllerWorld, folder: Path, *arguments: str, hub: bool = True) -> Ran:
-    """Run the command, with a kubeconfig of the hub if it is about one."""
+    """Runs the command, by default with a kubeconfig of the hub."""
     more = ("--kubeconfig", str(kubeconfig(w.hub, folder))) if hub else ()
     return await fedhpa_process(*arguments, *more)
 
@@ -71,7 +71,7 @@ async def test_a_decision_is_explained_recorded_and_made_again(tmp_path: Path) -
 
 
 async def test_a_change_is_previewed(tmp_path: Path) -> None:
-    """Exit 0 for what would be applied, 1 for what would be refused, and nothing is written."""
+    """The exit code is 0 if the change would be admitted and 1 if it would be refused. Nothing is written."""
     changed, wrong = tmp_path / "changed.yaml", tmp_path / "wrong.yaml"
     changed.write_text(yaml.safe_dump(federated_hpa(maxReplicas=6)))
     wrong.write_text(yaml.safe_dump(federated_hpa(minReplicas=9, maxReplicas=6)))

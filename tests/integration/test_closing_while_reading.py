@@ -1,4 +1,4 @@
-"""A client that is closed or reconfigured while somebody reads from it."""
+"""A client is closed or gets another configuration during a read."""
 
 from __future__ import annotations
 

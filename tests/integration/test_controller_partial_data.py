@@ -159,7 +159,7 @@ def lose_every_sample(member: Plane) -> None:
 
 @pytest.mark.parametrize(("lose", "grace"), [(lose_every_pod, 30), (lose_every_sample, 60)])
 async def test_emptied_answers_are_no_idle_pods(lose: Callable[[Plane], None], grace: int) -> None:
-    """A member whose pods or metrics are empty all at once is missing; it is told of after a moment."""
+    """A member whose pods or metrics vanish all at once is missing. The event follows after a moment."""
     async with world(m1=4, m2=4) as w:
         w.scale()
         async with w.controller() as controller:

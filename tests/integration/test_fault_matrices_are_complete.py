@@ -1,4 +1,4 @@
-"""A fault that the embedded plane learns is one that webhook, adapter and controller are tried with."""
+"""The tests of webhook, adapter and controller cover every fault of the embedded plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integration import (
     test_fault_matrix_webhook,
 )
 
-# Made only where metrics are; a hub has none, and its Cluster is nowhere.
+# These faults need metrics or a Cluster object, and a hub has neither.
 OF_MEMBERS = {Fault.NAN, Fault.NEGATIVE, Fault.DISAPPEAR}
 OF_PATHS = set(Fault) - OF_MEMBERS - GONE - TLS
 
@@ -26,12 +26,14 @@ OF_PATHS = set(Fault) - OF_MEMBERS - GONE - TLS
     ids=["adapter", "controller", "webhook"],
 )
 def test_every_fault_of_the_hub_is_there(rows: list[tuple[Fault, str]]) -> None:
-    """Once each."""
+    """Each fault of the hub has one row."""
     assert sorted(set(Fault) - OF_MEMBERS) == sorted(fault for fault, _ in rows)
 
 
 def test_every_fault_of_a_member_is_there() -> None:
-    """For the adapter, but that a member that disappears is a test of its own, and for the controller."""
+    """The adapter and the controller have each fault. The adapter has a test of its own for a member that
+    disappears.
+    """
     adapter = {row.fault for row in test_fault_matrix_adapter.ROWS}
     controller = {row.fault for row in test_fault_matrix_controller.ROWS}
 
@@ -41,7 +43,7 @@ def test_every_fault_of_a_member_is_there() -> None:
 
 @pytest.mark.parametrize("where", ["METRICS", "PODS", "SCALE"])
 def test_every_fault_of_a_path_is_there(where: str) -> None:
-    """For each of the three things that the controller reads of a member."""
+    """Each of the three reads of the controller from a member has every fault."""
     path = getattr(test_fault_matrix_controller, where)
 
     assert {row.fault for row in test_fault_matrix_controller.ROWS if row.where == path} == OF_PATHS

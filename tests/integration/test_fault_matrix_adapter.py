@@ -1,7 +1,7 @@
-"""Every fault of a member as the adapter's callers meet it: the member is named, the others' data is served.
-
-In memory and virtual time, over real TLS. Each row is a fault of one of two members, and what the Warning
-header and the log say of it; when the fault is over, both are served and nobody is named.
+"""Every fault of a member, as the adapter's callers see it: the member is named, and the others' data is
+served. The tests run in memory and virtual time, over real TLS. Each row is a fault of one of two members,
+with the texts of the Warning header and the log. After the fault both members are served, and no member is
+named.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ ROWS = [
 
 @pytest.fixture(name="logs")
 def kept_logs() -> Iterator[list[Any]]:
-    """The log's entries, as they come."""
+    """Returns the log's entries in order."""
     with capture_logs() as entries:
         yield entries
 
 
 async def well(caller: Adapter) -> None:
-    """Ask until both members answer; fail after two minutes."""
+    """Sends requests until both members answer. Fails after two minutes."""
     async with asyncio.timeout(120):
         while (await caller.get()).clusters != {"m1": 2, "m2": 3}:  # noqa: ASYNC110  # asks a server
             await asyncio.sleep(1)
@@ -83,7 +83,9 @@ async def well(caller: Adapter) -> None:
 async def test_the_member_is_named_and_the_others_are_served(
     row: Row, tmp_path: Path, logs: list[Any]
 ) -> None:
-    """200 with the other's pods within the deadline, header, log and series; then both again."""
+    """The answer is 200 with the other's pods within the deadline. Header, log and series name the member.
+    Afterwards both are served.
+    """
     async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
         f.demand(250)
         await until(lambda: f.ready_pods == 5)
@@ -111,7 +113,7 @@ async def test_the_member_is_named_and_the_others_are_served(
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_nobody_answering_is_no_empty_list(row: Row, tmp_path: Path) -> None:
-    """503, and the Status names both and why."""
+    """The answer is 503, and the Status names both members with their reasons."""
     async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
         await until(lambda: f.ready_pods == 5)
         for member in f.members.values():
@@ -125,7 +127,7 @@ async def test_nobody_answering_is_no_empty_list(row: Row, tmp_path: Path) -> No
 
 
 async def test_a_member_that_disappears_is_no_longer_expected(tmp_path: Path, logs: list[Any]) -> None:
-    """Its Cluster is gone with it: that is somebody's decision, not missing data; the log has it."""
+    """Its Cluster object is deleted with it, so it is not missing. The log has its removal."""
     async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
         await until(lambda: f.ready_pods == 5)
         await f.members["m2"].faults.set(Fault.DISAPPEAR)
@@ -148,7 +150,7 @@ HUB_ROWS = [
     (Fault.WRONG_CA, "certificate not accepted: "),
     (Fault.EXPIRED, "certificate not accepted: certificate has expired"),
     (Fault.HANG, "no answer within"),
-    (Fault.DRIP, ""),  # lists and watches take their time, and work
+    (Fault.DRIP, ""),  # lists and watches are slow and succeed
     (Fault.TOO_MANY_REQUESTS, "too many requests"),
     (Fault.SERVER_ERROR, "etcdserver: request timed out"),
     (Fault.TRUNCATED, "cannot be read"),
@@ -160,7 +162,7 @@ HUB_ROWS = [
 async def test_members_are_served_without_the_hub(
     fault: Fault, reason: str, tmp_path: Path, logs: list[Any]
 ) -> None:
-    """The known members stay correct. The log names the fault and its end."""
+    """The known members are served correctly. The log names the fault and its end."""
     async with federation(tmp_path, tls=True, m1=2, m2=3) as f, adapter(f) as caller:
         await until(lambda: f.ready_pods == 5)
         await f.hub.faults.set(fault)

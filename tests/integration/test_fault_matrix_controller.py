@@ -1,8 +1,7 @@
-"""Every fault of a member as the controller meets it: nothing is scaled on missing data, and each is named.
-
-In memory and virtual time, over real TLS. Each row is a fault of one of two members, and what the status says
-of it; the same words are in the event, the log names the cluster too, and when the fault is over the
-workload is what the load asks for.
+"""Every fault of a member, as the controller sees it: it scales nothing on missing data and names each fault.
+The tests run in memory and virtual time, over real TLS. Each row is a fault of one of two members, with the
+text of the status. The event has the same text, and the log also names the cluster. After the fault the
+workload follows the load.
 """
 
 from __future__ import annotations
@@ -80,13 +79,13 @@ ROWS = [
     Row(Fault.TRUNCATED, SCALE, "Missing", UNREADABLE),
     Row(Fault.CUT, SCALE, "Missing", CUT),
 ]
-# Lower load is followed at once, so that nothing but the missing data holds the workload.
+# There is no scale-down window, so only the missing data holds the workload.
 NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 LOOKS = 8
 
 
 async def break_(f: Federation, row: Row) -> None:
-    """Switch the fault on, and end the open watches that it concerns."""
+    """Starts the fault, and ends the open watches that it affects."""
     member = f.members["m2"]
     await member.faults.set(row.fault, [row.where])
     if row.fault == Fault.DISAPPEAR:
@@ -107,7 +106,7 @@ async def mend(f: Federation, row: Row) -> None:
 
 @pytest.fixture(name="logs")
 def kept_logs() -> Iterator[list[Any]]:
-    """The log's entries, in order."""
+    """Returns the log's entries in order."""
     with capture_logs() as entries:
         yield entries
 
@@ -164,7 +163,7 @@ HUB_ROWS = [
 async def test_nothing_is_scaled_without_the_hub(
     fault: Fault, reason: str, tmp_path: Path, logs: list[Any]
 ) -> None:
-    """A leader without its hub stops with a reason, writes to no member, and leads again later."""
+    """A leader without its hub stops, names the reason and writes to no member. Later it leads again."""
     async with federation(tmp_path, tls=True, m1=4, m2=4) as f, f.controller() as controller:
         f.demand(400)
         f.scale(behavior=NO_WINDOW)

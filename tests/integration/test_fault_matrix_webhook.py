@@ -1,8 +1,7 @@
-"""Every fault of the hub and of its calls as admission meets it: verdicts stay, and each fault is named.
-
-The webhook reads from the hub only for warnings, so no fault of the hub changes or delays a verdict (in
-memory and virtual time). While a fault lasts between the hub and the webhook, new objects are refused, and
-the refusal names the fault (an embedded hub and the webhook's process, on real sockets).
+"""Every fault of the hub and of its calls to the webhook: verdicts stay, and the log or the refusal names the
+fault. The webhook reads the hub only for warnings, so no fault of the hub changes or delays a verdict (in
+memory and virtual time). While a fault lasts between hub and webhook, the hub refuses new objects and names
+the fault (an embedded hub and the webhook's process, on real sockets).
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ HUB_ROWS = [
     (Fault.WRONG_CA, "certificate not accepted: "),
     (Fault.EXPIRED, "certificate not accepted: certificate has expired"),
     (Fault.HANG, "no answer within"),
-    (Fault.DRIP, "no answer"),  # copies come, slowly; a target is not waited for
+    (Fault.DRIP, "no answer"),  # the copies arrive slowly, and no verdict waits for a target
     (Fault.TOO_MANY_REQUESTS, "too many requests"),
     (Fault.SERVER_ERROR, "etcdserver: request timed out"),
     (Fault.TRUNCATED, "cannot be read"),
@@ -65,7 +64,7 @@ TOLD = ("list or watch failed", "list or watch fails for another reason", "targe
 
 @pytest.fixture(name="logs")
 def kept_logs() -> Iterator[list[Any]]:
-    """The log's entries, as they come."""
+    """Returns the log's entries in order."""
     with capture_logs() as entries:
         yield entries
 
@@ -80,7 +79,7 @@ class Reviewer:
         self._server = server
 
     async def ask(self, obj: Object) -> tuple[bool, str, float]:
-        """(allowed, message, seconds)."""
+        """Returns (allowed, message, seconds)."""
         began = self._f.now()
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
         body = {**review, "request": {"uid": "1", "operation": "CREATE", "object": obj}}
@@ -93,7 +92,7 @@ class Reviewer:
 
 @asynccontextmanager
 async def reviewing(f: Federation) -> AsyncIterator[Reviewer]:
-    """The webhook, up to date about the hub."""
+    """Runs a webhook whose copies of the hub are current."""
     cable = Cable(f.network)
     f.hub.authenticator.tokens["webhook"] = ADMIN
     config = f.hub.config(StaticCredentials("Bearer webhook"), cable)
@@ -116,7 +115,7 @@ async def reviewing(f: Federation) -> AsyncIterator[Reviewer]:
 async def test_no_fault_of_the_hub_touches_a_verdict(
     fault: Fault, reason: str, tmp_path: Path, logs: list[Any]
 ) -> None:
-    """The same answers at once, while it lasts and after it; the log names the fault."""
+    """Verdicts are the same and immediate during the fault and after it. The log names the fault."""
     async with federation(tmp_path, tls=True) as f, reviewing(f) as webhook:
         await f.hub.faults.set(fault)
         # Lists are needed, too.
@@ -188,7 +187,7 @@ async def admits(hub: PlaneApi) -> None:
 
 
 class Between:
-    """Faults between a hub and the webhook. A test sets one before a request and mends it afterwards."""
+    """Faults between a hub and the webhook. A test sets one before a request and ends it afterwards."""
 
     def __init__(self, hub: PlaneApi, folder: Path) -> None:
         self.hub = hub
@@ -200,7 +199,7 @@ class Between:
         await register(self.hub, client.url, CertificateAuthority.create("admission tests"))
 
     async def expired(self, client: Client) -> None:
-        """The webhook's certificate has run out."""
+        """The webhook's certificate has expired."""
         long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)
         leaf = self.authority.issue_server(
             "localhost", dns=["localhost"], validity=dt.timedelta(hours=1), now=long_ago
@@ -214,7 +213,7 @@ class Between:
         await register(self.hub, "https://localhost:1", self.authority)
 
     async def mend(self, client: Client) -> None:
-        """Renew and register again: no restart is needed for either."""
+        """Renews and registers again; neither needs a restart."""
         self.authority.issue_server("localhost", dns=["localhost"]).save(self.folder)
         client.signals.reload()
         await register(self.hub, client.url, self.authority)
@@ -231,12 +230,12 @@ BETWEEN_ROWS = [
 async def test_a_webhook_that_cannot_be_asked_refuses_what_is_new(
     hub: PlaneApi, tmp_path: Path, fault: str, text: str
 ) -> None:
-    """New objects are refused in words that name the fault; what is stored keeps its status written."""
+    """The hub refuses new objects and names the fault. It still accepts statuses of stored objects."""
     folder = tmp_path / "webhook"
     folder.mkdir()
     between = Between(hub, folder)
     async with running(folder, between.authority) as client:
-        # Before there is a registration: a connection that the hub keeps would not meet the fault.
+        # Set before the registration, because a connection that the hub keeps would not meet the fault.
         await hub.send("POST", FHPAS, body=stored("old"))
         await getattr(between, fault)(client)
         refused = await refusal(hub)
@@ -254,7 +253,9 @@ async def test_a_webhook_that_cannot_be_asked_refuses_what_is_new(
 
 
 async def test_a_webhook_that_hangs_costs_the_hub_its_timeout(hub: PlaneApi, tmp_path: Path) -> None:
-    """A connection that is taken and never answered: the hub gives up, says so, and others are served."""
+    """The webhook accepts the connection and never answers. The hub stops at its timeout, says so, and serves
+    others meanwhile.
+    """
     folder = tmp_path / "webhook"
     folder.mkdir()
     between = Between(hub, folder)
@@ -270,14 +271,14 @@ async def test_a_webhook_that_hangs_costs_the_hub_its_timeout(hub: PlaneApi, tmp
 
     assert 'failed calling webhook "' in refused
     assert re.search("context deadline exceeded|timeout", refused)
-    # Mutation, which fails open, and validation, which does not: a second each, and not the 10 s of a hub
-    # that was told nothing.
+    # Mutation fails open and validation fails closed. Each costs the registered
+    # timeout of one second, and not the hub's default of 10 s.
     assert took < 20
 
 
 @asynccontextmanager
 async def silent_port() -> AsyncIterator[int]:
-    """A port that takes connections and never says anything."""
+    """A port that accepts connections and sends nothing."""
     writers: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
     try:
@@ -294,7 +295,7 @@ async def silent_port() -> AsyncIterator[int]:
 async def test_callers_that_go_in_the_middle_of_a_body_leave_the_others_served(
     hub: PlaneApi, tmp_path: Path
 ) -> None:
-    """A truncated body is nobody's verdict: the process lives on, and answers who sends a whole one."""
+    """A truncated body gets no verdict. The process goes on and answers complete requests."""
     folder = tmp_path / "webhook"
     folder.mkdir()
     between = Between(hub, folder)
@@ -320,7 +321,7 @@ async def test_callers_that_go_in_the_middle_of_a_body_leave_the_others_served(
 
 
 async def test_a_cut_off_review_is_refused_as_one(tmp_path: Path) -> None:
-    """Half a review that came whole is answered with what is wrong with it."""
+    """The refusal of a truncated review says that it is truncated."""
     folder = tmp_path / "webhook"
     folder.mkdir()
     between_authority = CertificateAuthority.create("admission tests")

@@ -111,7 +111,7 @@ def test_an_authority_without_a_certificate_is_refused(bundle: str) -> None:
 
 
 async def test_a_token_is_never_sent_in_the_clear() -> None:
-    """A Cluster whose endpoint is http is not asked anything; the reason says what to do."""
+    """The process sends nothing to a Cluster whose endpoint is http. The reason says what to do."""
     async with federation_on_sockets("member1") as world:
         received: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""No answer of a member holds the event loop, however large it is, or becomes once inflated."""
+"""No answer of a member blocks the event loop, even if it is large after decompression."""
 
 from __future__ import annotations
 

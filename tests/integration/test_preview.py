@@ -31,7 +31,7 @@ def plain_autoscaler(plane: Plane, name: str = "web", target: str = "web") -> No
 
 
 async def test_a_change_is_decided_beside_what_is() -> None:
-    """Now the bounds hold it, with the change it scales; nothing is written."""
+    """The bounds hold the size now, and the change would scale it. Nothing is written."""
     async with world(m1=2, m2=2) as w:
         w.load(400)
         w.hub.put(HPAS, federated_hpa(maxReplicas=4))
@@ -61,7 +61,7 @@ async def test_an_object_that_is_new_has_no_now() -> None:
 
 
 async def test_what_admission_refuses_is_not_decided_on() -> None:
-    """The message is that of admission, and no world is gathered."""
+    """The message is that of admission, and the preview reads no cluster."""
     async with world(m1=2) as w:
         found = await previewed(w, federated_hpa(minReplicas=9, maxReplicas=3))
 
@@ -72,7 +72,7 @@ async def test_what_admission_refuses_is_not_decided_on() -> None:
 
 
 async def test_a_cron_object_is_said_not_to_run() -> None:
-    """It is validated, and nobody is led to believe that something happened."""
+    """The object is validated, and a note says that its rules do not run."""
     rule = {"name": "up", "schedule": "0 8 * * *", "targetReplicas": 3}
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     cron = {**federated_hpa(), "kind": "CronFederatedHPA"}
@@ -85,7 +85,7 @@ async def test_a_cron_object_is_said_not_to_run() -> None:
 
 
 async def test_an_autoscaler_in_a_member_is_found() -> None:
-    """The one of the same workload, and no other."""
+    """The preview names the autoscaler of the same workload, and no other."""
     async with world(m1=2, m2=2) as w:
         plain_autoscaler(w.members["m2"])
         plain_autoscaler(w.members["m1"], "api", "api")
@@ -117,7 +117,7 @@ async def test_the_controller_tells_of_another_autoscaler(on_hub: bool) -> None:
 
 
 async def test_members_that_do_not_show_their_autoscalers_are_not_blamed() -> None:
-    """Without the right to list them nothing is said, and the workload is scaled."""
+    """Without permission to list them the condition does not appear, and the workload is scaled."""
     async with world(m1=2) as w:
         w.members["m1"].refused["GET", "/horizontalpodautoscalers"] = 403
         w.load(200)
@@ -139,7 +139,7 @@ async def test_members_that_do_not_show_their_autoscalers_are_not_blamed() -> No
     ],
 )
 def test_a_file_of_something_else_is_wrong_usage(tmp_path: Any, text: str, said: str) -> None:
-    """One line says what is wrong with it."""
+    """One line says what is wrong with the file."""
     path = tmp_path / "changed.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):

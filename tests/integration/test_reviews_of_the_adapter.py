@@ -32,7 +32,7 @@ from tests.support.fakeapi import eventually
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reviews and kubeconfigs are looked at all the time."""
+    """Shortens the periods of reviews and kubeconfigs."""
     monkeypatch.setattr(process, "REVIEW_SECONDS", 0.02)
     monkeypatch.setattr(process, "HUB_PROBE_SECONDS", 0.02)
     monkeypatch.setattr(process, "follow_config", partial(follow_config, period=0.02))
@@ -61,7 +61,7 @@ def sample(adapter: Adapter, series: str) -> float:
 
 @pytest.mark.parametrize("kind", ["subjectaccessreviews", "tokenreviews"])
 async def test_readiness_makes_real_reviews(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Without the right to review, every request fails, so the process is not ready."""
+    """Without permission to review, every request would fail, so the process is not ready."""
     serve = fleet.world.hub._serve
     status = 200
 
@@ -116,7 +116,7 @@ async def test_the_kubeconfigs_of_reviews_are_followed(fleet: Fleet, tmp_path: P
 
 
 async def test_a_client_ca_that_cannot_be_loaded_is_not_ok(fleet: Fleet) -> None:
-    """At the start the adapter is not ready; later it keeps the old CAs, and says that it does."""
+    """At the start the adapter is not ready. Later it keeps the old CAs and says so."""
     hub = fleet.world.hub
     good = hub.find(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
     assert good is not None

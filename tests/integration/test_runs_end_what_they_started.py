@@ -1,4 +1,4 @@
-"""Programs of a run: written down, ended by it, gone with it."""
+"""The programs of a run are recorded and end with it."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ time.sleep(300)
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of other tests, going on beside this one, are not seen and not reaped."""
+    """Hides the runs of other tests, which run at the same time, so none of them is reaped."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
@@ -58,7 +58,7 @@ async def test_killed_owner_takes_its_programs_with_it() -> None:
 
 
 async def test_next_run_removes_what_a_crash_left() -> None:
-    """The folder of a crashed run is gone once the next run has begun."""
+    """The next run removes the folder of a crashed run."""
     program, folder = await asyncio.to_thread(crashed_owner)
     await until_gone(program)
     run = Run.begin()
@@ -72,7 +72,7 @@ async def test_next_run_removes_what_a_crash_left() -> None:
 
 
 def test_program_of_a_dead_owner_is_reaped_by_number_and_start_time() -> None:
-    """A program that outlived its owner is ended; one that merely has a recorded number is not."""
+    """A program that outlived its owner is ended. Another process with a recorded number is not."""
     with subprocess.Popen(SLEEP) as survivor, subprocess.Popen(SLEEP) as stranger:
         this, other = ProcessId.of(survivor.pid), ProcessId.of(stranger.pid)
         assert this is not None
@@ -92,7 +92,7 @@ def test_program_of_a_dead_owner_is_reaped_by_number_and_start_time() -> None:
 
 
 def test_run_of_a_living_owner_is_left_alone() -> None:
-    """Reaping ends nothing of a run whose owner lives."""
+    """Reaping ends no program of a run whose owner lives."""
     run = Run.begin()
     try:
         program = run.spawn("sleeper", SLEEP, run.folder / "log")
@@ -106,7 +106,7 @@ def test_run_of_a_living_owner_is_left_alone() -> None:
 
 
 def test_program_that_ignores_sigterm_is_killed() -> None:
-    """Stopping returns with the program gone, also when it does not listen."""
+    """Stopping also ends a program that ignores SIGTERM."""
     run = Run.begin()
     try:
         stubborn = run.spawn(
@@ -122,7 +122,7 @@ def test_program_that_ignores_sigterm_is_killed() -> None:
 
 
 def test_exit_code_of_a_program_that_ended_is_kept() -> None:
-    """A caller that waits for a program can see that it ended, and how."""
+    """A caller that waits for a program gets its exit code."""
     run = Run.begin()
     try:
         program = run.spawn("failing", ["sh", "-c", "exit 3"], run.folder / "log")

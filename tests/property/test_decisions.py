@@ -235,7 +235,7 @@ emptied = st.sampled_from(("", "pods", "samples", "pods and samples"))
 def test_an_emptied_answer_gives_no_less(
     given_clusters: list[tuple[list[int], str]], policy: str, kind: str, behavior: bool, direct: bool
 ) -> None:
-    """Never less than with the answer, and never less than what runs."""
+    """The size is never below that with the full answer, and never below what runs."""
     spec: dict[str, Any] = {"partialMetrics": {"policy": policy}, "metrics": [PER_POD[kind]]}
     spec |= {"behavior": {}} if behavior else {}
     whole, holed = [], []

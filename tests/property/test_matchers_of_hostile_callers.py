@@ -32,7 +32,7 @@ def read(string: str) -> str:
 
 
 def matchers_of(text: str) -> list[tuple[str, str, str]]:
-    """Label, operator and value of each matcher, read from left to right with nothing between them."""
+    """Returns label, operator and value of each matcher; nothing may stand between matchers."""
     found = []
     position = 0
     matcher = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)" + STRING.pattern, re.ASCII)
@@ -49,7 +49,7 @@ def matchers_of(text: str) -> list[tuple[str, str, str]]:
 
 @given(HOSTILE)
 def test_a_quoted_text_is_one_string_that_says_it(text: str) -> None:
-    """Quotes, backslashes and line ends come out as they went in."""
+    """Quotes, backslashes and line ends survive quoting unchanged."""
     try:
         quoted = quote(text)
     except InvalidObject:
@@ -62,7 +62,7 @@ def test_a_quoted_text_is_one_string_that_says_it(text: str) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["namespace", "pod", "queue"]), HOSTILE), min_size=1, max_size=4))
 def test_values_of_callers_never_end_a_matcher(pairs: list[tuple[str, str]]) -> None:
-    """A query has as many matchers as were asked for, with the values that were given."""
+    """A query has exactly the requested matchers, with the given values."""
     try:
         query = fill(f"x{{{MATCHERS}}}", [equals(label, value) for label, value in pairs], [])
     except InvalidObject:
@@ -77,7 +77,7 @@ KEYS = HOSTILE | st.sampled_from(["app", "app.kubernetes.io/name", "__name__", "
 
 @given(st.lists(st.tuples(KEYS, OPERATORS, st.lists(HOSTILE, min_size=1, max_size=3)), max_size=4))
 def test_a_selector_gives_matchers_or_is_refused(given_: list[tuple[str, str, list[str]]]) -> None:
-    """Even of requirements that no parser lets through nothing but matchers of plain labels come."""
+    """Even requirements that no parser accepts give only matchers of plain labels."""
     selector = Selector([Requirement(key, operator, values) for key, operator, values in given_])
     try:
         matchers = selector_matchers(selector, {"app.kubernetes.io/name": "app"}, "labelSelector")
@@ -95,7 +95,7 @@ VALUES = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,5}[A-Za-z0-9])?", fullmatc
 
 @given(st.lists(VALUES, min_size=2, max_size=4, unique=True), VALUES, st.sampled_from(["in", "notin"]))
 def test_sets_match_their_values_and_no_others(values: list[str], other: str, operator: str) -> None:
-    """A dot is a dot: the regular expression agrees with the selector."""
+    """The regular expression agrees with the selector: a dot matches only a dot."""
     selector = parse_selector(f"k {operator} ({','.join(values)})")
     [(label, sign, pattern)] = matchers_of(",".join(selector_matchers(selector, {}, "labelSelector")))
     negated = sign == "!~"
@@ -108,7 +108,7 @@ def test_sets_match_their_values_and_no_others(values: list[str], other: str, op
 
 @given(HOSTILE)
 def test_what_is_put_in_is_not_looked_at_again(text: str) -> None:
-    """A placeholder in a value stays a text."""
+    """A placeholder in a value stays text."""
     try:
         query = fill(f"sum by ({GROUP_BY}) (x{{{MATCHERS}}})", [equals("a", text)], ["cluster"])
     except InvalidObject:

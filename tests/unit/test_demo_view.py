@@ -92,7 +92,7 @@ def test_text_is_shown_as_it_is(sizes: list[LiveView]) -> None:
 
 
 def test_pipe_gets_a_line_for_each_change() -> None:
-    """A look at which nothing changed prints nothing."""
+    """A reading without changes prints nothing."""
     out = io.StringIO()
     lines = Lines(out)
     for second in range(3):

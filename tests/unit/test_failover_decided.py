@@ -1,4 +1,4 @@
-"""The share of a lost cluster goes to the others: a level in the status, not an edge (direct propagation)."""
+"""The share of a lost cluster goes to the others for as long as the status has it (direct propagation)."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ def test_the_share_of_a_cluster_is_taken_over_once() -> None:
         (14, 50, 14),  # the size was 14 when the cluster was lost
         (40, 50, 20),  # no more than what ran
         (20, 125, 25),  # the metrics want more
-        (20, 1, 20),  # a level: the others do not shrink before they have taken over
+        (20, 1, 20),  # the others do not shrink before they have taken over
     ],
 )
 def test_the_level(desired: int | None, load: int, expected: int) -> None:
-    """At least what was desired and ran, at least what the metrics propose."""
+    """The size is at least what was desired and ran, and at least what the metrics propose."""
     given = gone(
         cluster("m1", [load] * 10), shares={"m2": 10}, desired=desired, controller={"scaleUpLimitFactor": 10}
     )

@@ -243,7 +243,9 @@ def test_a_moment_without_data_is_not_reported(second: dict[str, Any], seconds: 
 
 
 def test_the_event_comes_when_the_moment_is_over() -> None:
-    """The stored state has been MetricsMissing since the first doubt; the event follows later, once."""
+    """The stored state has been MetricsMissing since the first implausible answer. The event follows later,
+    once.
+    """
     given = two(EMPTIED)
     given["federatedHPA"]["status"] = {"clusters": [{"name": "m2", "state": "MetricsMissing"}]}
     first = in_a_process(given, 45)

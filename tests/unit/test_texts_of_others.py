@@ -102,7 +102,7 @@ def test_the_reason_of_a_member_is_short(error: MetricsUnavailable) -> None:
 
 
 def test_a_thousand_silent_members_are_told_of_in_one_message() -> None:
-    """Some of them by name."""
+    """The message names some of the members and counts the others."""
     message = Gathered((), {f"m{number}": "x" * 512 for number in range(1000)}).missing_text()
 
     assert message.startswith("m0: x")

@@ -13,7 +13,7 @@ from tests.conftest import logs_as_they_were
 
 
 def test_logs_that_were_set_up_are_as_before() -> None:
-    """By a process, and by a command that hushes all but errors: the next test hears warnings again."""
+    """After a process or a command has configured the logs, the next test sees warnings again."""
     before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
     with logs_as_they_were():
         configure_logs("json", 0, io.StringIO())
