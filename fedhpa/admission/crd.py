@@ -13,8 +13,8 @@ Defaults in the schema:
   object at its next update, and a later version could not change it.
 
 For Karmada's fields the schema holds enumerations and CEL rules with Karmada's messages
-(`fedhpa.admission.cel`). Only fields that Karmada does not have carry bounds, because the API server words
-the messages of bounds itself.
+(`fedhpa.admission.cel.rules`). Only fields that Karmada does not have carry bounds, because the API server
+words the messages of bounds itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from fedhpa.admission.cel import RULES
-from fedhpa.admission.cel_rule import Cel
+from fedhpa.admission.cel.rule import Cel
+from fedhpa.admission.cel.rules import RULES
 from fedhpa.admission.defaults import default_metrics, default_scaling_rules
 from fedhpa.api import cluster, cronfederatedhpa, federatedhpa
 from fedhpa.api.autoscaling import Behavior

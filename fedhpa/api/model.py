@@ -47,7 +47,7 @@ class Crd:
     """Schema keywords of a field that only the API server enforces.
 
     Karmada's fields have Karmada's keywords, list and string bounds, and enumerations. Their other rules are
-    in CEL (`fedhpa.admission.cel`), which permits Karmada's messages.
+    in CEL (`fedhpa.admission.cel.rules`), which permits Karmada's messages.
     """
 
     keywords: Mapping[str, Any] = field(default_factory=dict)

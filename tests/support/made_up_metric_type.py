@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def _admission() -> dict[str, Any]:
-    from fedhpa.admission.cel_rule import Cel
+    from fedhpa.admission.cel.rule import Cel
     from fedhpa.admission.metrics.rules import MetricRules
     from fedhpa.admission.metrics.table import RULES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.admission.cel_rule import Cel, literal, reference
+from fedhpa.admission.cel.rule import Cel, literal, reference
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.model import ApiModel

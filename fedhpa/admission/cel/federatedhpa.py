@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.admission.cel_rule import FORBIDDEN, REQUIRED, Cel, given, reference
+from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel, given, reference
 from fedhpa.api.federatedhpa import ClusterAffinity, ClusterPreference, FederatedHPASpec, PartialMetrics
 from fedhpa.api.metric_types import METRIC_TYPES
 from fedhpa.api.model import ApiModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.admission.cel_rule import FORBIDDEN, REQUIRED, Cel, given
+from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel, given
 from fedhpa.admission.metrics.table import RULES
 from fedhpa.api.autoscaling import HPAScalingPolicy, HPAScalingRules, MetricSpec
 from fedhpa.api.metric_types import METRIC_TYPES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.admission.cel_rule import REQUIRED, Cel
+from fedhpa.admission.cel.rule import REQUIRED, Cel
 from fedhpa.admission.metrics.parts import USAGE_TARGET, validate_usage_target
 from fedhpa.admission.metrics.rules import MetricRules
 from fedhpa.api.fielderror import FieldError, invalid, required

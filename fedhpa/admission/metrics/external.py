@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.admission.cel_rule import FORBIDDEN, REQUIRED, Cel
+from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel
 from fedhpa.admission.metrics.parts import (
     METRIC_NAME,
     selector_of_series,

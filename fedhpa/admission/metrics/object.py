@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.admission.cel_rule import REQUIRED, Cel, reference
+from fedhpa.admission.cel.rule import REQUIRED, Cel, reference
 from fedhpa.admission.metrics.parts import (
     METRIC_NAME,
     selector_of_series,

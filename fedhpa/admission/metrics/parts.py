@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fedhpa.admission.cel_rule import FORBIDDEN, REQUIRED, Cel
-from fedhpa.admission.cel_rule import path_segment as segment_rules
+from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel
+from fedhpa.admission.cel.rule import path_segment as segment_rules
 from fedhpa.api.affinity import selector_json
 from fedhpa.api.fielderror import FieldError, TypedText, forbidden, invalid, required
 from fedhpa.api.meta import LabelSelector

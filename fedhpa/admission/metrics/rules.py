@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from fedhpa.admission.cel_rule import Cel
+from fedhpa.admission.cel.rule import Cel
 from fedhpa.api.fielderror import FieldError
 from fedhpa.api.meta import LabelSelector
 
