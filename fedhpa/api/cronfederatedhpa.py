@@ -15,6 +15,7 @@ from fedhpa.api.meta import TypedObject
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import (
     MAX_RULES,
+    MAX_TEXT,
     ApiModel,
     Bool,
     Checked,
@@ -37,15 +38,17 @@ MAX_EXCLUDED_DATES: Final = 366
 
 Limit = Annotated[Int32, Crd({"default": 3, "minimum": 0, "maximum": MAX_HISTORY})]
 PositiveLimit = Annotated[Int32, Crd({"default": 3, "minimum": 1, "maximum": MAX_HISTORY})]
+# The API server words the messages of bounds itself. So the schema bounds only the length of durations and
+# dates, and the webhook says what to write.
 # A Go duration string or a number of seconds.
 Duration = Annotated[
     str | int,
     ScalarType(
         "Duration", {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
     ),
-    Crd({"minimum": 60, "maxLength": 64, "pattern": r"^\+?([0-9.]+([^0-9.]?s|m|h))+$"}),
+    Crd({"maxLength": MAX_TEXT}),
 ]
-Day = Annotated[Item, Crd({"maxLength": 10, "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
+Day = Item
 
 
 class CronFederatedHPARule(ApiModel):

@@ -121,7 +121,7 @@ def parse_window(value: str | int) -> timedelta:
     except (InvalidObject, OverflowError) as error:
         raise InvalidObject("is no duration; write one such as 8h or 90m, or seconds") from error
     if seconds < _MIN_WINDOW:
-        raise InvalidObject("is shorter than a minute; schedules have minutes")
+        raise InvalidObject("is shorter than a minute; write 60 or more seconds, or 1m")
     if seconds > _MAX_WINDOW:
         raise InvalidObject("is longer than a year; without it the size holds until another rule fires")
     return timedelta(seconds=seconds)

@@ -1,6 +1,7 @@
 """The product's webhook behind the embedded API server."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from testbed.stage.registrations import cron_that_never_fires
 from tests.support.admission import Client, running
 from tests.support.embedded_plane import WEBHOOK_SECONDS, have_patience, with_timeout
 from tests.support.fakeapi import PATIENCE
+from tests.support.refusals import REFUSALS
 from webhook.registration import Endpoint, configurations
 
 FHPAS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas"
@@ -103,6 +105,20 @@ async def test_a_warning_of_the_webhook_reaches_the_client(hub: PlaneApi, webhoo
     assert status == 201
     assert headers.getall("Warning")[0].startswith('299 - "')  # type: ignore[attr-defined]  # a multidict
     assert await hub.find(f"{FHPAS}/web") is None
+
+
+async def test_every_refusal_says_what_to_write(hub: PlaneApi, webhook: Client) -> None:
+    """The message or a warning beside it names the field and the remedy, as on a real API server."""
+    unread = {}
+    for refusal in REFUSALS:
+        path = CRONS if refusal.manifest["kind"] == "CronFederatedHPA" else FHPAS
+        status, headers, body = await hub.request("POST", path, body=refusal.manifest)
+        warnings = headers.getall("Warning", [])  # type: ignore[attr-defined]  # a multidict
+        text = "\n".join((json.loads(body)["message"], *(json.loads(each[6:]) for each in warnings)))
+        if status < 400 or refusal.unread(text):
+            unread[refusal.name] = text
+
+    assert unread == {}
 
 
 async def test_objects_are_refused_while_the_webhook_is_unavailable(hub: PlaneApi, webhook: Client) -> None:

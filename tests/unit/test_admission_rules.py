@@ -258,7 +258,10 @@ def test_a_tidy_object_has_no_warnings() -> None:
         ),
         (
             {"duration": 30},
-            "spec.rules[0].duration: Invalid value: 30: is shorter than a minute; schedules have minutes",
+            (
+                "spec.rules[0].duration: Invalid value: 30: "
+                "is shorter than a minute; write 60 or more seconds, or 1m"
+            ),
         ),
         (
             {"excludeDates": ["2026-12-25", "2026-02-29"]},

@@ -1,4 +1,8 @@
-"""The CEL rules of a CronFederatedHPA: Karmada's rules and messages, and patterns of schedules and zones."""
+"""The CEL rules of a CronFederatedHPA: Karmada's rules and messages, and the shape of schedules.
+
+Only the webhook checks time zones, durations, dates, and the fields of a schedule. Its messages say what to
+write, and the controller does not run a rule that got past it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from fedhpa.admission.cel.rule import Cel, literal, reference
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.model import ApiModel
+from fedhpa.cron import InvalidSchedule, parse
 
 # The comparison of rule names is quadratic, so CEL skips it for longer lists; the webhook has no limit.
 COMPARED_NAMES: Final = 200
@@ -18,10 +23,20 @@ _SCALES_FHPA: Final = (
 )
 
 
-def _each(condition: str, message: str, *, fhpa: bool) -> Cel:
+def _each(condition: str, message: str, *, fhpa: bool, expression: str = "") -> Cel:
     """Returns a rule about each cron rule `r`, for targets that are (`fhpa`) or are not a FederatedHPA."""
     applies = f"!{_SCALES_FHPA}" if fhpa else _SCALES_FHPA
-    return Cel(f"{applies} || self.rules.all(r, {condition})", message, ".rules")
+    return Cel(
+        f"{applies} || self.rules.all(r, {condition})", message, ".rules", message_expression=expression
+    )
+
+
+# Without its apiVersion a FederatedHPA counts as a workload.
+_NO_REPLICAS: Final = (
+    "'targetReplicas cannot be nil if you want to scale ' + self.scaleTargetRef.kind"
+    f" + (self.scaleTargetRef.kind == '{KIND}'"
+    f" ? '; to change its limits, write {API_VERSION} as apiVersion' : '')"
+)
 
 
 _CRON: Final = (
@@ -39,11 +54,11 @@ _CRON: Final = (
         "the names of the rules must differ",
         ".rules",
     ),
-    Cel(
-        f"{_SCALES_FHPA} || self.rules.all(r, has(r.targetReplicas))",
+    _each(
+        "has(r.targetReplicas)",
         "targetReplicas cannot be nil if you want to scale anything but a FederatedHPA",
-        ".rules",
-        message_expression="'targetReplicas cannot be nil if you want to scale ' + self.scaleTargetRef.kind",
+        fhpa=False,
+        expression=_NO_REPLICAS,
     ),
     _each(
         "!has(r.targetReplicas) || r.targetReplicas >= 0",
@@ -73,30 +88,52 @@ _CRON: Final = (
         fhpa=True,
     ),
 )
-# The pattern of a schedule. Only the webhook checks the ranges of the numbers.
-_VALUE: Final = r"(\d+|[A-Za-z]{3})"
-_ITEM: Final = rf"([*?]|{_VALUE}(-{_VALUE})?)(/\d+)?"
-_FIELD: Final = f"{_ITEM}(,{_ITEM})*"
-# The estimated cost grows with the length of the expression, so one field is written and repeated.
+# Five fields, or a macro. Only the webhook reads the fields: its parser can name the field that is wrong.
 _MACRO: Final = "@(?i:(year|annual|month|week|dai|hour)ly|midnight)"
-SCHEDULE: Final = f"^[ \\t]*({_MACRO}[ \\t]*|({_FIELD}([ \\t]+|$)){{5}})$"
-# The pattern of IANA names. It also matches offsets such as UTC+8, which OFFSET excludes.
-ZONE: Final = "^([A-Za-z][A-Za-z0-9_]*([-+/][A-Za-z0-9_]+)*)?$"
-OFFSET: Final = "^(UTC|GMT)[-+]"
-NOT_OFFSETS: Final = ("GMT+0", "GMT-0")
+SCHEDULE: Final = rf"^[ \t]*({_MACRO}([ \t].*)?|([^ \t\r\n]+([ \t]+|$)){{5}})$"
+# The webhook names a character that looks like a blank. Counting fields would only give a wrong number.
+FOREIGN: Final = r"[^\t\r\n -~]"
+
+
+def _words(schedule: str) -> str:
+    """Returns what the parser says about a wrong schedule, as a CEL literal."""
+    try:
+        parse(schedule)
+    except InvalidSchedule as error:
+        return literal(str(error).removeprefix("schedule: "))
+    raise AssertionError(f"{schedule!r} is a schedule")
+
+
+def _fields(count: int) -> str:
+    return rf"^[ \t]*([^ \t]+([ \t]+|$)){{{count}}}$"
+
+
+# The first pattern that matches decides which message a person reads.
+_MISTAKES: Final = (
+    (r"[\r\n]", _words("\n")),
+    ("^[ \\t]*(?i:(CRON_)?TZ)=", _words("TZ=UTC 0 8 * * *")),
+    ("^[ \\t]*@(?i:reboot)", _words("@reboot")),
+    ("^[ \\t]*@(?i:every)", _words("@every 5m")),
+    ("^[ \\t]*@", "'write five fields or one of @hourly, @daily, @weekly, @monthly, @yearly'"),
+    (_fields(6), _words("0 0 8 * * *")),
+    (_fields(7), _words("0 0 8 * * * *")),
+)
+_FIVE_FIELDS: Final = "write five fields (minute hour day-of-month month day-of-week), such as 30 8 * * 1-5"
+
+
+def _message() -> str:
+    chosen = f"'{_FIVE_FIELDS}'"
+    for pattern, words in reversed(_MISTAKES):
+        chosen = f"self.schedule.matches({literal(pattern)}) ? {words} : ({chosen})"
+    return f"'invalid cron format: ' + ({chosen})"
 
 
 _CRON_RULE: Final = (
     Cel(
-        f"self.schedule.matches({literal(SCHEDULE)})",
-        "invalid cron format: write five fields, such as 30 8 * * 1-5, or @hourly, @daily and the like",
+        f"self.schedule.matches({literal(SCHEDULE)}) || self.schedule.matches({literal(FOREIGN)})",
+        f"invalid cron format: {_FIVE_FIELDS}",
         ".schedule",
-    ),
-    Cel(
-        f"!has(self.timeZone) || self.timeZone in {list(NOT_OFFSETS)}"
-        f" || (self.timeZone.matches({literal(ZONE)}) && !self.timeZone.matches({literal(OFFSET)}))",
-        "unknown time zone: write an IANA name such as Europe/Berlin; UTC+8 is called Etc/GMT-8",
-        ".timeZone",
+        message_expression=_message(),
     ),
 )
 

@@ -32,7 +32,7 @@ def given(path: str) -> str:
 
 def literal(text: str) -> str:
     """Returns the text as a CEL string literal."""
-    return "'" + text.replace("\\", "\\\\") + "'"
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def path_segment(path: str, missing: str) -> tuple[Cel, ...]:

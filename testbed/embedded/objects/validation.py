@@ -30,7 +30,10 @@ def prune(value: Any, schema: Object, unknown: list[str], *, builtin: bool, path
     """
     schema = resolve(schema)
     if isinstance(value, list):
-        items = schema.get("items") or {}
+        items = schema.get("items")
+        if items is None and schema.get(_PRESERVE):
+            return value
+        items = items or {}
         return [
             prune(item, items, unknown, builtin=builtin, path=f"{path}[{index}]")
             for index, item in enumerate(value)

@@ -328,6 +328,9 @@ _CRON: Mapping[str, Mapping[str, Json]] = {
         "another kind of our group": cron(rule(), target={**FHPA_TARGET, "kind": CRON}),
         "a name with a slash": cron(rule(), target={**TARGET, "name": "a/b"}),
         "no name": cron(rule(), target={**TARGET, "name": ""}),
+        "a FederatedHPA without apiVersion": cron(
+            bounds(targetMinReplicas=1), target={"kind": FHPA, "name": "web"}
+        ),
     },
     "cron rules": {
         "none": cron(),
@@ -361,7 +364,12 @@ _CRON: Mapping[str, Mapping[str, Json]] = {
         "a newline": cron(rule(schedule="30 8 * * 1-5\n")),
         "a prefix with the zone": cron(rule(schedule="TZ=UTC 30 8 * * *")),
         "@every": cron(rule(schedule="@every 5m")),
+        "@reboot": cron(rule(schedule="@reboot")),
         "@always": cron(rule(schedule="@always")),
+        "@daily with a field": cron(rule(schedule="@daily 5")),
+        "seven fields": cron(rule(schedule="0 30 8 * * 1-5 2030")),
+        "a no-break space": cron(rule(schedule="30\u00a08 * * 1-5")),
+        "an en dash": cron(rule(schedule="30 8 * * 1\u20135")),
         "#": cron(rule(schedule="0 8 * * 5#2")),
         "L": cron(rule(schedule="0 8 L * *")),
         "minute 99": cron(rule(schedule="99 * * * *")),
@@ -385,6 +393,8 @@ _CRON: Mapping[str, Mapping[str, Json]] = {
         "duration 30 seconds": cron(rule(duration=30)),
         "duration 30s": cron(rule(duration="30s")),
         "a duration that is none": cron(rule(duration="soon")),
+        "a duration of 600 characters": cron(rule(duration="1" * 600 + "s")),
+        "a date with a time": cron(rule(excludeDates=["2026-12-25T00:00:00Z"])),
         "a date that is none": cron(rule(excludeDates=["25.12.2026"])),
         "a day that does not exist": cron(rule(excludeDates=["2026-02-29"])),
     },

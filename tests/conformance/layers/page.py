@@ -21,7 +21,8 @@ webhook). Then the validating webhook checks it. If an admitted object asks for 
 a condition of the controller says so.
 
 The CRD speaks first, so its words appear where both refuse. It refuses nothing that the webhook admits,
-except for lengths and sizes (docs/reference/federatedhpa.md) and the bounds of Karmada's own CRD. A stored
+except for lengths and sizes (docs/reference/federatedhpa.md) and the bounds of Karmada's own CRD. It leaves
+to the webhook what CEL cannot explain: the fields of a schedule, time zones, durations and dates. A stored
 object that is older than a rule stays valid: the API server checks only what changes (Kubernetes 1.30 and
 later), so it can be deleted, and mended piece by piece.
 
