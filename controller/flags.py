@@ -10,7 +10,6 @@ from fedhpa.decision import ControllerSettings
 from fedhpa.serving.flags import (
     Flag,
     FlagType,
-    NotBuilt,
     Values,
     boolean,
     choice,
@@ -33,16 +32,14 @@ def _controllers(text: str) -> tuple[str, ...]:
     names = split_list(text)
     if not names or set(names) - {FEDERATED_HPA, CRON_FEDERATED_HPA}:
         raise ValueError(text)
-    if CRON_FEDERATED_HPA in names:
-        raise NotBuilt(f"{CRON_FEDERATED_HPA} is not built in this version")
     return names
 
 
 CONTROLLERS: Flag[tuple[str, ...]] = Flag(
     "controllers",
-    (FEDERATED_HPA,),
-    "Controllers to run.",
-    FlagType("strings", f"{FEDERATED_HPA} ({CRON_FEDERATED_HPA} is planned)", _controllers, ",".join),
+    (FEDERATED_HPA, CRON_FEDERATED_HPA),
+    "Controllers to run. Each has Leases of its own.",
+    FlagType("strings", f"{FEDERATED_HPA}, {CRON_FEDERATED_HPA}, or both", _controllers, ",".join),
 )
 PROPAGATION = choice(
     "propagation",

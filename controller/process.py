@@ -9,24 +9,38 @@ import os
 import socket
 import sys
 import uuid
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from controller.cluster_status import follow_cluster_status
+from controller.cronfederatedhpa import CronController, CronMetrics
+from controller.cronfederatedhpa.foreign import other_controller
+from controller.cronfederatedhpa.reconciler import CronReconciler
+from controller.cronfederatedhpa.targets import Targets
 from controller.decisions import decisions_route
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
-from controller.flags import SECTIONS, SHARDS, Settings
+from controller.flags import (
+    CONTROLLERS,
+    CRON_FEDERATED_HPA,
+    DIRECT,
+    FEDERATED_HPA,
+    SECTIONS,
+    SHARDS,
+    Settings,
+)
 from controller.loop import ReconcileLoop
 from controller.publish import FEDERATED_HPAS
-from controller.shards import ALL, Shard, ShardElection, lease_name
+from controller.shards import ALL, CRON, Shard, ShardElection, lease_name
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube import (
+    BOOT,
     FAILURE_OBSERVER,
     SYSTEM,
     ApiClient,
@@ -34,22 +48,24 @@ from fedhpa.kube import (
     EventRecorder,
     InvolvedObject,
     LeaseTiming,
+    ResourceMapper,
     follow_config,
     load_config,
     supervise,
 )
 from fedhpa.kube.config import SERVICE_ACCOUNT
-from fedhpa.members import MemberRegistry, SharedLists
+from fedhpa.members import Member, MemberRegistry, SharedLists
 from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, run_process
 from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
 
 PROGRAM: Final = "fedhpa-controller"
 ABOUT: Final = (
-    "Scales the workload of each FederatedHPA over all clusters by its usage in all of them. "
-    "Of several processes, only those that hold a shard's Lease work."
+    "Scales the workload of each FederatedHPA over all clusters by its usage in all of them, and applies the "
+    "rules of CronFederatedHPAs. Of several processes, only those that hold a shard's Lease work."
 )
 # Karmada's name of this controller, so that filters of events by source still match.
 COMPONENT: Final = "federatedHPA-controller"
+CRON_COMPONENT: Final = "cronFederatedHPA-controller"
 HUB_CHECK_SECONDS: Final = 2.0
 # Releasing a Lease takes at most two seconds (fedhpa.kube.leases); everything else ends at once.
 STOP_SECONDS: Final = 5.0
@@ -82,12 +98,11 @@ async def run(values: Values, signals: Signals) -> None:
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
-    metrics = ControllerMetrics(registry)
+    metrics, cron_metrics = ControllerMetrics(registry), CronMetrics(registry)
     metrics.set_paused(settings.paused)
     FAILURE_OBSERVER.set(metrics.task_failed)
     if settings.paused:
         log.warning("paused: decisions are computed and shown, but neither scales nor statuses are written")
-    log.info("this version admits CronFederatedHPAs but does not run them")
     health = Health()
     kubeconfig = values[common.KUBECONFIG] or None
     config = dataclasses.replace(
@@ -119,13 +134,23 @@ async def run(values: Values, signals: Signals) -> None:
                 lease = lease_name(0, values[SHARDS])
                 record = functools.partial(_record_paused, hub, namespace, lease)
                 background.append(group.create_task(supervise("events", record)))
-            lead_shards = functools.partial(_lead_shards, values, settings, hub, members, metrics)
-            leading = group.create_task(supervise("shards", lead_shards))
+            leading = []
+            if FEDERATED_HPA in values[CONTROLLERS]:
+                run_autoscalers = functools.partial(
+                    _lead_autoscalers, values, settings, hub, members, metrics
+                )
+                leading.append(group.create_task(supervise("shards", run_autoscalers)))
+            if CRON_FEDERATED_HPA in values[CONTROLLERS]:
+                run_rules = functools.partial(
+                    _lead_rules, values, settings, hub, members, metrics, cron_metrics
+                )
+                leading.append(group.create_task(supervise("cron-shards", run_rules)))
             await signals.stop.wait()
             health.drain()
-            leading.cancel()
-            # Its reads from the members end before the members' connections close.
-            await asyncio.wait([leading], timeout=STOP_SECONDS)
+            for task in leading:
+                task.cancel()
+            # The reads from the members end before the members' connections close.
+            await asyncio.wait(leading, timeout=STOP_SECONDS)
             for task in background:
                 task.cancel()
 
@@ -138,30 +163,126 @@ async def _record_paused(hub: ApiClient, namespace: str, lease: str) -> None:
     await events.run()
 
 
-async def _lead_shards(
+async def _lead_autoscalers(
     values: Values, settings: Settings, hub: ApiClient, members: MemberRegistry, metrics: ControllerMetrics
 ) -> None:
     counts: dict[Shard, int] = {}
 
-    async def work(shard: Shard) -> None:
+    async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
         await lead(settings, hub, members, metrics, shard=shard, counts=counts)
 
+    await _lead_shards(values, settings, hub, metrics, work)
+
+
+async def _lead_rules(
+    values: Values,
+    settings: Settings,
+    hub: ApiClient,
+    members: MemberRegistry,
+    metrics: ControllerMetrics,
+    cron_metrics: CronMetrics,
+) -> None:
+    counts: dict[Shard, int] = {}
+
+    async def work(shard: Shard, leads: Callable[[], bool]) -> None:
+        def count(objects: int) -> None:
+            counts[shard] = objects
+            cron_metrics.set_objects(sum(counts.values()))
+
+        events = EventRecorder(hub, CRON_COMPONENT, on_drop=metrics.count_dropped_event)
+        await lead_rules(
+            settings, hub, members, events, cron_metrics, shard=shard, leads=leads, on_count=count
+        )
+
+    await _lead_shards(values, settings, hub, metrics, work, kind=CRON)
+
+
+async def _lead_shards(
+    values: Values,
+    settings: Settings,
+    hub: ApiClient,
+    metrics: ControllerMetrics,
+    work: Callable[[Shard, Callable[[], bool]], Coroutine[Any, Any, None]],
+    *,
+    kind: str = "",
+) -> None:
+    """Call `work` for each shard that this process leads, with a function that tells if it still does."""
     if not values[common.LEADER_ELECT] or settings.paused:
         # A paused process writes no Lease either. Several processes that only read do no harm.
-        metrics.set_leader(str(Shard()), True)
-        await supervise("shard", lambda: work(Shard()), name=str(Shard()))
+        shard = Shard(kind=kind)
+        metrics.set_leader(str(shard), True)
+        await supervise("shard", lambda: work(shard, lambda: True), name=str(shard))
         return
     for index in range(values[SHARDS]):
-        metrics.set_leader(str(Shard(index, values[SHARDS])), False)
+        metrics.set_leader(str(Shard(index, values[SHARDS], kind)), False)
     election = ShardElection(
         hub,
         values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
         f"{socket.gethostname()}_{uuid.uuid4()}",
         values[SHARDS],
+        kind=kind,
         timing=_lease_timing(values),
+        # A machine that was suspended must not write on an old claim.
+        clock=BOOT if kind == CRON else SYSTEM,
         on_lead=lambda shard, leads: metrics.set_leader(str(shard), leads),
     )
-    await election.run(work)
+    await election.run(lambda shard: work(shard, functools.partial(election.leads, shard)))
+
+
+async def lead_rules(
+    settings: Settings,
+    hub: ApiClient,
+    members: MemberRegistry,
+    events: EventRecorder,
+    metrics: CronMetrics,
+    *,
+    shard: Shard = ALL,
+    leads: Callable[[], bool] = lambda: True,
+    on_count: Callable[[int], None] = lambda _: None,
+    clock: Clock = SYSTEM,
+) -> None:
+    """Run the rules of a shard's CronFederatedHPAs until cancelled."""
+    mappers: dict[str, tuple[Member, ResourceMapper]] = {}
+
+    def mapper_of(member: Member) -> ResourceMapper:
+        kept = mappers.get(member.name)
+        if kept is None or kept[0] is not member:
+            kept = mappers[member.name] = (member, ResourceMapper(member.client, clock=clock.monotonic))
+        return kept[1]
+
+    direct = settings.propagation == DIRECT
+    targets = Targets(
+        hub,
+        lambda: members.members,
+        mapper_of,
+        direct=direct,
+        member_deadline=settings.member_deadline,
+    )
+    controller = CronController(
+        hub,
+        lambda objects: CronReconciler(
+            hub,
+            objects,
+            targets,
+            events,
+            metrics,
+            paused=settings.paused,
+            leads=leads,
+            blocked=other_controller,
+            wall=clock.wall,
+        ),
+        events,
+        metrics,
+        owns=shard.owns,
+        on_count=on_count,
+        wall=clock.wall,
+        clock=clock.monotonic,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(supervise("cron-events", events.run))
+        if direct:
+            await _until_synced(members)
+        group.create_task(controller.run())
 
 
 async def lead(

@@ -34,14 +34,21 @@ from fedhpa.kube.leases import API_VERSION, WANTED_BY
 
 log = structlog.get_logger(__name__)
 
-_NAME = re.compile(r"fedhpa-controller-(\d+)-of-(\d+)")
+_NAME = re.compile(r"fedhpa-controller-(?:(cron)-)?(\d+)-of-(\d+)")
+# The kind of Leases whose holders run the rules of CronFederatedHPAs. The other Leases have no kind.
+CRON: Final = "cron"
 # Retry periods between two checks of the balance. A shard cannot be released faster than that.
 BALANCE_PERIODS: Final = 3.0
 
 
-def lease_name(shard: int, shards: int) -> str:
-    """The name of a shard's Lease. It contains the number of shards, so that two numbers never mix."""
-    return f"fedhpa-controller-{shard}-of-{shards}"
+def lease_name(shard: int, shards: int, kind: str = "") -> str:
+    """The name of a shard's Lease. It contains the number of shards, so that two numbers never mix.
+
+    `kind` is CRON, or "" for FederatedHPAs: each controller of a process has Leases of its own.
+    """
+    return (
+        f"fedhpa-controller-{kind}-{shard}-of-{shards}" if kind else f"fedhpa-controller-{shard}-of-{shards}"
+    )
 
 
 @dataclass(frozen=True)
@@ -50,13 +57,19 @@ class Shard:
 
     index: int = 0
     count: int = 1
+    kind: str = ""
+
+    @property
+    def lease(self) -> str:
+        """The name of the shard's Lease."""
+        return lease_name(self.index, self.count, self.kind)
 
     def owns(self, key: Key) -> bool:
         """True if the object (namespace, name) is in this shard: by a hash of its namespace."""
         return self.count == 1 or zlib.crc32(key[0].encode()) % self.count == self.index
 
     def __str__(self) -> str:
-        return f"{self.index}-of-{self.count}"
+        return "-".join(filter(None, (self.kind, f"{self.index}-of-{self.count}")))
 
 
 ALL: Final = Shard()
@@ -77,7 +90,7 @@ class _Lease(msgspec.Struct, frozen=True):
     def shard(self) -> Shard | None:
         """The Lease's shard; None for other Leases."""
         found = _NAME.fullmatch(self.metadata.name)
-        return Shard(int(found[1]), int(found[2])) if found else None
+        return Shard(int(found[2]), int(found[3]), found[1] or "") if found else None
 
     @property
     def requested_by(self) -> str:
@@ -101,6 +114,7 @@ class ShardLeases:
     namespace: str
     timing: LeaseTiming
     clock: Callable[[], float] = time.monotonic
+    kind: str = ""
     _observed: dict[str, _ObservedLease] = field(default_factory=dict)
     _read_at: float = float("-inf")
 
@@ -116,7 +130,11 @@ class ShardLeases:
         except (FedHPAError, TimeoutError) as error:
             log.debug("leases not listed", error=str(error))
             return False
-        found = {lease.metadata.name: lease for lease in listing.items if lease.shard is not None}
+        found = {
+            lease.metadata.name: lease
+            for lease in listing.items
+            if (shard := lease.shard) is not None and shard.kind == self.kind
+        }
         for name, lease in found.items():
             before = self._observed.get(name)
             at = self.clock() if before is None or before.lease.spec != lease.spec else before.at
@@ -136,7 +154,7 @@ class ShardLeases:
 
     def requested_by(self, shard: Shard) -> str:
         """The identity that requested a shard; "" without a request."""
-        observed = self._observed.get(lease_name(shard.index, shard.count))
+        observed = self._observed.get(shard.lease)
         return "" if observed is None else observed.lease.requested_by
 
     def _live(self) -> dict[Shard, str]:
@@ -163,6 +181,7 @@ class ShardElection:
         identity: str,
         shards: int,
         *,
+        kind: str = "",
         timing: LeaseTiming | None = None,
         clock: Clock = SYSTEM,
         rng: random.Random | None = None,
@@ -172,20 +191,21 @@ class ShardElection:
         self._namespace = namespace
         self._identity = identity
         self._shards = shards
+        self._kind = kind
         self._timing = timing or LeaseTiming()
         self._warned: set[str] = set()
-        self._leases = ShardLeases(client, namespace, self._timing, clock.monotonic)
+        self._leases = ShardLeases(client, namespace, self._timing, clock.monotonic, kind)
         self.electors = [
             LeaderElector(
                 client,
                 namespace,
-                lease_name(index, shards),
+                lease_name(index, shards, kind),
                 identity,
                 timing=self._timing,
                 may_acquire=self._may_acquire,
                 may_lead=self._may_lead,
                 yields_to=self._can_release,
-                on_change=partial(on_lead, Shard(index, shards)),
+                on_change=partial(on_lead, Shard(index, shards, kind)),
                 clock=clock.monotonic,
                 wall=clock.wall,
                 rng=rng,
@@ -198,6 +218,10 @@ class ShardElection:
         """The shards that this process leads."""
         return [index for index, elector in enumerate(self.electors) if elector.is_leader]
 
+    def leads(self, shard: Shard) -> bool:
+        """True while this process leads a shard and no other process can have taken it."""
+        return self.electors[shard.index].is_leader
+
     async def run(self, work: Work) -> None:
         """Take part in the election of all shards until cancelled.
 
@@ -205,7 +229,7 @@ class ShardElection:
         """
         async with asyncio.TaskGroup() as group:
             for index, elector in enumerate(self.electors):
-                shard = Shard(index, self._shards)
+                shard = Shard(index, self._shards, self._kind)
                 elect = partial(self._elect, elector, shard, work)
                 group.create_task(supervise("shard", elect, name=str(shard)))
             if self._shards > 1:
@@ -231,7 +255,7 @@ class ShardElection:
                 self._warned.add(str(shard))
                 log.warning(
                     "waiting for a controller with another --shards to end",
-                    lease=lease_name(shard.index, shard.count),
+                    lease=shard.lease,
                     holder=holder,
                 )
         if not others:
@@ -266,7 +290,7 @@ class ShardElection:
         return next((shard for shard in most if not self._leases.requested_by(shard)), None)
 
     async def _request(self, shard: Shard) -> None:
-        path = resource_path(API_VERSION, "leases", self._namespace, lease_name(shard.index, shard.count))
+        path = resource_path(API_VERSION, "leases", self._namespace, shard.lease)
         try:
             lease = await self._client.get_json(path, deadline=self._timing.renew_deadline / 2)
             metadata: Mapping[str, Any] = lease.get("metadata") or {}

@@ -92,7 +92,15 @@ CRON_FEDERATED_HPA: Final = Definition(
     "Namespaced",
     ("cronfhpa",),
     ("karmada-io",),
-    (*_REFERENCE, _AGE),
+    (
+        Column("TARGET", "string", ".status.summary.target"),
+        Column("NEXT", "string", ".status.summary.next"),
+        Column("LAST", "string", ".status.summary.last"),
+        Column("SUSPENDED", "string", ".status.summary.suspended"),
+        _READY,
+        _AGE,
+        *(column._replace(priority=1) for column in _REFERENCE),
+    ),
 )
 CLUSTER: Final = Definition(
     cluster.Cluster,

@@ -244,6 +244,17 @@ class WindowStatus(ApiModel):
     revision: Int64 = Field(0, description="Number of changes of this record. The highest one counts.")
 
 
+class CronSummary(ApiModel):
+    """Texts that `kubectl get` shows as columns, because a column cannot compute them."""
+
+    go_name: ClassVar[str] = "Summary"
+
+    target: LongText = Field("", description="Kind and name of the target.")
+    next: LongText = Field("", description="When a rule fires next, and the rule.")
+    last: LongText = Field("", description="The newest fire that was applied, and its rule.")
+    suspended: LongText = Field("", description="How many of the rules are suspended.")
+
+
 class CronFederatedHPAStatus(ApiModel):
     """The executions of the rules."""
 
@@ -257,6 +268,7 @@ class CronFederatedHPAStatus(ApiModel):
     execution_histories: Annotated[tuple[ExecutionHistory, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = (
         Field((), description="The executions of each rule.")
     )
+    summary: CronSummary | None = Field(None, description="Texts of the columns, as old as the status.")
     window: WindowStatus | None = Field(
         None, description="The open windows of the target, in the object whose window opened first."
     )

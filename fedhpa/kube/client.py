@@ -237,25 +237,45 @@ class ApiClient:
         """Create an object; `body` is anything that msgspec can encode."""
         return await self._write("POST", path, body, JSON, deadline)
 
-    async def put(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
-        """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body."""
-        return await self._write("PUT", path, body, JSON, deadline)
+    async def put(
+        self, path: str, body: Any, *, manager: str = "", deadline: float | None = None
+    ) -> Response:
+        """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body.
+
+        `manager` is the field manager; the API server derives one from the User-Agent if it is empty.
+        """
+        return await self._write("PUT", path, body, JSON, deadline, manager)
 
     async def patch(
-        self, path: str, body: Any, *, content_type: str = MERGE_PATCH, deadline: float | None = None
+        self,
+        path: str,
+        body: Any,
+        *,
+        content_type: str = MERGE_PATCH,
+        manager: str = "",
+        deadline: float | None = None,
     ) -> Response:
-        """Patch an object, by default with a merge patch."""
-        return await self._write("PATCH", path, body, content_type, deadline)
+        """Patch an object, by default with a merge patch. `manager` is the field manager, as for `put`."""
+        return await self._write("PATCH", path, body, content_type, deadline, manager)
 
     async def delete(self, path: str, *, deadline: float | None = None) -> Response:
         """Delete an object. Raises ApiError with status 404 if it does not exist."""
         return await self.request("DELETE", path, deadline=deadline)
 
     async def _write(
-        self, method: str, path: str, body: Any, content_type: str, deadline: float | None
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str,
+        deadline: float | None,
+        manager: str = "",
     ) -> Response:
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return await self.request(method, path, body=raw, content_type=content_type, deadline=deadline)
+        params = {"fieldManager": manager} if manager else None
+        return await self.request(
+            method, path, params=params, body=raw, content_type=content_type, deadline=deadline
+        )
 
     async def list(self, path: str, item: type[T], **options: Unpack[ListOptions]) -> Listing[T]:
         """Returns all items of a collection, fetched page by page, each decoded as `item`.

@@ -16,3 +16,11 @@ class Clock:
 
 
 SYSTEM = Clock()
+
+
+def _boot_seconds() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# Also counts the time in which the machine was suspended. Only Linux has it.
+BOOT = Clock(monotonic=_boot_seconds if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic)

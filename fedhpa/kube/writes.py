@@ -58,7 +58,13 @@ async def get_scale(client: ApiClient, path: str, *, deadline: float | None = No
 
 
 async def put_scale(
-    client: ApiClient, path: str, scale: Scale, replicas: int, *, deadline: float | None = None
+    client: ApiClient,
+    path: str,
+    scale: Scale,
+    replicas: int,
+    *,
+    manager: str = "",
+    deadline: float | None = None,
 ) -> Scale:
     """Set the replicas of the object at `path`, based on the scale that was read before.
 
@@ -82,7 +88,7 @@ async def put_scale(
             status=CONFLICT,
             reason="Conflict",
         )
-    return (await client.put(f"{path}/scale", body, deadline=deadline)).decode(Scale)
+    return (await client.put(f"{path}/scale", body, manager=manager, deadline=deadline)).decode(Scale)
 
 
 async def patch_status(
@@ -91,6 +97,7 @@ async def patch_status(
     status: Object,
     *,
     resource_version: str = "",
+    manager: str = "",
     deadline: float | None = None,
 ) -> Object:
     """Merge `status` into the status of the object at `path`. Lists are replaced as a whole.
@@ -100,4 +107,4 @@ async def patch_status(
     body: Object = {"status": status}
     if resource_version:
         body["metadata"] = {"resourceVersion": resource_version}
-    return (await client.patch(f"{path}/status", body, deadline=deadline)).json()
+    return (await client.patch(f"{path}/status", body, manager=manager, deadline=deadline)).json()

@@ -9,8 +9,12 @@ the fires after it, `holding` the values that plain fires and windows make hold,
 the status of an object.
 """
 
+from fedhpa.cron.execution.owed import latest_fire
 from fedhpa.cron.execution.planning import Plan, plan
 from fedhpa.cron.execution.records import (
+    MAXIMUM,
+    MINIMUM,
+    REPLICAS,
     Execution,
     Failure,
     Missed,
@@ -20,6 +24,7 @@ from fedhpa.cron.execution.records import (
     RuleState,
     ScheduledObject,
     Target,
+    Values,
     WindowRecord,
 )
 from fedhpa.cron.execution.rules import executable_rules, schedule_hash
@@ -33,6 +38,9 @@ from fedhpa.cron.execution.stored import (
 )
 
 __all__ = [
+    "MAXIMUM",
+    "MINIMUM",
+    "REPLICAS",
     "Execution",
     "Failure",
     "Missed",
@@ -44,9 +52,11 @@ __all__ = [
     "ScheduledObject",
     "Settled",
     "Target",
+    "Values",
     "WindowRecord",
     "edited_at",
     "executable_rules",
+    "latest_fire",
     "plan",
     "read_object",
     "read_record",

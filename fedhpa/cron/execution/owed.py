@@ -129,6 +129,14 @@ def next_fire(rule: Rule, after: float) -> float | None:
     return None if fire is None else fire.timestamp()
 
 
+def latest_fire(rule: Rule, at: float) -> float | None:
+    """Returns the latest fire of a rule at or before an instant, or None."""
+    if rule.timetable is None:
+        return None
+    fire = rule.timetable.previous(_time(at))
+    return None if fire is None else fire.timestamp()
+
+
 def _superseded_by(fire: Fire) -> str:
     return f"superseded by {fire.label} at {format_time(fire.at)}"
 

@@ -1,0 +1,53 @@
+"""Notices that Karmada's own controller runs the rules of an object.
+
+Karmada's controller manager writes the status of an object after each fire. If it wrote after the last fire
+that was due, and after our last write, it runs the rules, and so nothing is written here. When it leaves out
+a fire, it was switched off, and the fire is caught up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.cronfederatedhpa.objects import CronObject
+from controller.cronfederatedhpa.status import Finding
+from controller.cronfederatedhpa.targets import FIELD_MANAGER
+from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.times import parse_time
+from fedhpa.cron.execution import executable_rules, latest_fire
+
+# Karmada gets this long to write the result of a fire.
+GRACE_SECONDS: Final = 60.0
+MESSAGE: Final = (
+    f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
+    "written here; switch it off with --controllers=*,-cronFederatedHorizontalPodAutoscaler"
+)
+
+
+def other_controller(owner: CronObject, now: float) -> Finding | None:
+    """Returns a finding if Karmada runs the rules of an object, else None."""
+    theirs = _written_by(owner, KARMADA_MANAGER)
+    ours = _written_by(owner, FIELD_MANAGER)
+    if theirs is None or (ours is not None and ours >= theirs):
+        return None
+    due = [
+        fire
+        for rule in executable_rules(owner.cron.spec)
+        if (fire := latest_fire(rule, now - GRACE_SECONDS)) is not None
+    ]
+    if due and max(due) > theirs:
+        return None
+    return Finding(ANOTHER_CONTROLLER, MESSAGE)
+
+
+def _written_by(owner: CronObject, manager: str) -> float | None:
+    """Returns when a manager last wrote the status of an object; None if never."""
+    times = []
+    for entry in owner.cron.metadata.managed_fields:
+        if entry.manager == manager and entry.subresource == "status" and entry.time is not None:
+            try:
+                times.append(parse_time(entry.time) or 0.0)
+            except InvalidObject:
+                continue
+    return max(times, default=None)

@@ -1,0 +1,138 @@
+"""The CronFederatedHPAs of this process, by the target that they scale.
+
+An object belongs to the target of its spec. While it has a window open on another target, it belongs to that
+one too, until the window is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.decode import decode
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
+from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_object, read_record
+from fedhpa.kube import Key
+
+Object = Mapping[str, Any]
+
+
+class TargetKey(NamedTuple):
+    """A target: all versions of a group serve the same object."""
+
+    namespace: str
+    group: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class CronObject:
+    """One stored CronFederatedHPA, with what a plan needs of it.
+
+    `record` is the record of open windows in its status, and `holds` the target of these windows.
+    """
+
+    key: Key
+    raw: Object
+    cron: CronFederatedHPA
+    target: TargetKey
+    record: WindowRecord | None
+    holds: TargetKey | None
+
+    @classmethod
+    def of(cls, key: Key, raw: Object) -> CronObject:
+        """Returns the object read as `raw`. Raises InvalidObject if it cannot be decoded."""
+        cron = decode(CronFederatedHPA, raw)
+        record = read_record(cron.status)
+        window = cron.status.window
+        target = _target(key[0], cron.spec.scale_target_ref)
+        holds = None if window is None or record is None else _target(key[0], window.target)
+        return cls(key, raw, cron, target, record, holds)
+
+    @property
+    def targets(self) -> set[TargetKey]:
+        """The targets that the object belongs to."""
+        return {self.target} if self.holds is None else {self.target, self.holds}
+
+    @property
+    def reference(self) -> CrossVersionObjectReference:
+        """The target as the spec names it."""
+        return self.cron.spec.scale_target_ref
+
+    def scheduled(self, target: TargetKey) -> ScheduledObject:
+        """Returns the object as a plan of a target needs it."""
+        return read_object(self.cron, present=self.target == target)
+
+
+class ObjectsByTarget:
+    """The newest known state of each object. A state that this process wrote counts at once."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, CronObject] = {}
+        self._keys: dict[TargetKey, set[Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, key: Key) -> CronObject | None:
+        """Returns an object, or None."""
+        return self._objects.get(key)
+
+    def of(self, target: TargetKey) -> list[CronObject]:
+        """Returns the objects of a target by name."""
+        return [self._objects[key] for key in sorted(self._keys.get(target, ()))]
+
+    def put(self, found: CronObject) -> set[TargetKey]:
+        """Stores an object unless a newer state of it is known. Returns the targets that it changes."""
+        old = self._objects.get(found.key)
+        if old is not None and not _replaces(found.raw, old.raw):
+            return set()
+        self._objects[found.key] = found
+        before = set() if old is None else old.targets
+        self._move(found.key, before, found.targets)
+        return before | found.targets
+
+    def remove(self, key: Key) -> set[TargetKey]:
+        """Forgets an object. Returns the targets that it belonged to."""
+        old = self._objects.pop(key, None)
+        if old is None:
+            return set()
+        self._move(key, old.targets, set())
+        return old.targets
+
+    def _move(self, key: Key, before: set[TargetKey], after: set[TargetKey]) -> None:
+        for target in before - after:
+            keys = self._keys[target]
+            keys.discard(key)
+            if not keys:
+                del self._keys[target]
+        for target in after - before:
+            self._keys.setdefault(target, set()).add(key)
+
+
+def newest_record(objects: list[CronObject], target: TargetKey) -> tuple[WindowRecord | None, str]:
+    """Returns the record of the windows that are open on a target, and the object that stores it."""
+    found = [each for each in objects if each.record is not None and each.holds == target]
+    newest = max(found, key=lambda each: each.record.revision if each.record else 0, default=None)
+    return (None, "") if newest is None else (newest.record, newest.key[1])
+
+
+def _target(namespace: str, reference: CrossVersionObjectReference) -> TargetKey:
+    group = reference.api_version.rpartition("/")[0]
+    return TargetKey(namespace, group, reference.kind, reference.name)
+
+
+def _replaces(new: Object, old: Object) -> bool:
+    """True unless `new` is an older state of the same object than `old`."""
+    before, after = old["metadata"], new["metadata"]
+    if before.get("uid") != after.get("uid"):
+        return True
+    versions = str(before.get("resourceVersion", "")), str(after.get("resourceVersion", ""))
+    # Kubernetes' resourceVersions are numbers that grow; those of other servers are not comparable.
+    return not all(version.isdecimal() for version in versions) or int(versions[1]) > int(versions[0])

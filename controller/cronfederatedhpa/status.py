@@ -1,0 +1,129 @@
+"""The status of a CronFederatedHPA: executions, open windows, conditions and the texts of the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from controller.cronfederatedhpa.objects import CronObject
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
+from fedhpa.api.times import format_time
+from fedhpa.cron.execution import Rule, RuleState, WindowRecord, write_histories, write_record
+
+READY: Final = "Ready"
+# A whole status is at most this large; etcd's limit of an object is 1.5 MiB.
+MAX_STATUS_BYTES: Final = 256 * 1024
+
+Json = dict[str, Any]
+
+
+class Finding(NamedTuple):
+    """A reason why an object is not ready."""
+
+    reason: str
+    message: str
+
+
+def render_status(
+    owner: CronObject,
+    rules: Sequence[Rule],
+    states: Mapping[str, RuleState],
+    finding: Finding | None,
+    now: float,
+) -> Json:
+    """Returns the status of an object without its windows. `finding` says why it is not ready."""
+    return {
+        "observedGeneration": owner.raw["metadata"].get("generation", 0),
+        "executionHistories": _bounded(states, [rule.name for rule in rules]),
+        "conditions": conditions(owner, finding or _problem(rules), now),
+        "summary": _summary(owner, rules, states),
+    }
+
+
+def render_window(record: WindowRecord, reference: CrossVersionObjectReference) -> Json:
+    """Returns status.window. `reference` names the target of the windows."""
+    target = {"apiVersion": reference.api_version, "kind": reference.kind, "name": reference.name}
+    return write_record(record, target)
+
+
+def changes(stored: Mapping[str, Any], status: Json) -> Json:
+    """Returns the parts of a status that differ from the stored one, as a merge patch."""
+    return {name: value for name, value in status.items() if stored.get(name) != value}
+
+
+def conditions(owner: CronObject, finding: Finding | None, now: float) -> list[Json]:
+    """Returns the conditions of an object: Ready, and what others wrote."""
+    generation = owner.raw["metadata"].get("generation", 0)
+    ready: Json = {
+        "type": READY,
+        "status": "True" if finding is None else "False",
+        "observedGeneration": generation,
+        "lastTransitionTime": format_time(float(int(now))),
+        "reason": "RulesRun" if finding is None else finding.reason,
+        "message": "the rules run" if finding is None else finding.message,
+    }
+    others = []
+    stored = (owner.raw.get("status") or {}).get("conditions")
+    for condition in stored if isinstance(stored, list) else ():
+        if not isinstance(condition, Mapping):
+            continue
+        if condition.get("type") != READY:
+            others.append(dict(condition))
+        elif condition.get("status") == ready["status"] and condition.get("lastTransitionTime"):
+            ready["lastTransitionTime"] = condition["lastTransitionTime"]
+    return [ready, *others]
+
+
+def _problem(rules: Sequence[Rule]) -> Finding | None:
+    """Returns the first rule that cannot run, as a finding."""
+    for rule in rules:
+        if rule.problem:
+            return Finding("RuleInvalid", f"rule {rule.name} cannot run: {rule.problem}")
+    return None
+
+
+def _summary(owner: CronObject, rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Json:
+    """Returns the texts of the columns: the target, the next and the last fire, and the suspended rules."""
+    coming = [
+        (state.next_execution, rule.name)
+        for rule in rules
+        if (state := states.get(rule.name)) is not None and state.next_execution is not None
+    ]
+    done = [
+        (state.successes[0].scheduled, rule.name)
+        for rule in rules
+        if (state := states.get(rule.name)) is not None and state.successes
+    ]
+    suspended = sum(rule.suspended for rule in rules)
+    return {
+        "target": f"{owner.reference.kind}/{owner.reference.name}",
+        "next": _fire(*min(coming)) if coming else "",
+        "last": _fire(*max(done)) if done else "",
+        "suspended": f"{suspended}/{len(rules)}" if suspended else "none",
+    }
+
+
+def _fire(at: float, rule: str) -> str:
+    return f"{format_time(at)} {rule}"
+
+
+def _bounded(states: Mapping[str, RuleState], names: Sequence[str]) -> list[Json]:
+    """Returns the histories, with fewer entries for each rule if they would be too large."""
+    kept = dict(states)
+    for limit in (32, 3, 1, 0):
+        histories = write_histories(kept, names)
+        if limit == 0 or len(msgspec.json.encode(histories)) <= MAX_STATUS_BYTES:
+            break
+        kept = {name: _shortened(state, limit // 2) for name, state in kept.items()}
+    return histories
+
+
+def _shortened(state: RuleState, limit: int) -> RuleState:
+    return msgspec.structs.replace(
+        state,
+        successes=state.successes[:limit],
+        failures=state.failures[:limit],
+        missed=state.missed[:limit],
+    )

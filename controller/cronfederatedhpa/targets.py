@@ -1,0 +1,257 @@
+"""Reads the values that rules set on a target, and writes them.
+
+The target is a FederatedHPA, a workload on the hub with the scale subresource, or with --propagation=direct a
+workload in the members. Written values are absolute: after a conflict the target is read again, and the same
+values are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from controller.cronfederatedhpa.objects import TargetKey
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
+from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.api.wire import Scale
+from fedhpa.assignment.apportion import apportion
+from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, Target, Values
+from fedhpa.kube import (
+    NOT_FOUND,
+    ApiClient,
+    Backoff,
+    ResourceMapper,
+    contain,
+    get_scale,
+    put_scale,
+    resource_path,
+)
+from fedhpa.members import Member
+
+FIELD_MANAGER: Final = "fedhpa-cron"
+# Names the last fire that changed a FederatedHPA: `object/rule@time`.
+LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
+HUB_DEADLINE_SECONDS: Final = 10.0
+TRIES: Final = 5
+FIRST_WAIT_SECONDS: Final = 0.02
+MAX_WAIT_SECONDS: Final = 0.5
+# The other names of the bounds. An object has one name of each.
+OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
+
+Members = Callable[[], Mapping[str, Member]]
+Write = Callable[[Values, str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A target as it was read, and the function that writes values to it."""
+
+    target: Target
+    write: Write
+
+
+async def _nothing_to_write(values: Values, marker: str) -> None:
+    raise InvalidObject(f"{values} cannot be written for {marker}: the target was not read")
+
+
+def unreadable(error: str, *, gone: bool = False) -> Reading:
+    """Returns the reading of a target that cannot be read."""
+    return Reading(Target({}, error, gone), _nothing_to_write)
+
+
+class Targets:
+    """Reads targets of all kinds. `direct` is True with --propagation=direct."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        members: Members,
+        mapper_of: Callable[[Member], ResourceMapper],
+        *,
+        direct: bool,
+        member_deadline: float,
+    ) -> None:
+        self._hub = hub
+        self._mapper = ResourceMapper(hub)
+        self._members = members
+        self._mapper_of = mapper_of
+        self._direct = direct
+        self._member_deadline = member_deadline
+        # The last known replicas of each target by cluster.
+        self._shares: dict[TargetKey, dict[str, int]] = {}
+
+    def forget(self, key: TargetKey) -> None:
+        """Drops what is known of a target."""
+        self._shares.pop(key, None)
+
+    async def read(self, key: TargetKey, api_version: str) -> Reading:
+        """Returns the present values of a target. Failures are part of the reading."""
+        try:
+            if (api_version, key.kind) == (API_VERSION, KIND):
+                return await self._read_federatedhpa(key)
+            if key.group == GROUP:
+                return unreadable(f"{api_version} has no kind {key.kind}: is {KIND} meant?")
+            if self._direct:
+                return await self._read_members(key, api_version)
+            return await self._read_scale(key, api_version)
+        except ApiError as error:
+            missing = error.status == NOT_FOUND
+            return unreadable(f"{key} does not exist" if missing else f"{key}: {error}", gone=missing)
+        except FedHPAError as error:
+            return unreadable(f"{key}: {error}")
+
+    async def _read_federatedhpa(self, key: TargetKey) -> Reading:
+        path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
+        raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
+        return Reading(Target(_bounds(raw)), partial(self._write_federatedhpa, path, raw))
+
+    async def _write_federatedhpa(
+        self, path: str, raw: Mapping[str, Any], values: Values, marker: str
+    ) -> None:
+        """Sets bounds under the names that the object uses, in one patch."""
+        backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
+        for attempt in range(1, TRIES + 1):
+            spec = raw.get("spec") or {}
+            patch = {
+                "metadata": {
+                    "resourceVersion": raw["metadata"].get("resourceVersion", ""),
+                    "annotations": {LAST_EXECUTION: marker},
+                },
+                "spec": {_name_in_use(spec, field): value for field, value in values.items()},
+            }
+            try:
+                await self._hub.patch(path, patch, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS)
+            except Conflict:
+                if attempt == TRIES:
+                    raise
+            else:
+                return
+            await asyncio.sleep(backoff.next())
+            raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
+
+    async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
+        resource = await self._mapper.resolve(api_version, key.kind, deadline=HUB_DEADLINE_SECONDS)
+        path = resource.path(key.namespace, key.name)
+        if not resource.scale:
+            return unreadable(f"{key} has no scale subresource, so it cannot be scaled")
+        scale = await get_scale(self._hub, path, deadline=HUB_DEADLINE_SECONDS)
+
+        async def write(values: Values, marker: str) -> None:  # noqa: ARG001  # a scale has no annotations
+            await _put_replicas(self._hub, path, scale, values.get(REPLICAS) or 0, HUB_DEADLINE_SECONDS)
+
+        return Reading(Target({REPLICAS: scale.spec.replicas}), write)
+
+    async def _read_members(self, key: TargetKey, api_version: str) -> Reading:
+        """Reads the workload in all members. Its size is the sum; an absent member has its last share."""
+        found = await self._scales(key, api_version)
+        known = self._shares.setdefault(key, {})
+        scales = {name: one for name, one in found.items() if isinstance(one, _MemberScale)}
+        errors = {name: str(one) for name, one in found.items() if isinstance(one, FedHPAError)}
+        known |= {name: one.scale.spec.replicas for name, one in scales.items()}
+        for name in known.keys() - scales.keys() - errors.keys():
+            del known[name]
+        if not scales:
+            if errors:
+                name, error = min(errors.items())
+                return unreadable(f"{key}: no member answered; {name}: {error}")
+            return unreadable(f"{key} does not exist in any member", gone=True)
+        total = sum(known.values())
+        return Reading(Target({REPLICAS: total}), partial(self._write_members, key, scales))
+
+    async def _scales(self, key: TargetKey, api_version: str) -> dict[str, _MemberScale | FedHPAError | None]:
+        """Returns the scale in each member, its failure, or None where the workload does not exist."""
+        members = dict(self._members())
+
+        async def read(member: Member) -> _MemberScale | FedHPAError | None:
+            try:
+                resource = await self._mapper_of(member).resolve(
+                    api_version, key.kind, deadline=self._member_deadline
+                )
+                path = resource.path(key.namespace, key.name)
+                return _MemberScale(
+                    member.client, path, await get_scale(member.client, path, deadline=self._member_deadline)
+                )
+            except ApiError as error:
+                return None if error.status == NOT_FOUND else error
+            except FedHPAError as error:
+                return error
+
+        tasks = [
+            contain("read-scale", partial(read, member), FedHPAError, cluster=name)
+            for name, member in members.items()
+        ]
+        return dict(zip(members, await asyncio.gather(*tasks), strict=True))
+
+    async def _write_members(
+        self,
+        key: TargetKey,
+        scales: Mapping[str, _MemberScale],
+        values: Values,
+        marker: str,  # noqa: ARG002  # a scale has no annotations
+    ) -> None:
+        """Splits the size in equal parts over the members that answered. All of them are tried."""
+        known = self._shares[key]
+        held = sum(replicas for name, replicas in known.items() if name not in scales)
+        left = max((values.get(REPLICAS) or 0) - held, 0)
+        shares = apportion(left, dict.fromkeys(scales, 1))
+        changes = {name: share for name, share in shares.items() if scales[name].scale.spec.replicas != share}
+
+        async def write(name: str, share: int) -> FedHPAError | None:
+            one = scales[name]
+            try:
+                await _put_replicas(one.client, one.path, one.scale, share, self._member_deadline)
+            except FedHPAError as error:
+                return FedHPAError(f"cluster {name}: {error}")
+            known[name] = share
+            return None
+
+        tasks = [
+            contain("write-scale", partial(write, name, share), FedHPAError, cluster=name)
+            for name, share in changes.items()
+        ]
+        for error in await asyncio.gather(*tasks):
+            if error is not None:
+                raise error
+
+
+@dataclass(frozen=True)
+class _MemberScale:
+    """The scale of a member's workload, with its client and path."""
+
+    client: ApiClient
+    path: str
+    scale: Scale
+
+
+def _bounds(raw: Mapping[str, Any]) -> Values:
+    """Returns the bounds of a FederatedHPA under their usual names; None for one that is absent."""
+    spec = raw.get("spec") or {}
+    found: Values = {}
+    for field in (MINIMUM, MAXIMUM):
+        value = spec.get(_name_in_use(spec, field))
+        found[field] = value if isinstance(value, int) and not isinstance(value, bool) else None
+    return found
+
+
+def _name_in_use(spec: Mapping[str, Any], field: str) -> str:
+    """Returns the name under which a FederatedHPA has a bound."""
+    other = OTHER_NAMES[field]
+    return other if spec.get(other) is not None and spec.get(field) is None else field
+
+
+async def _put_replicas(client: ApiClient, path: str, scale: Scale, replicas: int, deadline: float) -> None:
+    """Sets the replicas of a scale, also after another client changed it."""
+    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
+    for attempt in range(1, TRIES + 1):
+        try:
+            await put_scale(client, path, scale, replicas, manager=FIELD_MANAGER, deadline=deadline)
+        except Conflict:
+            if attempt == TRIES:
+                raise
+        else:
+            return
+        await asyncio.sleep(backoff.next())
+        scale = await get_scale(client, path, deadline=deadline)

@@ -1,0 +1,68 @@
+"""Prometheus series about CronFederatedHPAs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from fedhpa.kube import Key
+
+APPLIED: Final = "applied"
+FAILED: Final = "failed"
+MISSED: Final = "missed"
+NAMES: Final = ("namespace", "name")
+# From a tenth of a second, which is on time, to a day.
+LATENESS_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0, 86400.0)
+
+
+class CronMetrics:
+    """The series of the cron controller in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._executions = Counter(
+            "fedhpa_cron_executions",
+            "Fires of rules by outcome: applied, failed (each fire once, however often it is tried), missed.",
+            ("outcome",),
+            registry=registry,
+        )
+        for outcome in (APPLIED, FAILED, MISSED):
+            self._executions.labels(outcome)
+        self._lateness = Histogram(
+            "fedhpa_cron_lateness_seconds",
+            "Seconds between the time at which a fire was due and its effect.",
+            buckets=LATENESS_BUCKETS,
+            registry=registry,
+        )
+        self._next_fire = Gauge(
+            "fedhpa_cron_next_fire_timestamp_seconds",
+            "When the next rule of an object fires, as POSIX seconds; absent if all rules are suspended.",
+            NAMES,
+            registry=registry,
+        )
+        self._objects = Gauge(
+            "fedhpa_cron_objects", "CronFederatedHPAs in this process' shards.", registry=registry
+        )
+
+    def count(self, outcome: str, fires: int = 1) -> None:
+        """Counts fires with an outcome."""
+        self._executions.labels(outcome).inc(fires)
+
+    def observe_lateness(self, seconds: float) -> None:
+        """Counts how late the effect of a fire was."""
+        self._lateness.observe(max(seconds, 0.0))
+
+    def set_next_fire(self, key: Key, at: float | None) -> None:
+        """Shows when an object fires next."""
+        if at is None:
+            self.forget(key)
+        else:
+            self._next_fire.labels(*key).set(at)
+
+    def set_objects(self, count: int) -> None:
+        """Shows the number of objects."""
+        self._objects.set(count)
+
+    def forget(self, key: Key) -> None:
+        """Drops the series of a deleted object."""
+        self._next_fire.remove_by_labels(dict(zip(NAMES, key, strict=True)))

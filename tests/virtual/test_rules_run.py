@@ -1,0 +1,301 @@
+"""The rules of CronFederatedHPAs run against an API server: on time, after restarts, and after refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from controller.cronfederatedhpa import CronMetrics
+from controller.flags import DIRECT, KARMADA
+from controller.process import lead_rules
+from fedhpa.api.times import format_time
+from fedhpa.kube import ApiClient, EventRecorder
+from tests.support.controller import (
+    HPAS,
+    NAMESPACE,
+    ControllerWorld,
+    Object,
+    background,
+    controller_settings,
+    registry_of,
+    world,
+)
+from tests.support.fakeapi import Collection
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+CRONS: Collection = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
+FHPA = {"apiVersion": HPAS[0], "kind": "FederatedHPA", "name": "web"}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+FINALIZER = "autoscaling.karmada.io/fedhpa-cron-window"
+
+
+def minute_after(w: ControllerWorld, minutes: int) -> str:
+    """A schedule that fires once an hour, `minutes` whole minutes after the present one."""
+    moment = datetime.fromtimestamp(w.clock.wall(), UTC) + timedelta(minutes=minutes)
+    return f"{moment.minute} * * * *"
+
+
+def put_rules(w: ControllerWorld, *rules: Object, target: Object = FHPA, name: str = "office") -> None:
+    """Creates or edits an object, as the API server stores it."""
+    stored = w.hub.find(CRONS, name, NAMESPACE)
+    metadata: Object = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "uid": f"uid-{name}",
+        "generation": 1,
+        "creationTimestamp": format_time(float(int(w.clock.wall()))),
+    }
+    if stored is not None:
+        metadata = {**stored["metadata"], "generation": stored["metadata"]["generation"] + 1}
+        metadata["managedFields"] = [
+            {"manager": "kubectl", "time": format_time(w.clock.wall()), "fieldsV1": {"f:spec": {}}}
+        ]
+    body: Object = {
+        "apiVersion": CRONS[0],
+        "kind": "CronFederatedHPA",
+        "metadata": metadata,
+        "spec": {"scaleTargetRef": target, "rules": list(rules)},
+    }
+    if stored is not None and "status" in stored:
+        body["status"] = stored["status"]
+    w.hub.put(CRONS, body)
+
+
+def status(w: ControllerWorld, name: str = "office") -> Any:
+    found = w.hub.find(CRONS, name, NAMESPACE)
+    assert found is not None
+    return found.get("status") or {}
+
+
+def history(w: ControllerWorld, place: int = 0) -> Any:
+    return status(w)["executionHistories"][place]
+
+
+def ready(w: ControllerWorld) -> tuple[str, str]:
+    condition = next(each for each in status(w)["conditions"] if each["type"] == "Ready")
+    return condition["status"], condition["reason"]
+
+
+def bounds(w: ControllerWorld) -> tuple[int | None, int | None]:
+    found = w.hub.find(HPAS, "web", NAMESPACE)
+    assert found is not None
+    return found["spec"].get("minReplicas"), found["spec"].get("maxReplicas")
+
+
+@asynccontextmanager
+async def rules_running(
+    w: ControllerWorld, *, propagation: str = DIRECT, paused: bool = False
+) -> AsyncIterator[CollectorRegistry]:
+    """A running controller of rules without any memory of earlier ones."""
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(ApiClient(w.hub.config()))
+        members = registry_of(client, w.clock, 1.0)
+        await stack.enter_async_context(background(members.run()))
+        registry = CollectorRegistry()
+        metrics = CronMetrics(registry)
+        events = EventRecorder(client, "cron", wall=w.clock.wall)
+        settings = controller_settings(propagation=propagation, paused=paused)
+        work = lead_rules(settings, client, members, events, metrics, clock=w.clock)
+        await stack.enter_async_context(background(work))
+        yield registry
+
+
+async def test_a_rule_fires_on_time_and_is_recorded() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        async with rules_running(w) as series:
+            await asyncio.sleep(55)
+            before = bounds(w)
+            await asyncio.sleep(70)
+
+        assert before == (1, 20)
+        assert bounds(w) == (5, 20)
+        assert len(history(w)["successfulExecutions"]) == 1
+        assert history(w)["successfulExecutions"][0]["appliedMinReplicas"] == 5
+        assert ready(w) == ("True", "RulesRun")
+        assert status(w)["summary"]["target"] == "FederatedHPA/web"
+        assert w.events("RuleApplied", "office") != []
+        assert series.get_sample_value("fedhpa_cron_executions_total", {"outcome": "applied"}) == 1
+        lateness = series.get_sample_value("fedhpa_cron_lateness_seconds_sum")
+        assert lateness is not None
+        assert lateness < 1
+
+
+async def test_a_quiet_object_is_written_once() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 55), "targetMinReplicas": 5})
+        async with rules_running(w):
+            await asyncio.sleep(3000)
+
+        assert len([line for line in w.hub.writes if "/cronfederatedhpas/" in line]) == 1
+
+
+async def test_a_fire_while_no_controller_ran_is_caught_up_once() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        async with rules_running(w):
+            await asyncio.sleep(30)
+        await asyncio.sleep(600)
+        async with rules_running(w):
+            await asyncio.sleep(5)
+            caught_up = bounds(w)
+            w.scale(minReplicas=2)
+            await asyncio.sleep(60)
+        async with rules_running(w):
+            await asyncio.sleep(60)
+
+        assert caught_up == (5, 20)
+        assert bounds(w) == (2, 20)
+        assert len(history(w)["successfulExecutions"]) == 1
+
+
+async def test_a_window_opens_survives_a_restart_and_restores() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "duration": "10m"}
+        put_rules(w, rule)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            during = bounds(w)
+            finalizers = w.hub.find(CRONS, "office", NAMESPACE)["metadata"]["finalizers"]  # type: ignore[index]
+        async with rules_running(w):
+            await asyncio.sleep(900)
+        obj = w.hub.find(CRONS, "office", NAMESPACE)
+
+        assert during == (5, 20)
+        assert finalizers == [FINALIZER]
+        assert bounds(w) == (1, 20)
+        assert obj is not None
+        assert not obj["metadata"].get("finalizers")
+        assert "window" not in status(w)
+        assert w.events("WindowClosed", "office") != []
+
+
+async def test_a_refused_fire_is_tried_until_it_is_admitted() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        async with rules_running(w) as series:
+            w.hub.refused["PATCH", "/federatedhpas/web"] = 403
+            await asyncio.sleep(180)
+            failed, condition = history(w)["failedExecutions"], ready(w)
+            w.hub.refused.clear()
+            await asyncio.sleep(120)
+
+        assert len(failed) == 1
+        assert "not for you" in failed[0]["message"]
+        assert condition == ("False", "ScaleFailed")
+        assert bounds(w) == (5, 20)
+        assert ready(w) == ("True", "RulesRun")
+        assert series.get_sample_value("fedhpa_cron_executions_total", {"outcome": "failed"}) == 1
+
+
+async def test_a_workload_of_the_members_is_split_in_equal_parts() -> None:
+    async with world(m1=1, m2=1, m3=4) as w:
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetReplicas": 8}, target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+
+        assert sorted(w.replicas.values()) == [2, 3, 3]
+        assert history(w)["successfulExecutions"][0]["appliedReplicas"] == 8
+
+
+async def test_a_missing_target_fails_until_it_exists() -> None:
+    async with world(m1=1) as w:
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        async with rules_running(w):
+            await asyncio.sleep(130)
+            message = history(w)["failedExecutions"][0]["message"]
+            w.scale()
+            await asyncio.sleep(120)
+
+        assert message == "FederatedHPA shop/web does not exist"
+        assert bounds(w) == (5, 20)
+
+
+async def test_a_paused_controller_writes_nothing() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        async with rules_running(w, paused=True):
+            await asyncio.sleep(300)
+
+        assert bounds(w) == (1, 20)
+        assert [line for line in w.hub.writes if "PATCH" in line or "PUT" in line] == []
+
+
+async def test_bounds_are_written_under_the_names_in_use() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        found = w.hub.find(HPAS, "web", NAMESPACE)
+        assert found is not None
+        spec = {
+            key: value for key, value in found["spec"].items() if key not in ("minReplicas", "maxReplicas")
+        }
+        w.hub.put(HPAS, {**found, "spec": {**spec, "federatedMinReplicas": 1, "federatedMaxReplicas": 9}})
+        rule = {
+            "name": "up",
+            "schedule": minute_after(w, 2),
+            "targetMinReplicas": 12,
+            "targetMaxReplicas": 30,
+        }
+        put_rules(w, rule)
+        async with rules_running(w, propagation=KARMADA):
+            await asyncio.sleep(150)
+        changed = w.hub.find(HPAS, "web", NAMESPACE)
+
+        assert changed is not None
+        assert changed["spec"]["federatedMinReplicas"] == 12
+        assert changed["spec"]["federatedMaxReplicas"] == 30
+        assert "minReplicas" not in changed["spec"]
+        annotation = changed["metadata"]["annotations"]["autoscaling.karmada.io/last-cron-execution"]
+        assert annotation.startswith("office/up@")
+
+
+async def test_karmadas_own_controller_is_left_alone() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        found = w.hub.find(CRONS, "office", NAMESPACE)
+        assert found is not None
+        entry = {
+            "manager": "karmada-controller-manager",
+            "subresource": "status",
+            "time": format_time(w.clock.wall()),
+        }
+        w.hub.put(CRONS, {**found, "metadata": {**found["metadata"], "managedFields": [entry]}})
+        async with rules_running(w):
+            await asyncio.sleep(130)
+            held, condition = bounds(w), ready(w)
+
+        assert held == (1, 20)
+        assert condition == ("False", "AnotherController")
+
+
+async def test_a_deleted_object_with_an_open_window_restores_first() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "duration": "30m"}
+        put_rules(w, rule)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            found = w.hub.find(CRONS, "office", NAMESPACE)
+            assert found is not None
+            deleted = {**found["metadata"], "deletionTimestamp": format_time(w.clock.wall())}
+            w.hub.put(CRONS, {**found, "metadata": deleted})
+            await asyncio.sleep(10)
+        obj = w.hub.find(CRONS, "office", NAMESPACE)
+
+        assert bounds(w) == (1, 20)
+        assert obj is not None
+        assert not obj["metadata"].get("finalizers")
