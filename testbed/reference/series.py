@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from controller.cronfederatedhpa import CronMetrics
 from controller.telemetry import ControllerMetrics
 from fedhpa.serving import CallerSeries, Peers, ProcessSeries, register_certificate
 from fedhpa.serving.fairness import Limits
@@ -41,6 +42,7 @@ def _registries() -> dict[str, CollectorRegistry]:
     register_certificate(webhook, lambda: 0.0)
     controller = CollectorRegistry()
     ControllerMetrics(controller)
+    CronMetrics(controller)
     every = CollectorRegistry()
     ProcessSeries(every)
     every.register(Peers())

@@ -8,15 +8,15 @@ import pytest
 
 from controller import process
 from controller.flags import CONTROLLERS, SECTIONS, Settings
-from controller.shards import lease_name
+from controller.shards import CRON, lease_name
 from fedhpa.serving.flags.parsing import parse_flags
 
 WRONG = {
-    "--controllers=everything": '--controllers="everything": invalid value: expected federatedhpa',
-    "--controllers=": '--controllers="": invalid value: expected federatedhpa',
-    "--controllers=federatedhpa,cronfederatedhpa": (
-        "invalid value: cronfederatedhpa is not built in this version: expected federatedhpa"
+    "--controllers=everything": (
+        '--controllers="everything": invalid value: expected federatedhpa, cronfederatedhpa, or both'
     ),
+    "--controllers=": '--controllers="": invalid value: expected federatedhpa, cronfederatedhpa, or both',
+    "--controllers=federatedhpa,cron": ("invalid value: expected federatedhpa, cronfederatedhpa, or both"),
     "--propagation=push": '--propagation="push": invalid value: expected one of karmada, direct',
     "--metrics-via=hearsay": '--metrics-via="hearsay": invalid value: expected one of members, hub',
     "--shards=0": '--shards="0": invalid value: expected a whole number, at least 1',
@@ -62,7 +62,7 @@ def test_defaults_are_karmadas() -> None:
     values = parse_flags(SECTIONS, [], {})
     settings = Settings.of(values)
 
-    assert values[CONTROLLERS] == ("federatedhpa",)
+    assert values[CONTROLLERS] == ("federatedhpa", "cronfederatedhpa")
     assert settings.propagation == "karmada"
     assert settings.sync_period == 15.0
     assert settings.member_deadline == 3.0
@@ -102,3 +102,4 @@ def test_flags_reach_the_settings() -> None:
 def test_lease_carries_the_number_of_shards() -> None:
     """Processes with different numbers of shards never share a Lease."""
     assert lease_name(0, 1) == "fedhpa-controller-0-of-1"
+    assert lease_name(0, 1, CRON) == "fedhpa-controller-cron-0-of-1"

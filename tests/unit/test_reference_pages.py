@@ -40,6 +40,7 @@ DECIDING = (
     "fedhpa/decision",
     "fedhpa/scaling",
     "controller",
+    "fedhpa/cron/execution",
     "fedhpa/members/member.py",
 )
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z]+[a-z]*)+")

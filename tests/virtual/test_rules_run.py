@@ -20,13 +20,12 @@ from tests.support.controller import (
     HPAS,
     NAMESPACE,
     ControllerWorld,
-    Object,
-    background,
     controller_settings,
-    registry_of,
     world,
 )
-from tests.support.fakeapi import Collection
+from tests.support.fakeapi import Collection, Object
+from tests.support.members import registry_of
+from tests.support.timing import background
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
