@@ -101,7 +101,7 @@ async def test_a_cap_is_a_share_of_what_nodes_offer() -> None:
     assert w.replicas == {"m1": 4, "m2": 8}
 
 
-async def test_a_cap_that_cannot_be_reckoned_is_no_leave_to_grow() -> None:
+async def test_an_unknown_cap_means_no_growth() -> None:
     """Without permission to list nodes a capped cluster keeps its replicas."""
     async with world(m1=2, m2=2) as w:
         w.members["m1"].refused["GET", "/api/v1/nodes"] = 403
