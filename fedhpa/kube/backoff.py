@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter."""
+"""How long to wait before a request: exponential backoff with jitter, and the client-side rate limit."""
 
 from __future__ import annotations
 
@@ -26,3 +26,22 @@ class Backoff:
     def reset(self) -> None:
         """Start again with the first delay, after a success."""
         self._next = self._first
+
+
+class RateLimit:
+    """A token bucket: `qps` requests a second on average, `burst` at once. qps 0 means no limit."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._interval = 1.0 / qps if qps > 0 else 0.0
+        self._slack = self._interval * max(burst - 1, 0)
+        self._due = float("-inf")
+
+    def wait_seconds(self, now: float) -> float:
+        """Take the next token. Returns the seconds until it is valid.
+
+        The token stays taken if the caller gives up: this wastes a token but never allows a burst.
+        """
+        if not self._interval:
+            return 0.0
+        self._due = max(self._due + self._interval, now - self._slack)
+        return max(self._due - now, 0.0)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import aiohttp
 import msgspec
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, decode_json, nested_deeper
 from fedhpa.api.lists import check_collection
-from fedhpa.api.wire import ObjectList
+from fedhpa.kube.backoff import RateLimit
+from fedhpa.kube.bodies import MAX_BODY, MAX_LIST_BODY, ReadLimits, read_body, read_chunks, read_lines
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.pages import ListOptions, Page, page_decoder, undecoded_page
 from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
 from fedhpa.kube.responses import (
     GONE,
@@ -31,20 +32,7 @@ from fedhpa.kube.responses import (
     status_error,
 )
 from fedhpa.kube.supervision import explain
-from fedhpa.kube.transport import (
-    CREDENTIALS,
-    INVALID_RESPONSE,
-    MAX_BODY,
-    MAX_LIST_BODY,
-    TIMEOUT,
-    TOO_LARGE,
-    ConnectionPool,
-    Params,
-    ReadLimits,
-    read_body,
-    read_chunks,
-    read_lines,
-)
+from fedhpa.kube.transport import CREDENTIALS, INVALID_RESPONSE, TIMEOUT, TOO_LARGE, ConnectionPool, Params
 
 T = TypeVar("T")
 
@@ -65,37 +53,6 @@ MAX_RETRIES = 10
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-
-
-class RateLimit:
-    """A token bucket: `qps` requests a second on average, `burst` at once. qps 0 means no limit."""
-
-    def __init__(self, qps: float, burst: int) -> None:
-        self._interval = 1.0 / qps if qps > 0 else 0.0
-        self._slack = self._interval * max(burst - 1, 0)
-        self._due = float("-inf")
-
-    def wait_seconds(self, now: float) -> float:
-        """Take the next token. Returns the seconds until it is valid.
-
-        The token stays taken if the caller gives up: this wastes a token but never allows a burst.
-        """
-        if not self._interval:
-            return 0.0
-        self._due = max(self._due + self._interval, now - self._slack)
-        return max(self._due - now, 0.0)
-
-
-class ListOptions(TypedDict, total=False):
-    """The options of a list: selectors, items per page, and `idle`, the seconds after which it fails.
-
-    `idle` counts from the last byte, so the whole list may take longer.
-    """
-
-    label_selector: str
-    field_selector: str
-    page_size: int
-    idle: float
 
 
 class ApiClient:
@@ -282,19 +239,19 @@ class ApiClient:
 
         If a continue token expires (410), the list starts again. The last try requests all items in one page.
         """
-        return await self._list(path, _typed(item), None, options)
+        return await self._list(path, page_decoder(item), None, options)
 
     async def list_leniently(
         self, path: str, item: type[T], **options: Unpack[ListOptions]
     ) -> Listing[T | msgspec.Raw]:
         """Like `list`, but an item that cannot be decoded is returned as its text, and spoils no other."""
-        return await self._list(path, _typed(item), _as_text, options)
+        return await self._list(path, page_decoder(item), undecoded_page, options)
 
     async def _list(
         self,
         path: str,
-        decode: Callable[[bytes], _Page],
-        salvage: Callable[[Sequence[bytes], bytes], _Page] | None,
+        decode: Callable[[bytes], Page],
+        salvage: Callable[[Sequence[bytes], bytes], Page] | None,
         options: ListOptions,
     ) -> Listing[Any]:
         page_size, idle = options.get("page_size", PAGE_SIZE), options.get("idle", LIST_IDLE_SECONDS)
@@ -320,8 +277,8 @@ class ApiClient:
     async def _all_pages(
         self,
         path: str,
-        decode: Callable[[bytes], _Page],
-        salvage: Callable[[Sequence[bytes], bytes], _Page] | None,
+        decode: Callable[[bytes], Page],
+        salvage: Callable[[Sequence[bytes], bytes], Page] | None,
         params: dict[str, str | int],
         idle: float,
     ) -> Listing[Any]:
@@ -446,45 +403,6 @@ class _Stage:
     """The step of a call that is under way."""
 
     waits_for_credentials = False
-
-
-class _Page(Sized):
-    """A page of a list, or a piece of one: its items, and what it says of the list."""
-
-    def __init__(self, items: Sequence[Any], page: ObjectList[Any]) -> None:
-        self.items = items
-        self.version = page.metadata.resourceVersion
-        self.continue_ = page.metadata.continue_
-        self.kind = page.kind
-        self.api_version = page.apiVersion
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-
-def _typed(item: type[Any]) -> Callable[[bytes], _Page]:
-    kind = ObjectList[item]  # type: ignore[valid-type]  # a type made at run time
-    is_free = getattr(item, "__origin__", item) is dict
-
-    def decode(body: bytes) -> _Page:
-        found = decode_json(body, kind)
-        if is_free and any(nested_deeper(entry, MAX_NESTING) for entry in found.items or ()):
-            raise InvalidJson(TOO_DEEP)
-        return _Page(found.items or (), found)
-
-    return decode
-
-
-def _as_text(items: Sequence[bytes], empty: bytes) -> _Page:
-    page = decode_json(empty, ObjectList[msgspec.Raw])
-    for item in items:
-        try:
-            decode_json(item, msgspec.Raw)
-        except InvalidJson as error:
-            # One object that is nested too deeply must not hide the others. All else spoils the answer.
-            if not isinstance(error.__cause__, RecursionError):
-                raise
-    return _Page([msgspec.Raw(item) for item in items], page)
 
 
 def _headers(

@@ -20,9 +20,9 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
+from fedhpa.kube.items import ItemReader, metadata_of
 from fedhpa.kube.pieces import Turns
 from fedhpa.kube.responses import GONE
 from fedhpa.kube.store import Change, Key, Store
@@ -49,10 +49,6 @@ NOT_LISTED = "not listed yet"
 class _WatchEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class _WatchError(msgspec.Struct, frozen=True):
@@ -99,18 +95,17 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self._client = client
         self._path = path
-        self._item: type[Any] = item
-        self._make: Callable[[Any], T | None] = make
+        self._item = item
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._page_size = page_size
         self._list_idle = list_idle
         self._watch_idle = watch_idle
         self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         self._on_problem = on_problem
-        self._on_unreadable = on_unreadable
         self._clock = clock
         self._name = name or path
         self._log = log.bind(api=client.config.name, collection=self._name)
+        self._reader: ItemReader[T] = ItemReader(item, make, self._log, on_unreadable)
         self._store: Store[T] = Store(self._log)
         self._version = ""
         self._generation = -1
@@ -246,7 +241,7 @@ class Reflector(Generic[T]):
         """Returns the record of each item. Other tasks run meanwhile, because there may be many."""
         turns, records = Turns(), {}
         for item in items:
-            key, record = self._keyed(item)
+            key, record = self._reader.keyed(item)
             records[key] = record
             await turns.pause()
         return records
@@ -308,7 +303,7 @@ class Reflector(Generic[T]):
             event = decode_json(line, _WatchEvent)
             if event.type == "ERROR":
                 self._raise_watch_error(decode_json(event.object, _WatchError))
-            meta = decode_json(event.object, _Meta).metadata
+            meta = metadata_of(event.object)
         except InvalidJson as error:
             # The change in this line is lost: list again.
             self._version = ""
@@ -321,7 +316,7 @@ class Reflector(Generic[T]):
         elif event.type == "DELETED":
             self._store.put(key, None)
         elif event.type in ("ADDED", "MODIFIED"):
-            self._store.put(key, self._decode(key, event.object))
+            self._store.put(key, self._reader.decode(key, event.object))
         self._version = meta.resourceVersion or self._version
 
     def _raise_watch_error(self, status: _WatchError) -> None:
@@ -334,49 +329,6 @@ class Reflector(Generic[T]):
             status=status.code,
             reason=status.reason or "",
         )
-
-    def _decode(self, key: Key, raw: msgspec.Raw) -> T | None:
-        try:
-            item = decode_json(raw, self._item)
-        except InvalidJson as error:
-            self._log.warning("object cannot be read", namespace=key[0], name=key[1], error=str(error))
-            self._tell_unreadable(key, raw, str(error))
-            return None
-        return self._record(key, item)
-
-    def _tell_unreadable(self, key: Key, raw: msgspec.Raw, reason: str) -> None:
-        if self._on_unreadable is None:
-            return
-        try:
-            uid = decode_json(raw, _Meta).metadata.uid
-            self._on_unreadable(key, uid, reason)
-        # A listener must not end the watch of all objects.
-        except Exception as error:
-            report_failure("object-unreadable", error, namespace=key[0], name=key[1])
-
-    def _record(self, key: Key, item: Any) -> T | None:
-        try:
-            return self._make(item)
-        # An object that makes `make` fail must not end the watch of all others.
-        except Exception as error:
-            self._log.warning(
-                "object left out", namespace=key[0], name=key[1], error=f"{type(error).__name__}: {error}"
-            )
-            return None
-
-    def _keyed(self, item: Any) -> tuple[Key, T | None]:
-        if not isinstance(item, msgspec.Raw):
-            key = _key(item)
-            return key, self._record(key, item)
-        key = self._raw_key(item)
-        return key, self._decode(key, item) if key[1] else None
-
-    def _raw_key(self, raw: msgspec.Raw) -> Key:
-        try:
-            return _key(decode_json(raw, _Meta))
-        except InvalidJson as error:
-            self._log.warning("object without readable metadata left out", error=str(error))
-            return ("", "")
 
     def _succeeded(self) -> None:
         if self._problem is not None:
@@ -408,13 +360,6 @@ class Reflector(Generic[T]):
                 self._on_problem(self._problem)
         except Exception as error:
             self._report("reflector-listener", error)
-
-
-def _key(item: Any) -> Key:
-    if isinstance(item, dict):
-        metadata = item.get("metadata") or {}
-        return metadata.get("namespace", ""), metadata.get("name", "")
-    return item.metadata.namespace, item.metadata.name
 
 
 __all__ = ["Change", "Key", "Reflector"]

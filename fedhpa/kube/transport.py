@@ -1,18 +1,16 @@
 """HTTP to one API server over one keep-alive connection pool; it knows nothing about Kubernetes objects.
 
 Redirects are not followed, because a member could redirect the hub's token anywhere. Cookies are not kept,
-proxies of the environment are not used, and bodies are read up to a size limit.
+proxies of the environment are not used. `bodies` reads what the server answers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import aiohttp
@@ -21,19 +19,7 @@ from yarl import URL
 
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.pieces import Turns
 from fedhpa.kube.supervision import explain
-
-try:
-    from isal import isal_zlib
-except ImportError:
-    # There is no wheel for this platform. Python's zlib does the same with four times the CPU.
-    _ZLIB: Any = zlib
-    _INFLATE_ERROR: type[Exception] = zlib.error
-else:
-    aiohttp.set_zlib_backend(isal_zlib)  # for what aiohttp itself compresses, as a server
-    _ZLIB = isal_zlib
-    _INFLATE_ERROR = isal_zlib.error  # type: ignore[assignment]  # its stubs call the class an instance
 
 # Reasons of an ApiError with status 0, for a request without a response.
 TIMEOUT: Final = "Timeout"
@@ -44,27 +30,12 @@ TOO_LARGE: Final = "ResponseTooLarge"
 TOO_SLOW: Final = "ResponseTooSlow"
 INVALID_RESPONSE: Final = "InvalidResponse"
 
-# etcd refuses objects above 1.5 MB, and API servers requests above 3 MB. A larger object is an attack.
-MAX_BODY = 8 * 2**20
-# A PodMetrics list of 150,000 pods is about 90 MB.
-MAX_LIST_BODY = 96 * 2**20
-# The bytes that gzip is inflated to in one step: a fraction of a millisecond.
-INFLATE_BYTES: Final = 64 * 1024
-# zlib's code for gzip with the largest window.
-GZIP_WINDOW: Final = 31
-# etcd refuses objects above 1.5 MB; a watch event holds one.
-MAX_LINE = 16 * 2**20
-# A watch line that takes longer than this to arrive is out of date.
-LINE_SECONDS = 10.0
 # Longer than the usual sync period (15 s), so that connections are reused, and well below the three minutes
 # after which an API server closes an idle connection.
 KEEPALIVE_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
 # Headers of a response. A hub may send a Warning for each cluster that did not answer.
 MAX_HEADERS = 1024
-# The limit for a whole response, even if its bytes keep coming.
-LIST_TOTAL_SECONDS = 300.0
-
 Params = Mapping[str, str | int | bool] | None
 
 
@@ -208,170 +179,6 @@ def target(server: str, path: str, params: Params) -> URL:
 
 def _text(value: str | int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-class ReadLimits:
-    """The size limit and the deadline for reading a response.
-
-    With `idle` each chunk moves the deadline to `idle` seconds from now, within LIST_TOTAL_SECONDS in total.
-    """
-
-    def __init__(self, limit: int, timer: asyncio.Timeout, idle: float | None) -> None:
-        self.limit = limit
-        self._timer = timer
-        self._idle = idle
-        self._loop = asyncio.get_running_loop()
-        self._latest = self._loop.time() + LIST_TOTAL_SECONDS
-
-    def progress(self) -> None:
-        """Move the deadline because a chunk arrived."""
-        if self._idle is not None:
-            self._timer.reschedule(min(self._loop.time() + self._idle, self._latest))
-
-    def ends_before(self, delay: float) -> bool:
-        """True if the deadline passes within `delay` seconds, so that a retry after it is useless."""
-        when = self._timer.when()
-        return when is not None and self._loop.time() + delay >= when
-
-
-async def read_body(
-    response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
-) -> bytes:
-    """Returns the whole body. For the arguments see `read_chunks`."""
-    chunks = await read_chunks(response, limit, progress)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-async def read_chunks(
-    response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
-) -> list[bytes]:
-    """Returns the whole body in parts, because joining a large one would take long.
-
-    It has at most `limit` bytes, uncompressed. `progress` is called for each part.
-    """
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in _uncompressed(response):
-        size += len(chunk)
-        if size > limit:
-            raise ApiError(
-                f"answer to {response.method} {response.url.path} is larger than {limit} bytes",
-                status=response.status,
-                reason=TOO_LARGE,
-            )
-        chunks.append(chunk)
-        if progress is not None:
-            progress()
-    return chunks
-
-
-async def _uncompressed(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Yields the body as it arrives, uncompressed, in parts of bounded size.
-
-    aiohttp would inflate what arrives in one step: a megabyte becomes a gigabyte, in a second without pause.
-    """
-    encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    if encoding not in ("", "identity", "gzip"):
-        raise _unreadable(response, f"its encoding {encoding[:20]!r} was not asked for")
-    inflater = _Inflater() if encoding == "gzip" else None
-    turns = Turns()
-    async for arrived in response.content.iter_any():
-        if inflater is None:
-            yield arrived
-            continue
-        try:
-            for part in inflater.parts(arrived):
-                yield part
-                await turns.pause()
-        except (zlib.error, _INFLATE_ERROR) as error:
-            raise _unreadable(response, f"it is no gzip: {error}") from error
-    if inflater is not None and not inflater.is_complete:
-        raise ApiError(
-            f"answer to {response.method} {response.url.path}: answer cut off", status=0, reason=UNREACHABLE
-        )
-
-
-class _Inflater:
-    """Inflates gzip in parts of at most INFLATE_BYTES."""
-
-    def __init__(self) -> None:
-        self._stream: Any = None
-        self.is_complete = True  # an empty body is no gzip, but is complete
-
-    def parts(self, data: bytes) -> Iterator[bytes]:
-        """Yields what the next bytes inflate to."""
-        while data:
-            if self._stream is None:
-                self._stream = _ZLIB.decompressobj(wbits=GZIP_WINDOW)
-                self.is_complete = False
-            while True:
-                part = self._stream.decompress(data, INFLATE_BYTES)
-                data = self._stream.unconsumed_tail
-                if part:
-                    yield part
-                if self._stream.eof or (not data and len(part) < INFLATE_BYTES):
-                    break
-            if self._stream.eof:
-                # Several gzip members in a row are one body.
-                data, self._stream, self.is_complete = self._stream.unused_data, None, True
-
-
-def _unreadable(response: aiohttp.ClientResponse, why: str) -> ApiError:
-    return ApiError(
-        f"answer to {response.method} {response.url.path} cannot be read: {why}",
-        status=response.status,
-        reason=INVALID_RESPONSE,
-    )
-
-
-async def read_lines(
-    response: aiohttp.ClientResponse, idle: float, limit: int = MAX_LINE
-) -> AsyncGenerator[bytes, None]:
-    """Yields the lines of a streamed response until it ends.
-
-    Raises TimeoutError after `idle` seconds without a byte, and ApiError for a line that is longer than
-    `limit` bytes or takes longer than LINE_SECONDS.
-    """
-    parts: list[bytes] = []
-    size = 0
-    clock = asyncio.get_running_loop().time
-    ends = float("inf")
-    chunks = _uncompressed(response)
-    while True:
-        try:
-            async with asyncio.timeout(min(idle, max(ends - clock(), 0.0))):
-                chunk = await anext(chunks, b"")
-        except TimeoutError:
-            if clock() < ends:
-                raise
-            raise ApiError(
-                f"a line of {response.url.path} took longer than {LINE_SECONDS:g} s",
-                status=0,
-                reason=TOO_SLOW,
-            ) from None
-        if not chunk:
-            return
-        head, *rest = chunk.split(b"\n")
-        size += len(head)
-        if size > limit:
-            raise ApiError(
-                f"a line of {response.url.path} is longer than {limit} bytes",
-                status=response.status,
-                reason=TOO_LARGE,
-            )
-        parts.append(head)
-        for piece in rest:
-            line = b"".join(parts)
-            parts, size = [piece], len(piece)
-            if line.strip():
-                yield line
-        ends = (
-            float("inf")
-            if not size
-            else clock() + LINE_SECONDS
-            if rest
-            else min(ends, clock() + LINE_SECONDS)
-        )
 
 
 def describe(error: BaseException) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.client import RateLimit
+from fedhpa.kube.backoff import Backoff, RateLimit
 from fedhpa.members.breaker import CircuitBreaker
 
 

@@ -173,3 +173,10 @@ def test_light_packages_load_no_client(module: str) -> None:
     result = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 
     assert result.stdout.strip() == "[]"
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    """A longer module is split (docs/contributing/style.md)."""
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+
+    assert [str(path) for path in paths if path.read_text(encoding="utf-8").count("\n") > 400] == []

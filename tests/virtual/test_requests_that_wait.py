@@ -10,9 +10,10 @@ import pytest
 from aiohttp import web
 
 from fedhpa.api.errors import ApiError
+from fedhpa.kube.bodies import LIST_TOTAL_SECONDS
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.transport import LIST_TOTAL_SECONDS, TIMEOUT
+from fedhpa.kube.transport import TIMEOUT
 from tests.support.memory_network import MemoryListener, MemoryNetwork
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

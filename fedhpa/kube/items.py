@@ -1,0 +1,94 @@
+"""The records that a reflector makes of items. An unreadable item never hides the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube.store import Key
+from fedhpa.kube.supervision import report_failure
+
+I = TypeVar("I")  # noqa: E741  # an item as decoded
+T = TypeVar("T")  # the record made of it
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ItemReader(Generic[T]):
+    """Decodes items as `item` and makes records of them; the arguments are those of `Reflector`."""
+
+    def __init__(
+        self,
+        item: type[I],
+        make: Callable[[I], T | None],
+        log: structlog.typing.FilteringBoundLogger,
+        on_unreadable: Callable[[Key, str, str], None] | None,
+    ) -> None:
+        self._item: type[Any] = item
+        self._make: Callable[[Any], T | None] = make
+        self._log = log
+        self._on_unreadable = on_unreadable
+
+    def decode(self, key: Key, raw: msgspec.Raw) -> T | None:
+        """Returns the record of an item's text; None if the item is left out."""
+        try:
+            item = decode_json(raw, self._item)
+        except InvalidJson as error:
+            self._log.warning("object cannot be read", namespace=key[0], name=key[1], error=str(error))
+            self._tell_unreadable(key, raw, str(error))
+            return None
+        return self._record(key, item)
+
+    def keyed(self, item: Any) -> tuple[Key, T | None]:
+        """Returns key and record of an item, which is decoded or, if it could not be, its text."""
+        if not isinstance(item, msgspec.Raw):
+            key = _key(item)
+            return key, self._record(key, item)
+        key = self._raw_key(item)
+        return key, self.decode(key, item) if key[1] else None
+
+    def _record(self, key: Key, item: Any) -> T | None:
+        try:
+            return self._make(item)
+        # An object that makes `make` fail must not end the watch of all others.
+        except Exception as error:
+            self._log.warning(
+                "object left out", namespace=key[0], name=key[1], error=f"{type(error).__name__}: {error}"
+            )
+            return None
+
+    def _tell_unreadable(self, key: Key, raw: msgspec.Raw, reason: str) -> None:
+        if self._on_unreadable is None:
+            return
+        try:
+            self._on_unreadable(key, metadata_of(raw).uid, reason)
+        # A listener must not end the watch of all objects.
+        except Exception as error:
+            report_failure("object-unreadable", error, namespace=key[0], name=key[1])
+
+    def _raw_key(self, raw: msgspec.Raw) -> Key:
+        try:
+            metadata = metadata_of(raw)
+        except InvalidJson as error:
+            self._log.warning("object without readable metadata left out", error=str(error))
+            return ("", "")
+        return metadata.namespace, metadata.name
+
+
+def metadata_of(raw: msgspec.Raw) -> ObjectMeta:
+    """Returns the metadata of an object's text. Raises InvalidJson."""
+    return decode_json(raw, _Meta).metadata
+
+
+def _key(item: Any) -> Key:
+    if isinstance(item, dict):
+        metadata = item.get("metadata") or {}
+        return metadata.get("namespace", ""), metadata.get("name", "")
+    return item.metadata.namespace, item.metadata.name
