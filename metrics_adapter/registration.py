@@ -1,17 +1,17 @@
-"""Manifests that register the adapter on a hub: APIServices, Service, and the least RBAC rights it needs.
+"""Manifests that register the adapter on a hub: account, rights, Service and APIServices.
 
-They are plain dictionaries in the API's spelling, which the CLI, the testbed and tests share.
+They are plain dictionaries in the API's spelling, which the CLI, the testbed and tests share. The rights
+themselves are in `fedhpa.api.rights`.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
+from fedhpa.api import rights
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
 from metrics_adapter.apis import GROUP, SERVED_VERSIONS
 
@@ -94,61 +94,12 @@ def service(registration: Registration) -> Manifest:
 
 
 def hub_rights(registration: Registration) -> list[Manifest]:
-    """Returns the ServiceAccount's roles: read Clusters and named Secrets, delegate authentication."""
-    account = {
-        "kind": "ServiceAccount",
-        "name": registration.service_account,
-        "namespace": registration.namespace,
-    }
-    read = ["get", "list", "watch"]
-    clusters = [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": read}]
-    return [
-        _namespaced("v1", "ServiceAccount", registration.service_account, registration.namespace),
-        _cluster_role(NAME, clusters),
-        _binding("ClusterRoleBinding", NAME, "ClusterRole", NAME, account),
-        *_secret_roles(registration.secrets, account),
-        # TokenReview and SubjectAccessReview.
-        _binding(
-            "ClusterRoleBinding", f"{NAME}:auth-delegator", "ClusterRole", "system:auth-delegator", account
-        ),
-        # The ConfigMap with the CA and the names of trusted front proxies.
-        _binding(
-            "RoleBinding",
-            f"{NAME}:authentication-reader",
-            "Role",
-            "extension-apiserver-authentication-reader",
-            account,
-            "kube-system",
-        ),
-        _reader_role(),
-    ]
-
-
-def _secret_roles(secrets: Iterable[SecretKey], account: dict[str, str]) -> list[Manifest]:
-    """Returns a Role and a RoleBinding for each namespace, for exactly these Secrets."""
-    found: list[Manifest] = []
-    for namespace, keys in groupby(sorted(secrets), key=itemgetter(0)):
-        rule = {
-            "apiGroups": [""],
-            "resources": ["secrets"],
-            "resourceNames": [name for _, name in keys],
-            # resourceNames suffice, because the adapter lists and watches each Secret by its name.
-            "verbs": ["get", "list", "watch"],
-        }
-        found.append(_namespaced("rbac.authorization.k8s.io/v1", "Role", NAME, namespace, rules=[rule]))
-        found.append(_binding("RoleBinding", NAME, "Role", NAME, account, namespace))
-    return found
-
-
-def member_rights() -> list[Manifest]:
-    """Returns the ClusterRole that the adapter's credentials need on each member."""
-    read = ["get", "list"]
-    metrics = [
-        {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": read},
-        # The name of the metric is part of the resource name.
-        {"apiGroups": [CUSTOM, EXTERNAL], "resources": ["*"], "verbs": read},
-    ]
-    return [_cluster_role(f"{NAME}-member", metrics)]
+    """Returns the ServiceAccount and its rights: read Clusters and the named Secrets, delegate reviews."""
+    secrets: dict[str, list[str]] = {}
+    for namespace, name in sorted(registration.secrets):
+        secrets.setdefault(namespace, []).append(name)
+    place = registration.namespace, registration.service_account
+    return [rights.account(*place), *rights.adapter_rights(rights.service_account(*place), secrets=secrets)]
 
 
 def manifests(
@@ -160,42 +111,6 @@ def manifests(
         service(registration),
         *api_services(registration, ca_bundle_pem, groups),
     ]
-
-
-def _reader_role() -> Manifest:
-    # metrics-server ships this role, and a hub has no metrics-server. Without the role, `view` and `admin`
-    # cannot read metrics.
-    role = _cluster_role(
-        "system:aggregated-metrics-reader",
-        [{"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list"]}],
-    )
-    for name in ("view", "edit", "admin"):
-        role["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{name}"] = "true"
-    return role
-
-
-def _cluster_role(name: str, rules: list[dict[str, Any]]) -> Manifest:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": _labels()},
-        "rules": rules,
-    }
-
-
-def _binding(
-    kind: str, name: str, role_kind: str, role: str, subject: dict[str, str], namespace: str = ""
-) -> Manifest:
-    metadata: dict[str, Any] = {"name": name, "labels": _labels()}
-    if namespace:
-        metadata["namespace"] = namespace
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": kind,
-        "metadata": metadata,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
-        "subjects": [subject],
-    }
 
 
 def _namespaced(api_version: str, kind: str, name: str, namespace: str, **rest: Any) -> Manifest:

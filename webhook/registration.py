@@ -1,4 +1,4 @@
-"""The manifests of the webhook: its registration with an API server, and its permissions on the hub.
+"""The manifests that register the webhook with an API server.
 
 Each webhook keeps Karmada's name, because users see it in every denial. The two configuration objects have
 names of their own, so they never overwrite Karmada's `mutating-config` and `validating-config`.
@@ -9,10 +9,6 @@ Two matchConditions skip requests that the webhook need not see. An object that 
 finalizer even while the webhook is down, and a status is not validated. Kubernetes before 1.28 drops the
 conditions. There the result is the same, because the rules name no subresource and the webhook admits objects
 that are being deleted.
-
-Verdicts need no permissions. For warnings about other objects the webhook lists and watches the autoscalers
-and clusters of the hub, and gets the scale of targets. Targets of other kinds need a rule of their own.
-Without it there are no warnings about them.
 """
 
 from __future__ import annotations
@@ -21,7 +17,6 @@ import base64
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fedhpa.api.cluster import GROUP as CLUSTER_GROUP
 from fedhpa.api.federatedhpa import GROUP
 from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
@@ -36,29 +31,6 @@ MATCH_CONDITIONS: Final = (
 )
 
 _LABELS: Final = {"app.kubernetes.io/name": "fedhpa", "app.kubernetes.io/component": "webhook"}
-_RBAC_GROUP: Final = "rbac.authorization.k8s.io"
-_READER_RULES: Final = (
-    {
-        "apiGroups": [GROUP],
-        "resources": ["federatedhpas", "cronfederatedhpas"],
-        "verbs": ["list", "watch"],
-    },
-    {
-        "apiGroups": ["autoscaling"],
-        "resources": ["horizontalpodautoscalers"],
-        "verbs": ["list", "watch"],
-    },
-    {
-        "apiGroups": [CLUSTER_GROUP],
-        "resources": ["clusters"],
-        "verbs": ["list", "watch"],
-    },
-    {
-        "apiGroups": ["apps"],
-        "resources": ["deployments/scale", "replicasets/scale", "statefulsets/scale"],
-        "verbs": ["get"],
-    },
-)
 
 
 @dataclass(frozen=True)
@@ -119,26 +91,6 @@ def configurations(endpoint: Endpoint, ca_bundle: bytes) -> list[dict[str, Any]]
 
 def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
     return _manifest("admissionregistration.k8s.io/v1", kind, webhooks=webhooks)
-
-
-def user_subject(name: str) -> dict[str, str]:
-    """Returns the RBAC subject of a user, such as the one of a kubeconfig."""
-    return {"apiGroup": _RBAC_GROUP, "kind": "User", "name": name}
-
-
-def service_account_subject(namespace: str, name: str) -> dict[str, str]:
-    """Returns the RBAC subject of a service account."""
-    return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
-
-
-def reader_rbac(subject: dict[str, str]) -> list[dict[str, Any]]:
-    """Returns the ClusterRole of a webhook that reads the hub, and its ClusterRoleBinding to `subject`."""
-    rules = [{key: list(values) for key, values in rule.items()} for rule in _READER_RULES]
-    role = {"apiGroup": _RBAC_GROUP, "kind": "ClusterRole", "name": NAME}
-    return [
-        _manifest(f"{_RBAC_GROUP}/v1", "ClusterRole", rules=rules),
-        _manifest(f"{_RBAC_GROUP}/v1", "ClusterRoleBinding", roleRef=role, subjects=[dict(subject)]),
-    ]
 
 
 def _manifest(api_version: str, kind: str, **body: Any) -> dict[str, Any]:

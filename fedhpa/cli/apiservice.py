@@ -13,7 +13,7 @@ import typer
 
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.cli.hub import DEADLINE_SECONDS, hub_client, hub_error
-from fedhpa.cli.options import Context, Kubeconfig, read_certificates
+from fedhpa.cli.options import Context, Kubeconfig, read_certificates, secrets_by_namespace
 
 if TYPE_CHECKING:
     from metrics_adapter.registration import Registration
@@ -30,6 +30,10 @@ class Api(StrEnum):
     METRICS = "metrics"
     CUSTOM = "custom"
     EXTERNAL = "external"
+
+
+# A hub may have a metrics-server of its own. Only a person can decide that it loses its API.
+DEFAULT_APIS = (Api.CUSTOM, Api.EXTERNAL)
 
 
 def apiservice(
@@ -52,7 +56,11 @@ def apiservice(
         str, typer.Option(help="Namespace of each --secret that has none.")
     ] = "karmada-cluster",
     api: Annotated[
-        list[Api] | None, typer.Option(help="Register only this API; repeatable. If not set, all three.")
+        list[Api] | None,
+        typer.Option(
+            help="API to register; repeatable. If not set, custom and external. metrics is that of `kubectl "
+            "top`, which a metrics-server may have on this hub."
+        ),
     ] = None,
     check: Annotated[
         bool,
@@ -74,22 +82,28 @@ def apiservice(
 
     Example: fedhpa apiservice --ca-file ca.crt | kubectl apply -f -
     """
+    from fedhpa.api.rights import member_metrics_rights
     from fedhpa.api.yaml import print_yaml
-    from metrics_adapter.registration import APIS, Registration, manifests, member_rights
+    from metrics_adapter.registration import APIS, Registration, manifests
 
     placement = Registration(
         namespace=namespace,
         service=service,
         port=port,
         external_name=external_name,
-        secrets=frozenset(_secret_key(text, secrets_namespace) for text in secret or ()),
+        secrets=frozenset(
+            (place, name)
+            for place, names in secrets_by_namespace(secret or (), secrets_namespace).items()
+            for name in names
+        ),
     )
     if member:
-        documents = member_rights()
+        documents = member_metrics_rights()
     elif ca_file is None:
         raise ConfigError("--ca-file is missing: the hub verifies the adapter's certificate against it")
     else:
-        groups = [group for name, group in APIS.items() if api is None or name in api]
+        chosen = DEFAULT_APIS if api is None else api
+        groups = [group for name, group in APIS.items() if name in chosen]
         if check:
             named = asyncio.run(_secrets_of_clusters(kubeconfig, context))
             placement = replace(placement, secrets=placement.secrets | named)
@@ -109,13 +123,6 @@ def apiservice(
         if not placement.secrets:
             typer.echo(NO_SECRETS, err=True)
     typer.echo(print_yaml(documents), nl=False)
-
-
-def _secret_key(text: str, default: str) -> tuple[str, str]:
-    namespace, slash, name = text.rpartition("/")
-    if not name or "/" in namespace or (slash and not namespace):
-        raise ConfigError(f'--secret="{text}": expected NAME or NAMESPACE/NAME')
-    return namespace or default, name
 
 
 async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple[str, str]]:

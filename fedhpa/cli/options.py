@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -47,6 +48,34 @@ class JsonOrText(StrEnum):
 
     JSON = "json"
     TEXT = "text"
+
+
+class PropagationMode(StrEnum):
+    """The values of the controller's --propagation."""
+
+    KARMADA = "karmada"
+    DIRECT = "direct"
+
+
+class MetricsSource(StrEnum):
+    """The values of the controller's --metrics-via."""
+
+    MEMBERS = "members"
+    HUB = "hub"
+
+
+def secrets_by_namespace(texts: Iterable[str], default: str) -> dict[str, list[str]]:
+    """Returns the names in `--secret` options by namespace. `default` is the namespace of a plain name.
+
+    Raises ConfigError for a text that is neither NAME nor NAMESPACE/NAME.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        namespace, slash, name = text.rpartition("/")
+        if not name or "/" in namespace or (slash and not namespace):
+            raise ConfigError(f'--secret="{text}": expected NAME or NAMESPACE/NAME')
+        found.setdefault(namespace or default, []).append(name)
+    return found
 
 
 def read_certificates(option: str, path: Path) -> bytes:

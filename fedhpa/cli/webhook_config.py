@@ -40,8 +40,13 @@ def webhook_config(
     from fedhpa.api.yaml import print_yaml
     from webhook.registration import configurations
 
-    bundle = b"" if ca_file is None else read_certificates("--ca-file", ca_file)
-    documents = _reader_rbac(reader) + configurations(_endpoint(url, service), bundle)
+    endpoint = _endpoint(url, service)
+    if ca_file is None:
+        raise ConfigError(
+            "--ca-file is missing: without it the API server could not verify the webhook, and would refuse "
+            "all FederatedHPAs"
+        )
+    documents = _reader_rights(reader) + configurations(endpoint, read_certificates("--ca-file", ca_file))
     typer.echo(print_yaml(documents), nl=False)
 
 
@@ -63,17 +68,17 @@ def _endpoint(url: str, service: str) -> Endpoint:
     return registration.Endpoint(namespace=namespace, service=name, port=int(port) if colon else 443)
 
 
-def _reader_rbac(reader: str) -> list[dict[str, Any]]:
-    from webhook import registration
+def _reader_rights(reader: str) -> list[dict[str, Any]]:
+    from fedhpa.api import rights
 
     if not reader:
         return []
     namespace, slash, name = reader.partition("/")
     if not slash:
-        return registration.reader_rbac(registration.user_subject(reader))
+        return rights.webhook_rights(rights.user(reader))
     if not (namespace and name) or "/" in name:
         raise ConfigError(f"--reader={reader!r}: expected a user's name, or NAMESPACE/NAME of an account")
-    return registration.reader_rbac(registration.service_account_subject(namespace, name))
+    return rights.webhook_rights(rights.service_account(namespace, name))
 
 
 def register(app: typer.Typer) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 from testbed.real import commands
 from testbed.real.controlplane import DATA, START_SECONDS, ControlPlane
 from testbed.stage import (
-    CLUSTER_NAMESPACE,
-    MEMBER_RIGHTS,
     MEMBER_USER,
+    NAMESPACE,
     Credentials,
     PlaneApi,
     Run,
@@ -18,6 +17,7 @@ from testbed.stage import (
     eventually,
     gather,
     has_condition,
+    member_rights,
 )
 
 NODE_ALLOCATABLE = {"cpu": "32", "memory": "64Gi", "pods": "110"}
@@ -44,7 +44,7 @@ class Member(ControlPlane):
         self._commands["kwok"] = commands.kwok(DATA / "kwok.yaml", self.pki, self.ports, self.kubeconfig)
         self._commands["metrics-server"] = commands.metrics_server(self.pki, self.ports, self.kubeconfig)
         async with self.api() as api:
-            await api.apply_all([*documents(DATA / "member.yaml"), *documents(MEMBER_RIGHTS)])
+            await api.apply_all([*documents(DATA / "member.yaml"), *member_rights()])
             await api.apply_all([self._node(number) for number in range(1, self.nodes + 1)])
             self.spawn("kwok")
             await self._node_ready(api)
@@ -69,10 +69,8 @@ class Member(ControlPlane):
             await eventually(poll, what=f"metrics of {self.name}", seconds=START_SECONDS, every=0.5)
 
     async def credentials(self) -> Credentials:
-        """Returns a token of a ServiceAccount with only the permissions that a hub needs
-        (testbed/stage/data/member.yaml).
-        """
-        path = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
+        """Returns a token of a ServiceAccount with only the rights that a hub needs (fedhpa.api.rights)."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",

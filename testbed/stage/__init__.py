@@ -7,22 +7,21 @@ from testbed.stage.kubeconfig import by_certificate, write_kubeconfig
 from testbed.stage.ports import free_port
 from testbed.stage.processes import Processes
 from testbed.stage.registrations import (
-    CLUSTER_NAMESPACE,
-    MEMBER_RIGHTS,
     MEMBER_USER,
+    NAMESPACE,
     Credentials,
     aggregated_api,
     cluster_objects,
     documents,
+    member_rights,
 )
 from testbed.stage.runs import Run, StartFailed, reap
 from testbed.stage.up import hold, say
 from testbed.stage.waiting import NotInTime, eventually, gather
 
 __all__ = [
-    "CLUSTER_NAMESPACE",
-    "MEMBER_RIGHTS",
     "MEMBER_USER",
+    "NAMESPACE",
     "Credentials",
     "NotInTime",
     "PlaneApi",
@@ -38,6 +37,7 @@ __all__ = [
     "gather",
     "has_condition",
     "hold",
+    "member_rights",
     "reap",
     "say",
     "write_kubeconfig",

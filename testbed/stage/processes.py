@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from certs import CertificateAuthority
+from fedhpa.api import rights
 from fedhpa.api.errors import ApiError
 from metrics_adapter.registration import Registration, api_services, service
 from testbed.stage.api import PlaneApi, has_condition
@@ -18,17 +19,15 @@ from testbed.stage.ports import free_port
 from testbed.stage.registrations import (
     ADAPTER,
     ADAPTER_SERVICE,
-    HUB_RIGHTS,
     NAMESPACE,
     cron_that_never_fires,
-    documents,
+    hub_rights,
 )
 from testbed.stage.runs import Run
 from testbed.stage.waiting import eventually, gather
 from webhook.registration import Endpoint, configurations
 
-WEBHOOK = "fedhpa-webhook"
-CONTROLLER = "fedhpa-controller"
+WEBHOOK, CONTROLLER = rights.WEBHOOK, rights.CONTROLLER
 
 # Three interpreters start at once, and the hub rechecks an unavailable API only every 30 s.
 READY_SECONDS = 150.0
@@ -89,7 +88,7 @@ class Processes:
     async def start(self) -> None:
         """Starts and registers all three; returns once the hub calls webhook and adapter."""
         async with self._hub.api() as api:
-            await api.apply_all(documents(HUB_RIGHTS))
+            await api.apply_all(hub_rights())
             await gather(*(self.start_one(name) for name in (WEBHOOK, ADAPTER, CONTROLLER)))
             await api.apply_all(
                 [

@@ -7,16 +7,42 @@ from typing import Any
 
 import yaml
 
-DATA = Path(__file__).with_name("data")
-# RBAC of the processes on the hub, and of the hub's token on a member.
-HUB_RIGHTS, MEMBER_RIGHTS = DATA / "hub.yaml", DATA / "member.yaml"
+from fedhpa.api import rights
 
-CLUSTER_NAMESPACE = "karmada-cluster"
-MEMBER_USER = "fedhpa-hub"  # the ServiceAccount of data/member.yaml, in CLUSTER_NAMESPACE
-
-NAMESPACE = "fedhpa-system"
-ADAPTER = "fedhpa-metrics-adapter"
+NAMESPACE, CLUSTER_NAMESPACE = rights.NAMESPACE, rights.CLUSTER_NAMESPACE
+ADAPTER = rights.ADAPTER
+MEMBER_USER = rights.MEMBER  # in NAMESPACE of each member
 ADAPTER_SERVICE = ADAPTER
+# Outside a pod the controller keeps its Leases here.
+LEASE_NAMESPACE = "kube-system"
+
+
+def hub_rights() -> list[dict[str, Any]]:
+    """Returns the namespaces of the hub, and the rights of adapter and controller, which are users there.
+
+    The tests run the controller with either propagation and either source of metrics. The webhook has no
+    rights, except in the tests of its warnings.
+    """
+    return [
+        *map(namespace, (NAMESPACE, CLUSTER_NAMESPACE)),
+        *rights.adapter_rights(rights.user(ADAPTER)),
+        *rights.controller_rights(
+            rights.user(rights.CONTROLLER),
+            lease_namespace=LEASE_NAMESPACE,
+            propagation="karmada",
+            metrics_via="hub",
+        ),
+    ]
+
+
+def member_rights() -> list[dict[str, Any]]:
+    """Returns the namespace, account and rights of the hub's token on a member."""
+    return [namespace(NAMESPACE), *rights.member_rights(NAMESPACE, propagation="direct")]
+
+
+def namespace(name: str) -> dict[str, Any]:
+    """Returns a Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -52,7 +78,7 @@ def cluster_objects(name: str, server: str, credentials: Credentials) -> list[di
         "caBundle": base64.b64encode(credentials.ca_bundle).decode(),
     }
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTER_NAMESPACE}},
+        namespace(CLUSTER_NAMESPACE),
         {
             "apiVersion": "v1",
             "kind": "Secret",

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fedhpa.admission import crd
+from fedhpa.api import rights
 from testbed.embedded.controlplane import ControlPlane
 from testbed.stage.waiting import eventually as soon
 from tests.integration.test_admission_reads_the_hub import admitting, deployment, fhpa, warned
 from tests.support.embedded_plane import have_patience
 from tests.support.fakeapi import PATIENCE
-from webhook.registration import reader_rbac, user_subject
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
         async with plane.api() as api:
             kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
             await api.apply_all([crd.custom_resource_definition(kind) for kind in kinds])
-            await api.apply_all([*reader_rbac(user_subject("fedhpa-webhook")), deployment()])
+            await api.apply_all([*rights.webhook_rights(rights.user("fedhpa-webhook")), deployment()])
         yield plane
     finally:
         await plane.end()

@@ -14,6 +14,7 @@ from multidict import CIMultiDictProxy
 
 from certs import CertificateAuthority
 from fedhpa.admission import crd
+from fedhpa.api import rights
 from fedhpa.api.errors import ConfigError
 from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.network.faults import Fault
@@ -22,7 +23,7 @@ from testbed.stage.waiting import eventually as soon
 from tests.support.admission import Client, running
 from tests.support.embedded_plane import have_patience, with_timeout
 from tests.support.fakeapi import PATIENCE, eventually
-from webhook.registration import Endpoint, configurations, reader_rbac, user_subject
+from webhook.registration import Endpoint, configurations
 
 Object = dict[str, Any]
 KINDS = ("FederatedHPA", "CronFederatedHPA", "HorizontalPodAutoscaler")
@@ -84,7 +85,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
             await api.apply_all(
                 [crd.custom_resource_definition(one) for one in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)]
             )
-            await api.apply_all(reader_rbac(user_subject("fedhpa-webhook")))
+            await api.apply_all(rights.webhook_rights(rights.user("fedhpa-webhook")))
         yield plane
     finally:
         await plane.end()

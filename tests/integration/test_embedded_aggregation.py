@@ -17,12 +17,11 @@ from testbed.embedded.api.types import User
 from testbed.embedded.controlplane import ControlPlane
 from testbed.stage.registrations import (
     ADAPTER,
-    HUB_RIGHTS,
     NAMESPACE,
     Credentials,
     aggregated_api,
     cluster_objects,
-    documents,
+    hub_rights,
 )
 from tests.support.adapter.process import METRICS, PODS_PATH, pod_metrics, until
 from tests.support.embedded_plane import have_patience
@@ -47,7 +46,7 @@ async def plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def adapter(plane: ControlPlane, folder: Path, member: FakeApi) -> AsyncIterator[Adapter]:
     """A running adapter whose hub is the plane."""
     async with plane.api() as api:
-        await api.apply_all([crd.custom_resource_definition(crd.CLUSTER), *documents(HUB_RIGHTS)])
+        await api.apply_all([crd.custom_resource_definition(crd.CLUSTER), *hub_rights()])
         credentials = Credentials("token", member.ca_pem.encode())
         await api.apply_all(cluster_objects("member1", member.url, credentials))
     plane.pki.ca.issue_server("adapter", dns=[f"{ADAPTER}.{NAMESPACE}.svc"]).save(folder)

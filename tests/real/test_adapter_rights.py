@@ -12,10 +12,11 @@ from typing import Any
 import yaml
 
 from certs import CertificateAuthority
+from fedhpa.api.rights import ADAPTER_ROLE, MEMBER_METRICS_ROLE, READER_ROLE, member_metrics_rights
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
-from metrics_adapter.registration import NAME, Registration, hub_rights, member_rights
+from metrics_adapter.registration import NAME, Registration, hub_rights
 from metrics_adapter.settings import FLAGS
 from testbed.real.plane import Plane
 from testbed.stage.api import PlaneApi
@@ -106,7 +107,7 @@ def printed() -> list[dict[str, Any]]:
     documents = hub_rights(PLACEMENT)
     for document in documents:
         for named in (document["metadata"], document.get("roleRef", {})):
-            if document["kind"] != "ServiceAccount" and named.get("name", "").startswith(NAME):
+            if named.get("name", "").startswith(ADAPTER_ROLE):
                 named["name"] = f"{NAMESPACE}:{named['name']}"
     return documents
 
@@ -116,14 +117,14 @@ async def registered(plane: Plane) -> AsyncIterator[None]:
     """Registers the first member again, as a Cluster whose credentials have the printed permissions."""
     member = plane.members["member1"]
     async with member.api() as api:
-        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
-        await api.apply_all([binding(f"{NAME}-member", "metrics-reader")])
+        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_metrics_rights()])
+        await api.apply_all([binding(MEMBER_METRICS_ROLE, "metrics-reader")])
         await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER)
         token = await token_of(api, "metrics-reader")
     async with plane.hub.api() as api:
         credentials = Credentials(token, member.pki.ca.bundle_pem)
         await api.apply_all([namespace(NAMESPACE), *printed(), account(READER)])
-        await api.apply_all([binding("system:aggregated-metrics-reader", READER)])
+        await api.apply_all([binding(READER_ROLE, READER)])
         await rights(api, ACCOUNT, ON_THE_HUB)
         await api.apply_all(cluster_objects(CLUSTER, member.server, credentials))
         try:
@@ -240,7 +241,7 @@ async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
 async def test_on_a_member_nothing_else_is_allowed(plane: Plane) -> None:
     """The printed role allows reading metrics, but no logs, Secrets or workloads."""
     async with plane.members["member2"].api() as api:
-        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_rights()])
-        await api.apply_all([binding(f"{NAME}-member", "metrics-reader")])
+        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_metrics_rights()])
+        await api.apply_all([binding(MEMBER_METRICS_ROLE, "metrics-reader")])
 
         assert await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER) == ON_A_MEMBER

@@ -44,11 +44,11 @@ def hpa(name: str, target: str) -> dict[str, Any]:
     }
 
 
-async def rights(reader: str) -> list[dict[str, Any]]:
+async def rights(reader: str, authority: Path) -> list[dict[str, Any]]:
     """Returns the output of `fedhpa webhook-config --reader` without the existing registration."""
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("fedhpa")),
-        *("webhook-config", "--url=https://127.0.0.1", f"--reader={reader}"),
+        *("webhook-config", "--url=https://127.0.0.1", f"--reader={reader}", f"--ca-file={authority}"),
         stdout=subprocess.PIPE,
     )
     async with asyncio.timeout(60):
@@ -60,7 +60,7 @@ async def rights(reader: str) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def reading_the_hub(plane: Plane, processes: Processes, hub: PlaneApi) -> AsyncIterator[None]:
     """Runs the webhook with a kubeconfig of the documented permissions only."""
-    await hub.apply_all(await rights(WEBHOOK))
+    await hub.apply_all(await rights(WEBHOOK, processes.folder / "ca.crt"))
     await processes.kill(WEBHOOK)
     try:
         await processes.start_one(WEBHOOK, f"--kubeconfig={plane.hub.user_kubeconfig(WEBHOOK)}")

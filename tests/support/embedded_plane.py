@@ -8,7 +8,7 @@ import pytest
 
 from testbed.embedded.plane import Plane
 from testbed.stage.processes import Processes
-from testbed.stage.registrations import ADAPTER, HUB_RIGHTS, documents
+from testbed.stage.registrations import ADAPTER, hub_rights
 from tests.support.fakeapi import PATIENCE, Object
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/shop/deployments"
@@ -67,7 +67,7 @@ async def started_adapter(plane: Plane) -> Processes:
     # No member hangs, so a slow one is waited for.
     processes = Processes(plane, adapter_flags=["--metrics-max-age=0s", "--member-deadline=60s"])
     async with plane.hub.api() as api:
-        await api.apply_all(documents(HUB_RIGHTS))
+        await api.apply_all(hub_rights())
         await processes.start_one(ADAPTER)
         await api.apply_all(processes.adapter_registrations())
     await processes.metrics_are_available()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from metrics_adapter.registration import Registration, hub_rights, manifests, member_rights
+from fedhpa.api.rights import member_metrics_rights
+from metrics_adapter.registration import Registration, hub_rights, manifests
 
 PLACEMENT = Registration(secrets=frozenset({("karmada-cluster", "member2"), ("karmada-cluster", "member1")}))
 READ = ["get", "list", "watch"]
@@ -32,9 +33,9 @@ def test_on_the_hub_it_reads_clusters_and_named_secrets() -> None:
     metrics = {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]}
 
     assert rules(manifests(PLACEMENT, b"ca")) == {
-        "ClusterRole /fedhpa-metrics-adapter": [clusters],
-        "Role karmada-cluster/fedhpa-metrics-adapter": [secrets],
-        "ClusterRole /system:aggregated-metrics-reader": [metrics],
+        "ClusterRole /fedhpa:metrics-adapter": [clusters],
+        "Role karmada-cluster/fedhpa:metrics-adapter:secrets": [secrets],
+        "ClusterRole /fedhpa:aggregated-metrics-reader": [metrics],
     }
 
 
@@ -44,8 +45,8 @@ def test_on_the_hub_it_delegates_who_calls_and_what_they_may() -> None:
     account = {"kind": "ServiceAccount", "name": "fedhpa-metrics-adapter", "namespace": "fedhpa-system"}
 
     assert [(found["metadata"].get("namespace", ""), found["roleRef"]["name"]) for found in bindings] == [
-        ("", "fedhpa-metrics-adapter"),
-        ("karmada-cluster", "fedhpa-metrics-adapter"),
+        ("", "fedhpa:metrics-adapter"),
+        ("karmada-cluster", "fedhpa:metrics-adapter:secrets"),
         ("", "system:auth-delegator"),
         ("kube-system", "extension-apiserver-authentication-reader"),
     ]
@@ -59,8 +60,8 @@ def test_without_secrets_there_is_no_right_to_any() -> None:
 
 def test_on_members_it_reads_metrics() -> None:
     """It may not read pods or anything else."""
-    assert rules(member_rights()) == {
-        "ClusterRole /fedhpa-metrics-adapter-member": [
+    assert rules(member_metrics_rights()) == {
+        "ClusterRole /fedhpa:member-metrics": [
             {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]},
             {"apiGroups": VALUES, "resources": ["*"], "verbs": ["get", "list"]},
         ]

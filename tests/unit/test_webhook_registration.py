@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from certs import CertificateAuthority
 from fedhpa.cli.main import app
+from tests.support.commands import fedhpa
 from webhook.registration import Endpoint, configurations
 
 
-def printed(*arguments: str) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(app, ["webhook-config", *arguments])
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """The file of a CA."""
+    CertificateAuthority.create("ca").save(tmp_path)
+    return tmp_path / "ca.crt"
+
+
+def printed(authority: Path, *arguments: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(app, ["webhook-config", "--ca-file", str(authority), *arguments])
     assert done.exit_code == 0, done.output
     return list(yaml.safe_load_all(done.stdout))
 
@@ -70,9 +80,18 @@ def test_the_configurations_are_not_karmadas() -> None:
     assert names == {"fedhpa-webhook"}
 
 
-def test_without_a_reader_no_permissions_are_printed() -> None:
+def test_without_a_ca_nothing_is_printed() -> None:
+    """The API server would not trust the webhook, and its policy Fail would refuse all objects."""
+    done = fedhpa("webhook-config", "--url", "https://10.0.0.1:8443")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fedhpa: --ca-file is missing: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_a_reader_no_permissions_are_printed(authority: Path) -> None:
     """Verdicts need no permissions."""
-    assert [document["kind"] for document in printed("--url", "https://10.0.0.1:8443")] == [
+    assert [document["kind"] for document in printed(authority, "--url", "https://10.0.0.1:8443")] == [
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
@@ -91,9 +110,9 @@ def test_without_a_reader_no_permissions_are_printed() -> None:
         ),
     ],
 )
-def test_a_reader_gets_the_least_permissions(reader: str, subject: dict[str, str]) -> None:
+def test_a_reader_gets_the_least_permissions(authority: Path, reader: str, subject: dict[str, str]) -> None:
     """It can read autoscalers, clusters and scales, but no Secret and no workload. It can write nothing."""
-    role, binding, *_ = printed("--service", "fedhpa-system/fedhpa-webhook", "--reader", reader)
+    role, binding, *_ = printed(authority, "--service", "fedhpa-system/fedhpa-webhook", "--reader", reader)
 
     assert binding["subjects"] == [subject]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
@@ -112,9 +131,9 @@ def test_a_reader_gets_the_least_permissions(reader: str, subject: dict[str, str
 
 
 @pytest.mark.parametrize("reader", ["/name", "namespace/", "a/b/c"])
-def test_an_invalid_reader_is_refused(reader: str) -> None:
+def test_an_invalid_reader_is_refused(authority: Path, reader: str) -> None:
     """The error names the option."""
-    done = CliRunner().invoke(app, ["webhook-config", "--url", "https://x", "--reader", reader])
+    done = fedhpa("webhook-config", "--url=https://x", f"--ca-file={authority}", "--reader", reader)
 
-    assert done.exit_code != 0
-    assert "--reader" in str(done.exception)
+    assert done.returncode == 2
+    assert "--reader" in done.stderr

@@ -13,7 +13,7 @@ from testbed.embedded.cluster.metrics import VERSIONS, MetricsApis
 from testbed.embedded.cluster.pods import timestamp
 from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.objects.kinds import API_SERVICES
-from testbed.stage import CLUSTER_NAMESPACE, MEMBER_RIGHTS, MEMBER_USER, Credentials, documents
+from testbed.stage import MEMBER_USER, NAMESPACE, Credentials, member_rights
 
 NODE_ALLOCATABLE: Mapping[str, str] = {"cpu": "32", "memory": "64Gi", "pods": "110"}
 TOKEN_SECONDS = 24 * 3600
@@ -52,7 +52,7 @@ class Member(ControlPlane):
         await super().start()
         self._running = asyncio.create_task(self.controllers.run())
         async with self.api() as api:
-            await api.apply_all(documents(MEMBER_RIGHTS))
+            await api.apply_all(member_rights())
 
     async def end(self) -> None:
         """Close everything. Raises the error of the controllers, if they failed."""
@@ -65,7 +65,7 @@ class Member(ControlPlane):
 
     def credentials(self) -> Credentials:
         """Returns a token of the ServiceAccount with the rights that a hub needs."""
-        token, _ = self.authenticator.issue(CLUSTER_NAMESPACE, MEMBER_USER, TOKEN_SECONDS)
+        token, _ = self.authenticator.issue(NAMESPACE, MEMBER_USER, TOKEN_SECONDS)
         return Credentials(token, self.pki.ca.bundle_pem)
 
     def route(self, path: str) -> Handler | None:
