@@ -85,10 +85,7 @@ async def test_the_controller_may_what_it_needs_and_no_more(plane: Plane, proces
 async def test_nothing_is_refused_while_it_scales(plane: Plane, processes: Processes) -> None:
     """With either propagation the workload is scaled, and neither log has a word of a missing right."""
     name, space = "rights", "rights"
-    direct, template = (
-        federated_hpa(name, space, low=2, high=4),
-        f"/apis/apps/v1/namespaces/{space}/deployments/{name}",
-    )
+    template = f"/apis/apps/v1/namespaces/{space}/deployments/{name}"
     before = {log: len(log.read_bytes()) for log in map(processes.log, processes.ports)}
     await set_usage_everywhere(plane, name, space, BUSY)
     await run_everywhere(plane, name, space, replicas=1)
