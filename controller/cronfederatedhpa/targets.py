@@ -17,7 +17,7 @@ from controller.cronfederatedhpa.objects import TargetKey
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.wire import Scale
-from fedhpa.assignment.apportion import apportion
+from fedhpa.assignment import apportion
 from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, Target, Values
 from fedhpa.kube import (
     NOT_FOUND,

@@ -1,5 +1,6 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
+from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import (
     BY_CAPACITY,
     DUPLICATED,
@@ -15,6 +16,7 @@ __all__ = [
     "DUPLICATED",
     "LOAD_WEIGHTED",
     "Place",
+    "apportion",
     "limits",
     "size_of_each",
     "split",
