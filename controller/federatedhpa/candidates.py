@@ -36,7 +36,7 @@ class NoBinding(FedHPAError):
     """The hub serves bindings, but has no usable one of the workload (Karmada: FailedGetBinding)."""
 
 
-class TargetUnreadable(FedHPAError):
+class TargetUnreadable(ApiError):
     """The scale target could not be read from the hub (Karmada: FailedGetScaleTargetRef)."""
 
 
@@ -134,7 +134,7 @@ async def by_binding(
     try:
         template = await hub.get(target.path(namespace, name), _ObjectWithLabels, deadline=deadline)
     except ApiError as error:
-        raise TargetUnreadable(str(error)) from error
+        raise TargetUnreadable(str(error), status=error.status, reason=error.reason) from error
     labels = template.metadata.labels or {}
     selector = next((f"{label}={labels[label]}" for label in POLICY_LABELS if label in labels), "")
     if not selector:

@@ -26,7 +26,13 @@ from fedhpa.api.metric_types import USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterScale, ClusterSnapshot, Failure, ScalingMetric
+from fedhpa.decision import (
+    ClusterScale,
+    ClusterSnapshot,
+    Failure,
+    ScalingMetric,
+    forbidden_in_member,
+)
 from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of
 from fedhpa.members import WATCHED_VERSION, Member, pod_metrics, pod_metrics_path
 from fedhpa.scaling import CustomSample, ExternalSample, UsageRecord
@@ -36,6 +42,7 @@ NOT_REGISTERED = "no Cluster of this name is registered"
 FIRST_LIST_SECONDS = 10.0
 # The name of the task of each cluster, in the log and the counter of failures.
 TASK: Final = "read-cluster"
+FORBIDDEN: Final = 403
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,11 @@ class Workload:
     def path(self) -> str:
         """Its URL path, the same on the hub and in every member."""
         return self.resource.path(self.namespace, self.name)
+
+    @property
+    def text(self) -> str:
+        """Its kind, namespace and name, for messages."""
+        return f"{self.resource.kind} {self.namespace}/{self.name}"
 
     def about(self, cluster: str) -> dict[str, str]:
         """Its name in one cluster, for the log."""
@@ -140,6 +152,14 @@ async def read_clusters(
     return {name: reading for name, reading in found.items() if reading is not None}
 
 
+def read_right(workload: Workload, *, scale: bool = True) -> str:
+    """The right that reading the workload's scale, or the workload itself, needs; for messages."""
+    group = workload.resource.api_version.rpartition("/")[0]
+    of_group = f" of API group {group}" if group else ""
+    what = f"{workload.resource.plural}/scale" if scale else workload.resource.plural
+    return f"get {what}{of_group} in namespace {workload.namespace}"
+
+
 def _unread(name: str, reason: str) -> ClusterReading:
     """The reading of a cluster that could not be read at all."""
     return ClusterReading(ClusterSnapshot(name=name, error=reason))
@@ -159,7 +179,7 @@ def _read_cached(
     try:
         scale = caches.scales.cached(member, workload.resource.plural, workload.namespace, workload.name)
     except ApiError as error:
-        return _without_scale(name, error)
+        return _without_scale(name, workload, error)
     pods = caches.pods.up_to_date(member, workload.namespace)
     usage: UsageList | None = _NO_USAGE
     if needs.usage:
@@ -184,7 +204,7 @@ async def _read(
     except InvalidObject as error:  # without the kind, the cluster has no such workload
         return ClusterReading(ClusterSnapshot(name=name, scale=Failure(str(error))), absent=True)
     except FedHPAError as error:
-        return _without_scale(name, error)
+        return _without_scale(name, workload, error)
     selector = _selector(name, path, scale)
     if isinstance(selector, ClusterReading):
         return selector
@@ -221,9 +241,12 @@ async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tu
     return path, await get_scale(member.client, path)
 
 
-def _without_scale(name: str, error: FedHPAError) -> ClusterReading:
+def _without_scale(name: str, workload: Workload, error: FedHPAError) -> ClusterReading:
     if isinstance(error, ApiError):
-        failure = Failure(str(error))
+        text = str(error)
+        if error.status == FORBIDDEN:
+            text = forbidden_in_member(read_right(workload), text)
+        failure = Failure(text)
         return ClusterReading(ClusterSnapshot(name=name, scale=failure), absent=error.status == NOT_FOUND)
     return ClusterReading(ClusterSnapshot(name=name, error=error_reason(error)))
 

@@ -31,6 +31,7 @@ from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import MemberScale
 from controller.federatedhpa.unsupported import unsupported_field
+from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.workqueue import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
@@ -91,6 +92,7 @@ class SnapshotBuilder:
         self._members = members
         self._caches = caches
         self._settings = settings
+        self._search = WorkloadSearch(hub, members, clock=clock)
         # By namespace, how often the selectors or targets of any of its objects changed.
         self._selector_versions: dict[str, int] = {}
         # Group, kind and name of each object's target.
@@ -129,23 +131,24 @@ class SnapshotBuilder:
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
         self._note_target(key, spec, scales=unsupported is None)
         if unsupported is not None:
-            return _blocked(hpa, Blocked("NotBuilt", unsupported, condition="ScalingActive"))
+            return self._blocked(hpa, Blocked("NotBuilt", unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
             candidates = await self._candidates(spec, workload)
             template = await self._template(workload)
         except NoBinding as error:
-            return _blocked(hpa, Blocked("FailedGetBinding", str(error), event="FailedGetBindings"))
+            return self._blocked(hpa, Blocked("FailedGetBinding", str(error), event="FailedGetBindings"))
         except TargetUnreadable as error:
-            return _blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
+            return self._blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
         except (ApiError, InvalidObject) as error:
-            return Observation(Snapshot(hpa=hpa, target=Failure(str(error))))
+            return self._without_scale(hpa, str(error))
         needs = MetricNeeds.of(hpa.spec.metrics, max_usage_age(self.period(raw), late))
         fleet = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
         memory.note_workloads(fleet.clusters)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
         # With propagation karmada, the ResourceBinding decides.
+        blocked = await self._without_workload(workload, memory, fleet.clusters)
         expected = {
             name: reading
             for name, reading in fleet.clusters.items()
@@ -164,6 +167,8 @@ class SnapshotBuilder:
             hub_external_metrics=fleet.external,
             ambiguous_with=self._ambiguous_with(key, memory, expected, memories),
             decided_size=memory.decided_size(expected),
+            blocked=blocked,
+            propagation=self._settings.propagation,
         )
         return Observation(snapshot, workload.path, template, self._member_scales(expected))
 
@@ -277,24 +282,51 @@ class SnapshotBuilder:
     async def _candidates(self, spec: Mapping[str, Any], workload: Workload) -> Candidates:
         if self._settings.propagation == DIRECT:
             return by_affinity(spec.get("clusterAffinity"), self._members())
-        return await by_binding(
-            self._hub,
-            self._mapper,
-            workload.resource,
-            workload.namespace,
-            workload.name,
-            self._members(),
-            HUB_DEADLINE_SECONDS,
-        )
+        try:
+            return await by_binding(
+                self._hub,
+                self._mapper,
+                workload.resource,
+                workload.namespace,
+                workload.name,
+                self._members(),
+                HUB_DEADLINE_SECONDS,
+            )
+        except TargetUnreadable as error:
+            text = await self._search.unreadable_on_hub(workload, error, scale=False)
+            raise TargetUnreadable(text, status=error.status, reason=error.reason) from error
 
     async def _template(self, workload: Workload) -> Scale | None:
         if self._settings.propagation == DIRECT:
             return None
-        return await get_scale(self._hub, workload.path, deadline=HUB_DEADLINE_SECONDS)
+        try:
+            return await get_scale(self._hub, workload.path, deadline=HUB_DEADLINE_SECONDS)
+        except ApiError as error:
+            text = await self._search.unreadable_on_hub(workload, error)
+            raise ApiError(text, status=error.status, reason=error.reason) from error
 
+    async def _without_workload(
+        self, workload: Workload, memory: ObjectMemory, readings: Mapping[str, ClusterReading]
+    ) -> Blocked | None:
+        """Why there is nothing to scale; None if a cluster has the workload or may have it."""
+        if readings and not (
+            self._settings.propagation == DIRECT and memory.without_workload.issuperset(readings)
+        ):
+            return None
+        return Blocked("FailedGetScale", await self._search.missing_in_members(workload, tuple(readings)))
 
-def _blocked(hpa: ScalingObject, blocked: Blocked) -> Observation:
-    return Observation(Snapshot(hpa=hpa, target=Failure(blocked.message), blocked=blocked))
+    def _blocked(self, hpa: ScalingObject, blocked: Blocked) -> Observation:
+        return Observation(
+            Snapshot(
+                hpa=hpa,
+                target=Failure(blocked.message),
+                blocked=blocked,
+                propagation=self._settings.propagation,
+            )
+        )
+
+    def _without_scale(self, hpa: ScalingObject, reason: str) -> Observation:
+        return Observation(Snapshot(hpa=hpa, target=Failure(reason), propagation=self._settings.propagation))
 
 
 def _last_known(

@@ -40,6 +40,14 @@ from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementSpec
 from fedhpa.decision.summary import targets
+from fedhpa.decision.whereabouts import (
+    Search,
+    forbidden_in_member,
+    forbidden_on_hub,
+    missing_in_members,
+    missing_on_hub,
+    no_candidates,
+)
 
 __all__ = [
     "ANSWERED_STATES",
@@ -66,6 +74,7 @@ __all__ = [
     "ScalingObject",
     "ScalingSpec",
     "Scenario",
+    "Search",
     "Snapshot",
     "StatusCondition",
     "Step",
@@ -77,7 +86,12 @@ __all__ = [
     "decode_object",
     "decode_scenario",
     "encode_scenario",
+    "forbidden_in_member",
+    "forbidden_on_hub",
     "history_after_scale",
+    "missing_in_members",
+    "missing_on_hub",
+    "no_candidates",
     "read_status",
     "scenario_name",
     "targets",

@@ -12,7 +12,7 @@ from typing import Final
 from fedhpa.decision.absence import Absence, follow
 from fedhpa.decision.builder import WARNING, DecisionBuilder, api_time
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.messages import METRICS_COMPLETE
+from fedhpa.decision.messages import METRICS_COMPLETE, NO_CLUSTER
 from fedhpa.decision.model import ANSWERED, LOST_STATES, METRICS_MISSING, Coverage, Event
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
 from fedhpa.decision.spec.federatedhpa import FALLBACK, HOLD, PROCEED, ScalingSpec
@@ -124,6 +124,8 @@ def report(
         pass  # a moment changes no condition
     elif coverage.lost and not coverage.expected:
         builder.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost, absences))
+    elif not coverage.expected:
+        builder.condition(METRICS_COMPLETE, False, "NoClusters", "no cluster was found that has the workload")
     else:
         count = len(coverage.expected)
         noun = "cluster" if count == 1 else "clusters"
@@ -151,6 +153,12 @@ def _is_new(cluster: ClusterSnapshot, state: str, implausible: Set[str]) -> bool
     """True without an event about a missing cluster. An implausible one is missing before its clock runs."""
     waited = state == METRICS_MISSING and cluster.name in implausible
     return state == ANSWERED or (waited and (cluster.absence is None or cluster.absence.back is not None))
+
+
+def no_cluster(coverage: Coverage) -> str:
+    """Returns the error of a decision for which no cluster gave its scale, with the reason of each."""
+    reasons = {**coverage.missing, **coverage.lost}
+    return f"{NO_CLUSTER}: {describe(reasons)}" if reasons else f"{NO_CLUSTER}: no cluster was asked"
 
 
 def describe(missing: Mapping[str, str], absences: Mapping[str, Absence] | None = None) -> str:

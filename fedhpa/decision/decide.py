@@ -7,8 +7,9 @@ clusters.
 from __future__ import annotations
 
 from fedhpa.decision.context import Context, NoDecision
+from fedhpa.decision.coverage import no_cluster
 from fedhpa.decision.history import History
-from fedhpa.decision.messages import ABLE_TO_SCALE, GOT_SCALE, NO_CLUSTER, SCALING_ACTIVE
+from fedhpa.decision.messages import ABLE_TO_SCALE, GOT_SCALE, SCALING_ACTIVE
 from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
@@ -76,7 +77,7 @@ def _read_scale(context: Context) -> int:
     if isinstance(target, Failure):
         error = target.error or "the target's scale could not be read"
     elif not fleet.answered and not fleet.selector_errors:
-        error = NO_CLUSTER
+        error = no_cluster(context.coverage)
     if error:
         context.builder.warn("FailedGetScale", error)
         message = f"the HPA controller was unable to get the target's current scale: {error}"

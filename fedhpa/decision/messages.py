@@ -38,10 +38,8 @@ NO_OTHER_AUTOSCALER: Final = "no other autoscaler of the target was found"
 HUB_IS_OURS: Final = "the hub keeps all fields, and nobody else was found to act on FederatedHPAs"
 NO_SELECTOR: Final = "the HPA target's scale is missing a selector"
 SELECTOR_REQUIRED: Final = "selector is required"
-# Karmada's text: Kubernetes has only one cluster.
-NO_CLUSTER: Final = (
-    "failed to get replicas in any of clusters, possibly because all of clusters are not ready"
-)
+# Karmada's words: Kubernetes has only one cluster. Instead of its guess at the cause, the reasons follow.
+NO_CLUSTER: Final = "failed to get replicas in any of clusters"
 
 
 def failure_of(spec: ScalingMetric, error: str) -> str:

@@ -159,7 +159,9 @@ def _decision(
     absences = absence_clocks(
         context.fleet, context.snapshot, context.coverage, context.now, context.unreported
     )
-    report(context.builder, context.fleet, context.coverage, states, absences, context.unreported)
+    # If the hub gave no template, no cluster was asked: MetricsComplete stays as it was.
+    if context.snapshot.clusters or not isinstance(context.snapshot.target, Failure):
+        report(context.builder, context.fleet, context.coverage, states, absences, context.unreported)
     decision = Decision(
         now=context.now,
         current_replicas=current,
@@ -218,7 +220,7 @@ def _report_hub(context: Context) -> None:
 
 def _propagation(context: Context) -> str:
     if isinstance(context.snapshot.target, Failure):
-        return ""
+        return context.snapshot.propagation
     return "direct" if context.fleet.direct else "karmada"
 
 

@@ -113,6 +113,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `ambiguous_with` names the autoscalers (namespace/name, this one included) whose selectors match the same
     pods, if there is more than one. `competitors` describes competing autoscalers of the same workload.
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
+    `propagation` is the controller's flag, "" if it is to be inferred from `target`.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it.
     """
@@ -127,3 +128,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     blocked: Blocked | None = None
     hub_findings: tuple[Finding, ...] = ()
     decided_size: int | None = None
+    propagation: str = ""
