@@ -67,7 +67,7 @@ class WorkloadSearch:
         asked = dict(sorted(ready.items())[:MAX_ASKED])
         found = await self._search("members", workload, asked)
         if error.status == NOT_FOUND:
-            return missing_on_hub(workload.text, found)
+            return missing_on_hub(workload.text, str(error), found)
         return forbidden_on_hub(workload.text, read_right(workload, scale=scale), str(error), found)
 
     async def _search(self, side: str, workload: Workload, places: Mapping[str, ApiClient]) -> Search:

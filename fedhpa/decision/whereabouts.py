@@ -38,13 +38,13 @@ def missing_in_members(workload: str, clusters: Sequence[str], hub: Search) -> s
     return f"{head}: create it in the clusters{_unknown(hub)}"
 
 
-def missing_on_hub(workload: str, members: Search) -> str:
-    """Returns the message for a workload that the hub does not have."""
+def missing_on_hub(workload: str, error: str, members: Search) -> str:
+    """Returns the message for a workload that the hub does not have; `error` is the hub's answer."""
     head = f"{workload}: 404 on the hub"
     if members.found:
-        return f"{head}; {_elsewhere(members)}"
+        return f"{head}; {_elsewhere(members)} ({error})"
     also = f", and in {_names(members.absent)}" if members.absent else ""
-    return f"{head}{also}: create it on the hub{_unknown(members)}"
+    return f"{head}{also}: create it on the hub ({error}){_unknown(members)}"
 
 
 def forbidden_on_hub(workload: str, right: str, error: str, members: Search) -> str:

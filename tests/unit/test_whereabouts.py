@@ -16,6 +16,7 @@ from fedhpa.decision import (
 )
 from tests.support.scenarios import answered, cluster, condition, scenario
 
+GONE = 'deployments.apps "web" not found'
 WEB = "Deployment shop/web"
 RIGHT = "get deployments/scale of API group apps in namespace shop"
 THREE = ("member1", "member2", "member3")
@@ -47,17 +48,19 @@ MANY = tuple(f"member{number}" for number in range(1, 1_001))
             ),
         ),
         (
-            missing_on_hub(WEB, Search(found=["member2"], absent=["member1"])),
-            "Deployment shop/web: 404 on the hub; it exists in member2: is --propagation=direct meant?",
+            missing_on_hub(WEB, GONE, Search(found=["member2"], absent=["member1"])),
+            (f"{WEB}: 404 on the hub; it exists in member2: is --propagation=direct meant? ({GONE})"),
         ),
         (
-            missing_on_hub(WEB, Search(absent=["member1", "member2"], unknown={"member3": "no answer"})),
+            missing_on_hub(
+                WEB, GONE, Search(absent=["member1", "member2"], unknown={"member3": "no answer"})
+            ),
             (
-                "Deployment shop/web: 404 on the hub, and in member1, member2: create it on the hub; "
+                f"{WEB}: 404 on the hub, and in member1, member2: create it on the hub ({GONE}); "
                 "member3 cannot be asked: no answer"
             ),
         ),
-        (missing_on_hub(WEB, Search()), "Deployment shop/web: 404 on the hub: create it on the hub"),
+        (missing_on_hub(WEB, GONE, Search()), f"{WEB}: 404 on the hub: create it on the hub ({GONE})"),
         (
             forbidden_on_hub(WEB, RIGHT, 'deployments.apps "web" is forbidden', Search()),
             (
@@ -101,7 +104,7 @@ def test_the_message_says_where_it_is_and_what_is_wrong(said: str, expected: str
 def test_a_thousand_clusters_do_not_fill_the_message() -> None:
     """Eight clusters are named, and the others are counted; a long reason is cut."""
     in_members = missing_in_members(WEB, MANY, Search(unknown={"the hub": "x" * 5_000}))
-    on_hub = missing_on_hub(WEB, Search(absent=MANY, unknown=dict.fromkeys(MANY, "y" * 5_000)))
+    on_hub = missing_on_hub(WEB, GONE, Search(absent=MANY, unknown=dict.fromkeys(MANY, "y" * 5_000)))
 
     assert "member8 and 992 more clusters" in in_members
     assert max(len(in_members), len(on_hub)) < 3_000
