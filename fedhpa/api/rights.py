@@ -64,8 +64,9 @@ def controller_rights(
     `lease_namespace` is where it keeps its Leases. `secrets` defaults to all of `karmada-cluster`.
     """
     rules = [
-        _rule(GROUP, ["federatedhpas"], READ),
-        _rule(GROUP, ["federatedhpas/status"], ["update", "patch"]),
+        # Rules of CronFederatedHPAs set the bounds of FederatedHPAs. Their own objects have a finalizer.
+        _rule(GROUP, ["federatedhpas", "cronfederatedhpas"], [*READ, "patch"]),
+        _rule(GROUP, ["federatedhpas/status", "cronfederatedhpas/status"], ["update", "patch"]),
         _rule(CLUSTER_GROUP, ["clusters"], READ),
         _rule(CLUSTER_GROUP, ["clusters/status"], ["update"]),
         _rule("", ["events"], ["create", "patch"]),

@@ -25,6 +25,9 @@ GROUP = "autoscaling.karmada.io"
 ALLOWED: tuple[Question, ...] = (
     ("watch", GROUP, "federatedhpas", "", ""),
     ("update", GROUP, "federatedhpas/status", "web", "shop"),
+    ("patch", GROUP, "federatedhpas", "web", "shop"),
+    ("patch", GROUP, "cronfederatedhpas", "web", "shop"),
+    ("patch", GROUP, "cronfederatedhpas/status", "web", "shop"),
     ("update", "cluster.karmada.io", "clusters/status", "member1", ""),
     ("get", "", "secrets", "member1", "karmada-cluster"),
     ("create", "", "events", "", "shop"),
