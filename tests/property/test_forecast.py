@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import TargetBounds, Timetable, load_zone, parse
+from fedhpa.cron.execution.holding import Holding
+from fedhpa.cron.execution.records import OpenWindow
 from fedhpa.cron.forecast.bounds import MAX_EVENTS, bounds_conflicts
 from fedhpa.cron.forecast.conflicts import value_conflicts
 from fedhpa.cron.forecast.rules import ActiveRule
@@ -111,6 +113,56 @@ def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
     if events <= MAX_EVENTS:
         assert found == expected
     assert found in (None, expected)
+
+
+@given(rule_lists(), instants, st.integers(1, 5), st.integers(5, 9))
+@settings(max_examples=examples(60, 1000), deadline=None)
+def test_the_first_bounds_conflict_is_the_first_write_that_would_be_refused(
+    rules: list[ActiveRule], now: datetime, minimum: int, maximum: int
+) -> None:
+    """The controller's own model of windows gives the same instant, where no window was open before."""
+    until = now + timedelta(days=DAYS_AHEAD)
+    for rule in rules:
+        fired, length = rule.timetable.previous(now), rule.timetable.duration
+        assume(length is None or fired is None or fired.astimezone(UTC) + length <= now)
+    refused, events = first_refused_write(rules, now, until, {"minReplicas": minimum, "maxReplicas": maximum})
+
+    first = next(bounds_conflicts(rules, TargetBounds(minimum, maximum), now, until), None)
+
+    found = None if first is None else first.at.astimezone(UTC)
+    assert found == refused or (found is None and events > MAX_EVENTS)
+
+
+def first_refused_write(
+    rules: list[ActiveRule], now: datetime, until: datetime, values: dict[str, int | None]
+) -> tuple[datetime | None, int]:
+    """Returns when the values first cross, and the number of fires and ends of windows up to then."""
+    holding = Holding(values, None)
+    due: dict[datetime, list[int]] = {}
+    for index, rule in enumerate(rules):
+        for fire in fires(rule, now, until):
+            due.setdefault(fire, []).append(index)
+            if rule.timetable.duration is not None:
+                due.setdefault(fire + rule.timetable.duration, [])
+    events = 0
+    for instant in sorted(due):
+        for window in [each for each in holding.windows if each.closes <= instant.timestamp()]:
+            holding.close(window)
+        # Plain fires come before openings.
+        for index in sorted(due[instant], key=lambda index: rules[index].timetable.duration is not None):
+            rule, length = rules[index], rules[index].timetable.duration
+            named = (("minReplicas", rule.minimum), ("maxReplicas", rule.maximum))
+            sizes = {name: value for name, value in named if value is not None}
+            if length is None:
+                holding.fire(sizes)
+            else:
+                closes = (instant + length).timestamp()
+                holding.open(OpenWindow("calendar", rule.label, instant.timestamp(), closes, sizes))
+        events += 1 + len(due[instant])
+        low, high = holding.values["minReplicas"], holding.values["maxReplicas"]
+        if low is not None and high is not None and low > high:
+            return instant, events
+    return None, events
 
 
 def test_rules_of_one_schedule_use_up_no_fires() -> None:
