@@ -107,6 +107,34 @@ async def test_a_warning_of_the_webhook_reaches_the_client(hub: PlaneApi, webhoo
     assert await hub.find(f"{FHPAS}/web") is None
 
 
+async def test_sound_objects_get_no_warning(hub: PlaneApi, webhook: Client) -> None:
+    """So `kubectl apply --warnings-as-errors` applies them."""
+    rules = [
+        {"schedule": "0 8 * * MON-FRI", "targetMinReplicas": 2, "duration": "9h"},
+        {"schedule": "0 20 * * *", "targetMaxReplicas": 3, "excludeDates": ["2026-12-25"]},
+    ]
+    calendar = {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": "CronFederatedHPA",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": "autoscaling.karmada.io/v1alpha1",
+                "kind": "FederatedHPA",
+                "name": "web",
+            },
+            "rules": [
+                {"name": f"r{index}", "timeZone": "Europe/Berlin", **rule} for index, rule in enumerate(rules)
+            ],
+        },
+    }
+    for path, manifest in ((FHPAS, federated_hpa("web")), (CRONS, calendar)):
+        status, headers, _ = await hub.request("POST", path, body=manifest)
+
+        assert status == 201
+        assert "Warning" not in headers
+
+
 async def test_every_refusal_says_what_to_write(hub: PlaneApi, webhook: Client) -> None:
     """The message or a warning beside it names the field and the remedy, as on a real API server."""
     unread = {}
