@@ -248,7 +248,8 @@ class SnapshotBuilder:
         basis = (self._selector_versions.get(key[0], 0), len(memories), labels)
         if memory.ambiguity_basis != basis:
             others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
-            same = [other for other in others if self._targets.get(other, ()) == self._targets[key]]
+            own = self._targets.get(key)  # None if the object was deleted meanwhile
+            same = [other for other in others if self._targets.get(other, ()) == own]
             memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others, same), basis
         return memory.ambiguous_with
 

@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from fedhpa.api.errors import ApiError
+from fedhpa.api.texts import one_line
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.supervision import explain
 
@@ -36,6 +37,9 @@ KEEPALIVE_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
 # Headers of a response. A hub may send a Warning for each cluster that did not answer.
 MAX_HEADERS = 1024
+# Characters of the parser's words about an answer that is not HTTP. They quote the answer.
+MAX_CAUSE = 100
+
 Params = Mapping[str, str | int | bool] | None
 
 
@@ -201,7 +205,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return "answer cut off"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"answer is not HTTP: {error.message[:100]}"
+        return f"answer is not HTTP: {one_line(error.message, MAX_CAUSE)}"
     if isinstance(error, OSError) and error.strerror:
         return f"connection failed: {error.strerror}"
     if isinstance(error, ValueError):

@@ -85,6 +85,24 @@ async def test_an_interrupted_answer() -> None:
         assert caught.value.reason == UNREACHABLE
 
 
+async def test_an_answer_that_is_not_http() -> None:
+    """The error is one line, because conditions and Warning headers show it."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 \x1b[2J x\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        async with ApiClient(ApiConfig(server=f"http://127.0.0.1:{port}")) as client:
+            with pytest.raises(ApiError, match="answer is not HTTP: ") as caught:
+                await client.request("GET", "/readyz")
+
+    assert str(caught.value).isprintable()
+
+
 async def test_truncated_json() -> None:
     """The error for an incomplete object names the problem and does not quote the content."""
     async with fake_api() as api, ApiClient(api.config()) as client:

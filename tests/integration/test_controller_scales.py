@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from controller.flags import KARMADA
-from tests.support.controller import SCALE_PATH, ControllerWorld, world
+from tests.support.controller import (
+    DEADLINE,
+    HPAS,
+    NAMESPACE,
+    SCALE_PATH,
+    ControllerWorld,
+    federated_hpa,
+    world,
+)
 from tests.support.fakeapi import eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -183,3 +193,20 @@ async def test_deleted_object_is_left_alone() -> None:
             w.load(400)
 
         assert w.replicas == {"m1": 2}
+
+
+async def test_object_deleted_while_it_is_reconciled() -> None:
+    """A reconcile whose object is deleted meanwhile ends without a failure, also beside other objects."""
+    async with world(m1=2) as w:
+        w.scale()
+        w.hub.put(HPAS, federated_hpa("other", target="other"))
+        async with w.controller() as controller:
+            await w.reconciles(controller)
+            member = w.members["m1"]
+            member.seen.clear()
+            member.faults.hang.add("/apis/metrics.k8s.io")
+            await eventually(lambda: any("metrics.k8s.io" in seen.path for seen in member.seen))
+            w.hub.remove(HPAS, "web", NAMESPACE)
+            await asyncio.sleep(10 * DEADLINE)
+
+            assert controller.total("fedhpa_controller_reconcile_failures_total") == 0
