@@ -55,7 +55,7 @@ from fedhpa.kube import (
 )
 from fedhpa.kube.config import SERVICE_ACCOUNT
 from fedhpa.members import Member, MemberRegistry, SharedLists
-from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, run_process
+from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, quick_loop, run_process
 from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
 
 PROGRAM: Final = "fedhpa-controller"
@@ -89,7 +89,7 @@ def main() -> None:
     async def work(signals: Signals) -> None:
         await run(values, signals)
 
-    sys.exit(run_process(PROGRAM, values, work))
+    sys.exit(run_process(PROGRAM, values, work, loop_factory=quick_loop))
 
 
 async def run(values: Values, signals: Signals) -> None:

@@ -217,7 +217,7 @@ def _os_message(error: OSError) -> str:
     """Returns the system's text for an error number; asyncio's own text contains an address."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
-    return error.strerror or str(error)
+    return error.strerror or str(error) or type(error).__name__
 
 
 def _verify_message(error: BaseException) -> str:

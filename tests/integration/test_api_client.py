@@ -103,6 +103,22 @@ async def test_an_answer_that_is_not_http() -> None:
     assert str(caught.value).isprintable()
 
 
+async def test_a_connection_closed_during_the_handshake() -> None:
+    """The error says why there is no connection, although the loop's own error has no text."""
+
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.close()
+
+    server = await asyncio.start_server(leave, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        config = ApiConfig(server=f"https://127.0.0.1:{port}", ssl=tls_context())
+        async with ApiClient(config) as client:
+            with pytest.raises(ApiError, match=r"cannot connect: \w+"):
+                await client.request("GET", "/readyz")
+
+
 async def test_truncated_json() -> None:
     """The error for an incomplete object names the problem and does not quote the content."""
     async with fake_api() as api, ApiClient(api.config()) as client:

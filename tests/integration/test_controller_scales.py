@@ -7,16 +7,9 @@ import asyncio
 import pytest
 
 from controller.flags import KARMADA
-from tests.support.controller import (
-    DEADLINE,
-    HPAS,
-    NAMESPACE,
-    SCALE_PATH,
-    ControllerWorld,
-    federated_hpa,
-    world,
-)
+from tests.support.controller import HPAS, NAMESPACE, SCALE_PATH, ControllerWorld, federated_hpa, world
 from tests.support.fakeapi import eventually
+from tests.support.members import DEADLINE
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
