@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, NotLeading
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
-from controller.cronfederatedhpa.reconciler import CRON_FEDERATED_HPAS, CronReconciler, NotLeading
+from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.cronfederatedhpa.wakeups import Wakeups
 from fedhpa.api.errors import InvalidObject
@@ -31,6 +32,8 @@ CONCURRENT_TARGETS: Final = 64
 PASS_SECONDS: Final = 60.0
 # Results wait this long at most for the effects of the same minute.
 LONGEST_GATE_SECONDS: Final = 2.0
+# Decoded objects hold the event loop for no longer.
+TURN_SECONDS: Final = 0.02
 # The delay after a pass that failed unexpectedly.
 RETRY_SECONDS: Final = 5.0
 
@@ -96,6 +99,8 @@ class CronController:
         self._again: set[TargetKey] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_TARGETS)
         self._gate = EffectsFirst()
+        self._listed = asyncio.Event()
+        self._clock = clock
         self._reflector: Reflector[Object] = Reflector(
             hub,
             CRON_FEDERATED_HPAS.path(),
@@ -121,10 +126,16 @@ class CronController:
             self._on_count(0)
 
     async def _follow_changes(self) -> None:
-        # A change before the first whole list would plan a target without all of its objects.
         await self._reflector.synced.wait()
+        began = self._clock()
         while True:
+            if self._changes.empty():
+                self._listed.set()
             change = await self._changes.get()
+            if self._clock() - began > TURN_SECONDS:
+                # A thousand objects take longer to decode than the event loop may be held.
+                await asyncio.sleep(0)
+                began = self._clock()
             try:
                 self._apply(change)
             except Exception as error:  # the changes of other objects are applied all the same
@@ -146,6 +157,8 @@ class CronController:
             self._wakeups.set(target, self._wall())
 
     async def _dispatch(self, group: asyncio.TaskGroup) -> None:
+        # Before the whole list is read, a target would be planned without all of its objects.
+        await self._listed.wait()
         while True:
             for target in await self._wakeups.wait():
                 if target in self._running:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
+
+import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
@@ -65,9 +68,19 @@ class CronObject:
         """The target as the spec names it."""
         return self.cron.spec.scale_target_ref
 
+    @cached_property
+    def _scheduled(self) -> ScheduledObject:
+        return read_object(self.cron)
+
+    @property
+    def has_windows(self) -> bool:
+        """True if a rule of the object opens windows."""
+        return any(rule.duration is not None for rule in self.cron.spec.rules)
+
     def scheduled(self, target: TargetKey) -> ScheduledObject:
         """Returns the object as a plan of a target needs it."""
-        return read_object(self.cron, present=self.target == target)
+        found = self._scheduled
+        return found if self.target == target else msgspec.structs.replace(found, present=False)
 
 
 class ObjectsByTarget:

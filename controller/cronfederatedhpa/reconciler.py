@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import structlog
 
+from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey, newest_record
 from controller.cronfederatedhpa.status import (
     Finding,
@@ -23,35 +25,27 @@ from controller.cronfederatedhpa.status import (
     render_window,
 )
 from controller.cronfederatedhpa.targets import (
-    FIELD_MANAGER,
-    HUB_DEADLINE_SECONDS,
     Reading,
+    TargetChanged,
     Targets,
     unreadable,
 )
 from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronMetrics
 from fedhpa.api.cronfederatedhpa import KIND
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution import Note, Plan, Settled, WindowRecord, plan, settle
 from fedhpa.kube import (
-    NOT_FOUND,
     ApiClient,
     Backoff,
     EventRecorder,
     InvolvedObject,
-    Key,
-    Resource,
-    patch_status,
 )
 
 log = structlog.get_logger(__name__)
 
-CRON_FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "cronfederatedhpas", namespaced=True, scale=False)
-# Stands on an object while one of its windows is open, so that a deletion restores the values first.
-FINALIZER: Final = "autoscaling.karmada.io/fedhpa-cron-window"
 # A target that is due this soon is read ahead of its fire.
 READ_AHEAD_SECONDS: Final = 5.0
 # A reading is used for a fire if it is no older. The resourceVersion shows if it is outdated.
@@ -60,13 +54,9 @@ FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 # An object that another controller runs is looked at again after this time.
 BLOCKED_SECONDS: Final = 60.0
-STATUS_TRIES: Final = 5
+PLAN_TRIES: Final = 3
 
 Gate = Callable[[], Awaitable[None]]
-
-
-class NotLeading(FedHPAError):
-    """The Lease of this process ended, so it must not write."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +65,14 @@ class _Ahead:
 
     reading: Reading
     at: float
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The stored record of open windows, and the object that stores it."""
+
+    record: WindowRecord | None
+    carrier: str
 
 
 class CronReconciler:
@@ -96,13 +94,12 @@ class CronReconciler:
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._hub = hub
         self._objects = objects
         self._targets = targets
         self._events = events
         self._metrics = metrics
         self._paused = paused
-        self._leads = leads
+        self._writer = ObjectWriter(hub, objects, leads)
         self._blocked = blocked
         self._wall = wall
         self._ahead: dict[TargetKey, _Ahead] = {}
@@ -135,36 +132,65 @@ class CronReconciler:
         scheduled = [owner.scheduled(target) for owner in objects]
         planned = plan(scheduled, record, unreadable("not read yet").target, now)
         if _concerns_target(planned, record):
-            reading = await self._reading(target, objects)
-            now = self._wall()
-            planned = plan(scheduled, record, reading.target, now)
-            return await self._carry_out(target, objects, planned, carrier, reading, results)
+            return await self._apply(target, objects, _Stored(record, carrier), results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
             self._ahead[target] = _Ahead(await self._read(target, objects), now)
         await self._store(target, objects, settle(planned, now), carrier)
         return self._next(planned.wake, now)
 
-    async def _carry_out(
+    async def _apply(
+        self, target: TargetKey, objects: list[CronObject], stored: _Stored, results: Gate
+    ) -> float | None:
+        """Reads the target, plans and writes; plans anew if somebody changed the target meanwhile."""
+        reading = await self._reading(target, objects, stored.record)
+        record = stored.record
+        for attempt in range(1, PLAN_TRIES + 1):
+            scheduled = [owner.scheduled(target) for owner in objects]
+            planned = plan(scheduled, record, reading.target, self._wall())
+            try:
+                error = await self._write(target, objects, planned, stored.carrier, reading)
+            except TargetChanged as changed:
+                if attempt == PLAN_TRIES:
+                    error = str(changed)
+                    break
+                reading = await self._read(target, objects)
+                record = _as_before(record, planned)
+                continue
+            break
+        return await self._finish(target, objects, planned, stored.carrier, error, results)
+
+    async def _write(
         self,
         target: TargetKey,
         objects: list[CronObject],
         planned: Plan,
         carrier: str,
         reading: Reading,
+    ) -> str:
+        """Makes the writes of a plan before its result. Returns why they failed, or ""."""
+        if self._paused or planned.error:
+            return planned.error
+        try:
+            await self._prepare(target, objects, planned, carrier)
+            if planned.write:
+                self._writer.check_lease()
+                await reading.write(planned.write, planned.marker)
+        except (NotLeading, TargetChanged):
+            raise
+        except FedHPAError as failure:
+            return str(failure)
+        return ""
+
+    async def _finish(
+        self,
+        target: TargetKey,
+        objects: list[CronObject],
+        planned: Plan,
+        carrier: str,
+        error: str,
         results: Gate,
     ) -> float | None:
-        """Makes the writes of a plan, and stores the result."""
-        error = planned.error
-        if not self._paused and not error:
-            try:
-                objects = await self._prepare(target, objects, planned, carrier)
-                if planned.write:
-                    self._check_lease()
-                    await reading.write(planned.write, planned.marker)
-            except NotLeading:
-                raise
-            except FedHPAError as failure:
-                error = str(failure)
+        """Stores the result of a plan. Returns when the target is due next."""
         now = self._wall()
         await results()
         settled = settle(planned, now, error)
@@ -180,17 +206,18 @@ class CronReconciler:
 
     async def _prepare(
         self, target: TargetKey, objects: list[CronObject], planned: Plan, carrier: str
-    ) -> list[CronObject]:
+    ) -> None:
         """Sets the finalizers of objects whose windows open, and stores the write that is about to begin."""
         for owner in objects:
             if owner.key[1] in planned.holders and FINALIZER not in owner.cron.metadata.finalizers:
-                await self._set_finalizer(owner, wanted=True)
+                await self._writer.set_finalizer(owner, wanted=True)
         if planned.pending is not None:
             carrying = self._objects.get((target.namespace, carrier or planned.carrier or ""))
             if carrying is not None:
                 reference = self._reference(target, objects)
-                await self._patch_status(carrying, {"window": render_window(planned.pending, reference)})
-        return self._objects.of(target)
+                await self._writer.patch_status(
+                    carrying, {"window": render_window(planned.pending, reference)}
+                )
 
     async def _store(
         self, target: TargetKey, objects: list[CronObject], settled: Settled, carrier: str
@@ -240,7 +267,7 @@ class CronReconciler:
         if latest.holds in (None, target) and stored.get("window") != window:
             patch["window"] = window
         if patch:
-            await self._patch_status(latest, patch)
+            await self._writer.patch_status(latest, patch)
 
     async def _release(self, target: TargetKey, owner: CronObject, record: WindowRecord | None) -> None:
         """Removes the finalizer of an object that has no open window."""
@@ -250,20 +277,26 @@ class CronReconciler:
         holds_here = record is not None and any(each.object == owner.key[1] for each in record.open)
         holds_elsewhere = latest.holds not in (None, target)
         if not holds_here and not holds_elsewhere:
-            await self._set_finalizer(latest, wanted=False)
+            await self._writer.set_finalizer(latest, wanted=False)
 
     async def _hold(self, objects: list[CronObject], finding: Finding, now: float) -> float:
         """Shows why nothing is written, and returns when to look again."""
         for owner in () if self._paused else objects:
             patch = changes(owner.raw.get("status") or {}, {"conditions": conditions(owner, finding, now)})
             if patch:
-                await self._patch_status(owner, patch)
+                await self._writer.patch_status(owner, patch)
         return now + BLOCKED_SECONDS
 
-    async def _reading(self, target: TargetKey, objects: list[CronObject]) -> Reading:
-        """Returns the values of a target, read ahead of the fire if that is recent enough."""
+    async def _reading(
+        self, target: TargetKey, objects: list[CronObject], record: WindowRecord | None
+    ) -> Reading:
+        """Returns the values of a target, read ahead of the fire if that is recent enough.
+
+        A window takes its baseline from the reading, so then it is always read at the fire.
+        """
         ahead = self._ahead.pop(target, None)
-        if ahead is not None and 0 <= self._wall() - ahead.at <= MAX_READING_AGE_SECONDS:
+        windows = record is not None or any(owner.has_windows for owner in objects)
+        if ahead is not None and not windows and 0 <= self._wall() - ahead.at <= MAX_READING_AGE_SECONDS:
             return ahead.reading
         return await self._read(target, objects)
 
@@ -286,66 +319,6 @@ class CronReconciler:
             return None
         early = wake - READ_AHEAD_SECONDS
         return early if early > now else wake
-
-    def _check_lease(self) -> None:
-        if not self._leads():
-            raise NotLeading("the Lease is not held any more")
-
-    async def _patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
-        """Merges a patch into the status of an object. After a conflict the newest object is patched."""
-
-        async def write(version: str) -> Mapping[str, Any]:
-            return await patch_status(
-                self._hub,
-                self._path(owner.key),
-                dict(patch),
-                resource_version=version,
-                manager=FIELD_MANAGER,
-                deadline=HUB_DEADLINE_SECONDS,
-            )
-
-        await self._write_object(owner, write)
-
-    async def _set_finalizer(self, owner: CronObject, *, wanted: bool) -> None:
-        async def write(version: str) -> Mapping[str, Any]:
-            latest = self._objects.get(owner.key) or owner
-            others = [each for each in latest.cron.metadata.finalizers if each != FINALIZER]
-            finalizers = [*others, FINALIZER] if wanted else others
-            patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
-            path = self._path(owner.key)
-            return (
-                await self._hub.patch(path, patch, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS)
-            ).json()
-
-        await self._write_object(owner, write)
-
-    async def _write_object(
-        self, owner: CronObject, write: Callable[[str], Awaitable[Mapping[str, Any]]]
-    ) -> None:
-        """Makes one write to an object with its newest resourceVersion, and stores what the hub returns."""
-        latest = self._objects.get(owner.key) or owner
-        raw = latest.raw
-        for attempt in range(1, STATUS_TRIES + 1):
-            self._check_lease()
-            try:
-                written = await write(str(raw["metadata"].get("resourceVersion", "")))
-            except Conflict:
-                if attempt == STATUS_TRIES:
-                    raise
-                raw = await self._hub.get_json(self._path(owner.key), deadline=HUB_DEADLINE_SECONDS)
-                if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
-                    return
-                self._objects.put(CronObject.of(owner.key, raw))
-                continue
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    return
-                raise
-            self._objects.put(CronObject.of(owner.key, written))
-            return
-
-    def _path(self, key: Key) -> str:
-        return CRON_FEDERATED_HPAS.path(*key)
 
     def _tell(self, target: TargetKey, planned: Plan, settled: Settled, now: float, *, failed: bool) -> None:
         """Records the events, series and log lines of a pass."""
@@ -380,6 +353,16 @@ class CronReconciler:
 def _concerns_target(planned: Plan, record: WindowRecord | None) -> bool:
     """True if the values of the target matter now: something is due, or a window is open."""
     return record is not None or bool(planned.applied or planned.invalid or planned.skipped)
+
+
+def _as_before(record: WindowRecord | None, planned: Plan) -> WindowRecord | None:
+    """Returns the record to plan with again after a plan whose write was not made.
+
+    Its revision is that of the record that the plan stored, so that the next one replaces it.
+    """
+    if planned.pending is None:
+        return record
+    return msgspec.structs.replace(record or WindowRecord(), revision=planned.pending.revision)
 
 
 def _failure(rules: Any, states: Mapping[str, Any], failing: set[str]) -> Finding | None:

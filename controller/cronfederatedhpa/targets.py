@@ -1,8 +1,8 @@
 """Reads the values that rules set on a target, and writes them.
 
 The target is a FederatedHPA, a workload on the hub with the scale subresource, or with --propagation=direct a
-workload in the members. Written values are absolute: after a conflict the target is read again, and the same
-values are written.
+workload in the members. After a conflict the target is read again. The same values are written if nobody
+changed the present ones.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ async def _nothing_to_write(values: Values, marker: str) -> None:
 def unreadable(error: str, *, gone: bool = False) -> Reading:
     """Returns the reading of a target that cannot be read."""
     return Reading(Target({}, error, gone), _nothing_to_write)
+
+
+class TargetChanged(FedHPAError):
+    """Somebody changed the values of a target between its reading and the write, so nothing was written."""
 
 
 class Targets:
@@ -130,7 +134,9 @@ class Targets:
             else:
                 return
             await asyncio.sleep(backoff.next())
-            raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
+            before, raw = raw, await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
+            if _bounds(before) != _bounds(raw):
+                raise TargetChanged(f"the bounds of {path.rpartition('/')[2]} were changed at the same time")
 
     async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
         resource = await self._mapper.resolve(api_version, key.kind, deadline=HUB_DEADLINE_SECONDS)
@@ -243,7 +249,7 @@ def _name_in_use(spec: Mapping[str, Any], field: str) -> str:
 
 
 async def _put_replicas(client: ApiClient, path: str, scale: Scale, replicas: int, deadline: float) -> None:
-    """Sets the replicas of a scale, also after another client changed it."""
+    """Sets the replicas of a scale. Raises TargetChanged if another client sets them at the same time."""
     backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
     for attempt in range(1, TRIES + 1):
         try:
@@ -254,4 +260,6 @@ async def _put_replicas(client: ApiClient, path: str, scale: Scale, replicas: in
         else:
             return
         await asyncio.sleep(backoff.next())
-        scale = await get_scale(client, path, deadline=deadline)
+        before, scale = scale, await get_scale(client, path, deadline=deadline)
+        if before.spec.replicas != scale.spec.replicas:
+            raise TargetChanged(f"the replicas of {path.rpartition('/')[2]} were changed at the same time")

@@ -20,7 +20,7 @@ from fedhpa.api.lists import check_collection
 from fedhpa.kube.backoff import RateLimit
 from fedhpa.kube.bodies import MAX_BODY, MAX_LIST_BODY, ReadLimits, read_body, read_chunks, read_lines
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.pages import ListOptions, Page, page_decoder, undecoded_page
+from fedhpa.kube.pages import ListOptions, Page, WriteOptions, page_decoder, undecoded_page
 from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
 from fedhpa.kube.responses import (
     GONE,
@@ -190,45 +190,29 @@ class ApiClient:
         """Returns an object as decoded JSON."""
         return (await self.request("GET", path, params=params, deadline=deadline)).json()
 
-    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+    async def post(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
         """Create an object; `body` is anything that msgspec can encode."""
-        return await self._write("POST", path, body, JSON, deadline)
+        return await self._write("POST", path, body, JSON, options)
 
-    async def put(
-        self, path: str, body: Any, *, manager: str = "", deadline: float | None = None
-    ) -> Response:
-        """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body.
-
-        `manager` is the field manager; the API server derives one from the User-Agent if it is empty.
-        """
-        return await self._write("PUT", path, body, JSON, deadline, manager)
+    async def put(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
+        """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body."""
+        return await self._write("PUT", path, body, JSON, options)
 
     async def patch(
-        self,
-        path: str,
-        body: Any,
-        *,
-        content_type: str = MERGE_PATCH,
-        manager: str = "",
-        deadline: float | None = None,
+        self, path: str, body: Any, *, content_type: str = MERGE_PATCH, **options: Unpack[WriteOptions]
     ) -> Response:
-        """Patch an object, by default with a merge patch. `manager` is the field manager, as for `put`."""
-        return await self._write("PATCH", path, body, content_type, deadline, manager)
+        """Patch an object, by default with a merge patch."""
+        return await self._write("PATCH", path, body, content_type, options)
 
     async def delete(self, path: str, *, deadline: float | None = None) -> Response:
         """Delete an object. Raises ApiError with status 404 if it does not exist."""
         return await self.request("DELETE", path, deadline=deadline)
 
     async def _write(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        content_type: str,
-        deadline: float | None,
-        manager: str = "",
+        self, method: str, path: str, body: Any, content_type: str, options: WriteOptions
     ) -> Response:
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        manager, deadline = options.get("manager", ""), options.get("deadline")
         params = {"fieldManager": manager} if manager else None
         return await self.request(
             method, path, params=params, body=raw, content_type=content_type, deadline=deadline

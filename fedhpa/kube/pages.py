@@ -23,6 +23,16 @@ class ListOptions(TypedDict, total=False):
     idle: float
 
 
+class WriteOptions(TypedDict, total=False):
+    """The options of a write: its deadline in seconds, and `manager`, its field manager.
+
+    The API server derives a field manager from the User-Agent if there is none.
+    """
+
+    manager: str
+    deadline: float | None
+
+
 class Page(Sized):
     """A page of a list, or a piece of one: its items, and what it says of the list."""
 

@@ -298,3 +298,27 @@ async def test_a_deleted_object_with_an_open_window_restores_first() -> None:
         assert bounds(w) == (1, 20)
         assert obj is not None
         assert not obj["metadata"].get("finalizers")
+
+
+async def test_a_change_of_the_target_just_before_the_write_becomes_the_baseline() -> None:
+    """The window was planned with 1, and another client writes 3 before the window's own write."""
+    async with world(m1=1) as w:
+        w.scale()
+        rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "duration": "10m"}
+        put_rules(w, rule)
+        changed: list[str] = []
+
+        def change(method: str, path: str) -> None:
+            if method == "PATCH" and path.endswith("/federatedhpas/web") and not changed:
+                changed.append(path)
+                w.scale(minReplicas=3)
+
+        w.hub.before = change
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            during = bounds(w)
+            await asyncio.sleep(600)
+
+        assert changed
+        assert during == (5, 20)
+        assert bounds(w) == (3, 20)
