@@ -190,9 +190,9 @@ class ApiClient:
         """Returns an object as decoded JSON."""
         return (await self.request("GET", path, params=params, deadline=deadline)).json()
 
-    async def post(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
+    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
         """Create an object; `body` is anything that msgspec can encode."""
-        return await self._write("POST", path, body, JSON, options)
+        return await self._write("POST", path, body, JSON, {"deadline": deadline})
 
     async def put(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
         """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body."""
