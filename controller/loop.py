@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from controller.workqueue import WorkQueue
-from fedhpa.kube import ApiClient, Change, Key, Reflector, contain, report_failure, supervise
+from fedhpa.kube import (
+    ApiClient,
+    Change,
+    Key,
+    Reflector,
+    contain,
+    contain_unlogged,
+    report_failure,
+    supervise,
+)
 
 # Delay before a superseded decision is made again; members may need a moment to serve the other write.
 RETRY_SECONDS: Final = 0.1
@@ -149,11 +158,10 @@ class ReconcileLoop:
             self._reconciler.forget(key)
             return
         about = {"namespace": key[0], "name": key[1]}
-        retry = await contain(
+        retry = await contain_unlogged(  # the reconciler logs it with the other failures of the object
             "reconcile",
             functools.partial(self._reconcile_in_time, key, raw),
             functools.partial(_Failed, RECONCILE_FAILED),
-            **about,
         )
         if isinstance(retry, _Failed):
             report = functools.partial(self._report, key, raw, retry)
@@ -179,7 +187,9 @@ class ReconcileLoop:
             await self._reconciler.failed(key, raw, failure.reason, failure.message)
 
     def _note_unreadable(self, key: Key, uid: str, message: str) -> None:
-        if self._owns(key):
+        if not message:
+            self._reconciler.forget(key)
+        elif self._owns(key):
             self._reconciler.unreadable(key, uid, message)
 
 

@@ -323,6 +323,7 @@ async def lead(
         )
         group.create_task(caches.run())
         group.create_task(supervise("events", events.run))
+        group.create_task(supervise("failure-reminders", reconciler.remind))
         if not settings.paused and shard.index == 0:  # only one process writes the Clusters' status
             group.create_task(
                 supervise("cluster-status", lambda: follow_cluster_status(hub, members, wall=clock.wall))

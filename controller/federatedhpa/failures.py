@@ -1,7 +1,7 @@
-"""Shows on an object that its reconcile failed, and in the log whether the hub stores statuses.
+"""Shows on an object that its reconcile failed.
 
-A failure ends at the object that caused it. It is counted, and reported once: by a log line, an event and, if
-the hub stores it, by the conditions AbleToScale and Ready. The next decision sets them anew.
+A failure ends at the object that caused it. It is counted, logged (see `health`), and reported once: by an
+event and, if the hub stores it, by the conditions AbleToScale and Ready. The next decision sets them anew.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import structlog
 
+from controller.federatedhpa.health import HealthLog
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.telemetry import ControllerMetrics
-from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.errors import FedHPAError
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_time
 from fedhpa.decision import Event
@@ -28,7 +29,6 @@ INVALID_OBJECT: Final = "InvalidObject"
 
 MAX_MESSAGE: Final = 512
 PATCH_SECONDS: Final = 5.0
-TOO_MANY_REQUESTS: Final = 429
 
 
 class FailureReports:
@@ -39,6 +39,7 @@ class FailureReports:
         hub: ApiClient,
         events: EventRecorder,
         metrics: ControllerMetrics,
+        health: HealthLog,
         wall: Callable[[], float],
         *,
         writes: bool,
@@ -46,6 +47,7 @@ class FailureReports:
         self._hub = hub
         self._events = events
         self._metrics = metrics
+        self._health = health
         self._wall = wall
         self._writes = writes
         self._known: dict[Key, str] = {}
@@ -55,13 +57,13 @@ class FailureReports:
         self._known.pop(key, None)
 
     def record(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> bool:
-        """Count a failure; log and record it as an event if it is a new one. Returns True if it is."""
+        """Count and log a failure; record it as an event if it is a new one. Returns True if it is."""
         self._metrics.count_failure(reason)
         text = one_line(message, MAX_MESSAGE)
+        self._health.failing(key, reason, text)
         if self._known.get(key) == text:
             return False
         self._known[key] = text
-        log.warning("object not reconciled", namespace=key[0], name=key[1], reason=reason, error=text)
         if self._writes:
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", reason, text)])
         return True
@@ -100,52 +102,3 @@ class FailureReports:
         )
         generation = (raw.get("metadata") or {}).get("generation")
         return [able, *others, {**ready, **({"observedGeneration": generation} if generation else {})}]
-
-
-class StatusLog:
-    """Logs failed writes of statuses: one line when the hub goes and one when it returns.
-
-    A refusal that concerns one object is logged once for each new error.
-    """
-
-    def __init__(self, metrics: ControllerMetrics, clock: Callable[[], float]) -> None:
-        self._metrics = metrics
-        self._clock = clock
-        self._gone_at: float | None = None
-        self._failed = 0
-        self._refused: dict[Key, str] = {}
-
-    def failed(self, key: Key, error: FedHPAError) -> None:
-        """Count and log a failed write."""
-        self._metrics.count_status_failure()
-        text = one_line(str(error), MAX_MESSAGE)
-        if concerns_hub(error):
-            self._failed += 1
-            first = self._gone_at is None
-            if first:
-                self._gone_at = self._clock()
-            (log.warning if first else log.debug)("the hub stores no status", error=text, first=key[1])
-            return
-        again = self._refused.get(key) == text
-        self._refused[key] = text
-        write = log.debug if again else log.warning
-        write("status not written", namespace=key[0], name=key[1], error=text)
-
-    def succeeded(self, key: Key) -> None:
-        """Note a write that the hub stored."""
-        self._refused.pop(key, None)
-        if self._gone_at is not None:
-            gone = round(self._clock() - self._gone_at, 1)
-            log.info("the hub stores statuses again", seconds=gone, failed_writes=self._failed)
-            self._gone_at, self._failed = None, 0
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        self._refused.pop(key, None)
-
-
-def concerns_hub(error: FedHPAError) -> bool:
-    """True if the hub could not serve a request, whatever object it was about."""
-    if not isinstance(error, ApiError):
-        return False
-    return error.status == 0 or error.status >= 500 or error.status == TOO_MANY_REQUESTS

@@ -45,7 +45,6 @@ class ObjectMemory:
     `selectors` are the workload's pod selectors by cluster, `absences` the clocks of lost clusters.
     `without_workload` names the clusters whose last answer was that they have no such workload.
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
-    `missing` names the clusters without usable data in the last decision.
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
     `size` is the size of the last decision, None on a fresh start.
@@ -61,7 +60,6 @@ class ObjectMemory:
     selectors: dict[str, Selector] = field(default_factory=dict)
     without_workload: set[str] = field(default_factory=set)
     reported_size: int | None = None
-    missing: frozenset[str] = frozenset()
     refused: dict[str, float] = field(default_factory=dict)
     implausible_since: dict[str, float] = field(default_factory=dict)
     size: int | None = None

@@ -17,7 +17,8 @@ import structlog
 
 from controller.federatedhpa.clock_steps import SteppedClock
 from controller.federatedhpa.competition import CompetingAutoscalers
-from controller.federatedhpa.failures import INVALID_OBJECT, FailureReports, StatusLog
+from controller.federatedhpa.failures import INVALID_OBJECT, FailureReports
+from controller.federatedhpa.health import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import (
     NotWritten,
@@ -67,13 +68,11 @@ class FederatedHPAReconciler:
         self._clock = clock
         self._memories: dict[Key, ObjectMemory] = {}
         self._times = SteppedClock(wall, clock)
-        self._failures = FailureReports(hub, events, metrics, wall, writes=not settings.paused)
-        self._status_log = StatusLog(metrics, clock)
+        self._health = HealthLog(metrics, clock)
+        self._failures = FailureReports(hub, events, metrics, self._health, wall, writes=not settings.paused)
         self._unstored: dict[Key, Unstored] = {}
         # The objects and statuses that a former leader's successor would want to know.
         self._unwritten: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
-        # The reason for each missing cluster that was logged, and when.
-        self._logged: dict[Key, dict[str, tuple[str, float]]] = {}
         self._autoscalers = CompetingAutoscalers(clock=clock)
         self._hub_check = HubCheck(hub, clock=clock, on_finding=metrics.set_hub_finding)
         self._competitors: dict[Key, tuple[str, ...]] = {}
@@ -84,12 +83,12 @@ class FederatedHPAReconciler:
 
     def forget(self, key: Key) -> None:
         """Drop the memory of a deleted object."""
-        for table in (self._competitors, self._unstored, self._unwritten, self._logged):
+        for table in (self._competitors, self._unstored, self._unwritten):
             table.pop(key, None)
         self._hub_check.forget(key)
         self._times.forget(key)
         self._failures.clear(key)
-        self._status_log.forget(key)
+        self._health.forget(key)
         self._snapshots.forget(key)
         if self._memories.pop(key, None) is not None:
             self._metrics.forget(*key)
@@ -129,9 +128,11 @@ class FederatedHPAReconciler:
             )
             bounds = snapshot.hpa.spec.min_replicas, snapshot.hpa.spec.max_replicas
             self._metrics.set_bounds(*key, *bounds, late=late)
-        self._log(key, memory, decision, written)
+        _log(key, decision, written)
         self._failures.clear(key)
         stored = self._settings.paused or await self._publish(key, raw, memory, decision, snapshot)
+        if self._memories.get(key) is memory:
+            self._health.decided(key, decision, observed.hub_problem)
         if stored and decision.error is None and self._memories.get(key) is memory:
             self._metrics.record_success(*key)
         # The results are used by the next reconcile, so that no write waits for them.
@@ -198,8 +199,8 @@ class FederatedHPAReconciler:
         for cluster in error.clusters if isinstance(error, NotWritten) else ("",):
             self._metrics.count_scale_failure(cluster)
         written = dict(error.written) if isinstance(error, WriteFailed) else {}
-        what = "scale written in part" if written else "scale not written"
-        log.warning(what, error=str(error), written=written, **about)
+        if written:
+            log.warning("scale written in part", error=str(error), written=written, **about)
         return error
 
     def _after_failed_write(
@@ -296,10 +297,10 @@ class FederatedHPAReconciler:
         try:
             await write_status(self._hub, FEDERATED_HPAS, raw, decision.status, HUB_DEADLINE_SECONDS)
         except FedHPAError as error:
-            self._status_log.failed(key, error)
+            self._health.status_failed(key, error)
             self._unwritten[key] = (raw, decision.status)
             return False
-        self._status_log.succeeded(key)
+        self._health.status_stored(key)
         self._unwritten.pop(key, None)
         self._unstored[key] = Unstored.of(decision.history)
         memory.status_written_at = decision.now
@@ -335,48 +336,21 @@ class FederatedHPAReconciler:
         written = sum(task.done() and not task.cancelled() and task.result() for task in tasks)
         log.info("last statuses written", written=written, of=len(tasks))
 
-    def _log(self, key: Key, memory: ObjectMemory, decision: Decision, written: bool) -> None:
-        bound = log.bind(namespace=key[0], name=key[1])
-        missing = decision.coverage.missing
-        if missing or memory.missing:
-            self._log_missing(key, memory, decision)
-        if written:
-            bound.info(
-                "scaled",
-                before=decision.current_replicas,
-                after=decision.desired_replicas,
-                reason=decision.why,
-                split=decision.split
-                or f"template {decision.current_replicas} -> {decision.desired_replicas}",
-            )
-        elif decision.error is not None:
-            bound.debug("no decision", error=decision.error)
-        else:
-            bound.debug(
-                "decided", replicas=decision.desired_replicas, missing=dict(decision.coverage.missing)
-            )
+    async def remind(self) -> None:
+        """Log reminders of objects that fail, until cancelled."""
+        await self._health.remind()
 
-    def _log_missing(self, key: Key, memory: ObjectMemory, decision: Decision) -> None:
-        """Log which clusters went and came, and the newest reason of each, at most once a minute."""
-        bound = log.bind(namespace=key[0], name=key[1])
-        missing, now = decision.coverage.missing, self._clock()
-        logged = self._logged.setdefault(key, {})
-        for cluster, reason in sorted(missing.items()):
-            before, at = logged.get(cluster, ("", now))
-            if cluster not in memory.missing:
-                bound.warning("cluster missing", cluster=cluster, reason=reason)
-            elif before == reason or now - at < QUIET_SECONDS:
-                continue
-            else:
-                bound.warning("cluster still missing", cluster=cluster, reason=reason)
-            logged[cluster] = (reason, now)
-        for cluster in sorted(memory.missing.intersection(decision.coverage.answered) - set(missing)):
-            bound.info("cluster available again", cluster=cluster)
-        for cluster in logged.keys() - missing.keys():
-            del logged[cluster]
-        if not logged:
-            del self._logged[key]
-        memory.missing = frozenset(missing)
+
+def _log(key: Key, decision: Decision, written: bool) -> None:
+    bound = log.bind(namespace=key[0], name=key[1])
+    current, desired = decision.current_replicas, decision.desired_replicas
+    if written:
+        split = decision.split or f"template {current} -> {desired}"
+        bound.info("scaled", before=current, after=desired, reason=decision.why, split=split)
+    elif decision.error is not None:
+        bound.debug("no decision", error=decision.error)
+    else:
+        bound.debug("decided", replicas=desired, missing=dict(decision.coverage.missing))
 
 
 def _expect(memory: ObjectMemory, snapshot: Snapshot, current: int) -> None:

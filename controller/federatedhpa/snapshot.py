@@ -26,6 +26,7 @@ from controller.federatedhpa.cluster_reader import (
     read_clusters,
 )
 from controller.federatedhpa.competition import ON_HUB, ambiguous_with
+from controller.federatedhpa.health import hub_problem
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
@@ -61,12 +62,16 @@ MAX_PERIOD_SECONDS: Final = 300.0
 
 @dataclass(frozen=True)
 class Observation:
-    """A snapshot, and the scales that writes must be based on: the template's, or each member's."""
+    """A snapshot, and the scales that writes must be based on: the template's, or each member's.
+
+    `hub_problem` says why the hub could not serve what the snapshot needs; "" if it did.
+    """
 
     snapshot: Snapshot
     path: str = ""
     template: Scale | None = None
     members: Mapping[str, MemberScale] = field(default_factory=dict)
+    hub_problem: str = ""
 
     def clients(self, hub: ApiClient) -> dict[str, ApiClient]:
         """The API servers that have the workload, by cluster: members, and the hub if it has a template."""
@@ -139,9 +144,10 @@ class SnapshotBuilder:
         except NoBinding as error:
             return self._blocked(hpa, Blocked("FailedGetBinding", str(error), event="FailedGetBindings"))
         except TargetUnreadable as error:
-            return self._blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
+            unreadable = self._blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
+            return replace(unreadable, hub_problem=hub_problem(error.__cause__))
         except (ApiError, InvalidObject) as error:
-            return self._without_scale(hpa, str(error))
+            return replace(self._without_scale(hpa, str(error)), hub_problem=hub_problem(error))
         needs = MetricNeeds.of(hpa.spec.metrics, max_usage_age(self.period(raw), late))
         fleet = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)

@@ -18,7 +18,15 @@ from fedhpa.kube.pieces import Turns, decode_in_pieces
 from fedhpa.kube.reflector import Change, Key, Reflector
 from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Listing, Response
 from fedhpa.kube.rotation import follow_config
-from fedhpa.kube.supervision import FAILURE_OBSERVER, contain, explain, reason_of, report_failure, supervise
+from fedhpa.kube.supervision import (
+    FAILURE_OBSERVER,
+    contain,
+    contain_unlogged,
+    explain,
+    reason_of,
+    report_failure,
+    supervise,
+)
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 
 __all__ = [
@@ -47,6 +55,7 @@ __all__ = [
     "Response",
     "Turns",
     "contain",
+    "contain_unlogged",
     "decode_in_pieces",
     "explain",
     "follow_config",

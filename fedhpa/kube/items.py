@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -35,6 +35,7 @@ class ItemReader(Generic[T]):
         self._make: Callable[[Any], T | None] = make
         self._log = log
         self._on_unreadable = on_unreadable
+        self._unreadable: set[Key] = set()
 
     def decode(self, key: Key, raw: msgspec.Raw) -> T | None:
         """Returns the record of an item's text; None if the item is left out."""
@@ -42,9 +43,22 @@ class ItemReader(Generic[T]):
             item = decode_json(raw, self._item)
         except InvalidJson as error:
             self._log.warning("object cannot be read", namespace=key[0], name=key[1], error=str(error))
+            self._unreadable.add(key)
             self._tell_unreadable(key, raw, str(error))
             return None
+        self._unreadable.discard(key)
         return self._record(key, item)
+
+    def forget(self, key: Key) -> None:
+        """Tell that an object is deleted, if it was unreadable."""
+        if key in self._unreadable:
+            self._unreadable.discard(key)
+            self._tell_unreadable(key, None, "")
+
+    def keep_only(self, keys: Set[Key]) -> None:
+        """Tell that all other unreadable objects are deleted."""
+        for key in self._unreadable - keys:
+            self.forget(key)
 
     def keyed(self, item: Any) -> tuple[Key, T | None]:
         """Returns key and record of an item, which is decoded or, if it could not be, its text."""
@@ -64,11 +78,11 @@ class ItemReader(Generic[T]):
             )
             return None
 
-    def _tell_unreadable(self, key: Key, raw: msgspec.Raw, reason: str) -> None:
+    def _tell_unreadable(self, key: Key, raw: msgspec.Raw | None, reason: str) -> None:
         if self._on_unreadable is None:
             return
         try:
-            self._on_unreadable(key, metadata_of(raw).uid, reason)
+            self._on_unreadable(key, "" if raw is None else metadata_of(raw).uid, reason)
         # A listener must not end the watch of all objects.
         except Exception as error:
             report_failure("object-unreadable", error, namespace=key[0], name=key[1])

@@ -70,7 +70,7 @@ class Reflector(Generic[T]):
       not reported to listeners.
     - `on_problem`: called with each failure, and with None when list and watch work again.
     - `on_unreadable`: called with the key, the uid and the reason of each object that is left out because it
-      cannot be decoded.
+      cannot be decoded, and with empty texts when such an object is deleted.
     - `name`: the name in logs.
     """
 
@@ -252,6 +252,7 @@ class Reflector(Generic[T]):
         for key in [key for key in self._store.view if key not in records]:
             self._store.put(key, None)
             await turns.pause()
+        self._reader.keep_only(records.keys())
         for key, record in records.items():
             self._store.put(key, record)
             await turns.pause()
@@ -315,6 +316,7 @@ class Reflector(Generic[T]):
             pass  # a bookmark has only a version
         elif event.type == "DELETED":
             self._store.put(key, None)
+            self._reader.forget(key)
         elif event.type in ("ADDED", "MODIFIED"):
             self._store.put(key, self._reader.decode(key, event.object))
         self._version = meta.resourceVersion or self._version

@@ -2,15 +2,17 @@
 
 A member, a tenant or a typing error can make a task fail in ways that nobody foresaw. In a bare TaskGroup
 such a failure cancels all other tasks and ends the process. A supervised task fails alone: the failure is
-logged in one line, counted and reported, and the task starts again after a delay.
+counted, reported, and logged in one line, and the task starts again after a delay. A failure that repeats is
+logged again every ten minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -27,6 +29,12 @@ RESTART_SECONDS = (1.0, 30.0)
 # A task that ran this long before it failed starts again after the first delay.
 LONG_SECONDS = 60.0
 MAX_CAUSE = 200
+# How often a failure that repeats is logged, and how many are remembered.
+REMINDER_SECONDS: Final = 600.0
+MAX_REMEMBERED: Final = 1024
+
+# By event loop, when a failure was logged: by task, what it is about, type and place. The oldest comes first.
+_logged: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], float]] = WeakKeyDictionary()
 
 
 def _ignore(_: str) -> None:
@@ -77,14 +85,35 @@ async def contain(task: str, work: Callable[[], Awaitable[T]], failed: Callable[
     A child of a TaskGroup that is contained never cancels its siblings. An error that the product raises on
     purpose is its own reason. Any other is reported as a failure of `task`; `about` is as in `supervise`.
     """
+    return await _contain(work, failed, lambda error: reason_of(task, error, **about))
+
+
+async def contain_unlogged(task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T]) -> T:
+    """Does what `contain` does, but leaves the log to the caller.
+
+    The reason of an unexpected failure therefore ends with its place in the code.
+    """
+
+    def reason(error: BaseException) -> str:
+        if isinstance(error, FedHPAError):
+            return one_line(str(error), MAX_CAUSE)
+        _count(task, None, "", {})
+        return f"internal error: {explain(error)} ({_place(error)})"
+
+    return await _contain(work, failed, reason)
+
+
+async def _contain(
+    work: Callable[[], Awaitable[T]], failed: Callable[[str], T], reason: Callable[[BaseException], str]
+) -> T:
     try:
         return await work()
     except asyncio.CancelledError as error:
         if _is_cancelled():
             raise
-        return failed(reason_of(task, error, **about))
+        return failed(reason(error))
     except Exception as error:
-        return failed(reason_of(task, error, **about))
+        return failed(reason(error))
 
 
 def reason_of(task: str, error: BaseException, **about: str) -> str:
@@ -102,14 +131,37 @@ def report_failure(
     task: str, error: BaseException, *, on_failure: Callable[[str], None] | None = None, **about: str
 ) -> None:
     """Log and count an unexpected failure of `task`, and pass it to `on_failure`. Never raises."""
-    cause = explain(error)
-    log.error("task failed", task=task, error=cause, where=_place(error), **about)
+    cause, where = explain(error), _place(error)
+    if _is_news((task, *about.values(), type(error).__name__, where)):
+        log.error("task failed", task=task, error=cause, where=where, **about)
+    else:
+        log.debug("task failed again", task=task, error=cause, where=where, **about)
+    _count(task, on_failure, cause, about)
+
+
+def _count(task: str, on_failure: Callable[[str], None] | None, cause: str, about: Mapping[str, str]) -> None:
     try:
         FAILURE_OBSERVER.get()(task)
         if on_failure is not None:
             on_failure(f"internal error: {cause}")
     except Exception as again:
         log.exception("failure could not be reported", task=task, error=explain(again), **about)
+
+
+def _is_news(failure: tuple[str, ...]) -> bool:
+    """True if this failure was not logged in the last ten minutes."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    known, now = _logged.setdefault(loop, {}), loop.time()
+    if now - known.get(failure, float("-inf")) < REMINDER_SECONDS:
+        return False
+    known.pop(failure, None)
+    known[failure] = now
+    if len(known) > MAX_REMEMBERED:
+        del known[next(iter(known))]
+    return True
 
 
 def explain(error: BaseException) -> str:

@@ -110,6 +110,7 @@ class Member:
         self._access: Access | None = None
         self._token = MemberToken("", reread, clock)
         self._problem: str | None = "its credentials were not read yet"
+        self._pending = True
         self._reread = reread
         self._on_change = on_change
         self._probe_period = probe_period
@@ -317,7 +318,9 @@ class Member:
         self._readiness = now
         if before[0] != now[0]:
             self._since = self._wall()
-        if before[:2] != now[:2]:
+        if not now[0] and (self._pending or now[1] == NOT_PROBED):
+            self._log.debug("member not ready yet", message=now[2])  # its first answer follows
+        elif before[:2] != now[:2]:
             self._log.info("member ready" if now[0] else "member not ready", reason=now[1], message=now[2])
             self._logged_at = self._clock()
         else:

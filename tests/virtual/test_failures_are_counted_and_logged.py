@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.snapshot import SnapshotBuilder
+from controller.flags import KARMADA
 from controller.hub_check import CRD_PATH
 from controller.shards import Shard, ShardElection
 from fedhpa.kube.client import ApiClient
@@ -50,9 +53,9 @@ async def test_hub_that_goes_and_returns_is_two_lines(logs: list[Any]) -> None:
 
         (gone,) = lines(logs, "the hub stores no status")
         (back,) = lines(logs, "the hub stores statuses again")
-        assert lines(logs, "status not written") == []
+        assert lines(logs, "autoscaler fails") == []
         assert gone["log_level"] == "warning"
-        assert back["failed_writes"] == failed > COUNT
+        assert back["failures"] == failed > COUNT
         assert age is not None
         assert age > 60
         assert fresh is not None
@@ -67,8 +70,9 @@ async def test_refused_status_of_one_object_is_one_line(logs: list[Any]) -> None
         async with w.controller(sync_period=PERIOD):
             await asyncio.sleep(20 * PERIOD)
 
-        (line,) = lines(logs, "status not written")
+        (line,) = lines(logs, "autoscaler fails")
         assert (line["namespace"], line["name"]) == ("shop", "web")
+        assert line["reason"] == "FailedUpdateStatus"
 
 
 async def test_newest_reason_of_a_member_is_logged(logs: list[Any]) -> None:
@@ -82,10 +86,11 @@ async def test_newest_reason_of_a_member_is_logged(logs: list[Any]) -> None:
             await w.members["m2"].stop()
             await asyncio.sleep(120)
 
-        first, *others = lines(logs, "cluster missing", "cluster still missing")
-        assert first["event"] == "cluster missing"
+        first, *others = lines(logs, "autoscaler fails", "autoscaler still fails")
+        assert first["event"] == "autoscaler fails"
+        assert "an error on the server" in first["error"]
         assert 1 <= len(others) <= 2
-        assert "cannot connect" in others[-1]["reason"]
+        assert "m2: cannot connect" in others[-1]["error"]
 
 
 async def test_failed_writes_of_scales_are_counted_by_cluster() -> None:
@@ -222,3 +227,240 @@ async def test_work_that_raises_is_begun_again() -> None:
 
                 assert not task.done()
         assert shown[:5] == [True, False, True, False, True]
+
+
+def about(logs: list[Any], *names: str) -> list[tuple[str, str]]:
+    """The lines about the health of autoscalers: text and reason."""
+    wanted = names or ("web",)
+    return [
+        (entry["event"].removeprefix("autoscaler "), entry.get("reason", ""))
+        for entry in lines(logs, "autoscaler fails", "autoscaler still fails", "autoscaler is well again")
+        if entry["name"] in wanted
+    ]
+
+
+CAUSES: dict[str, tuple[dict[str, Any], Any, Any, str]] = {
+    "no scale": (
+        {"clusterAffinity": {"clusterNames": ["m1"]}},
+        lambda w: w.members["m1"].refused.update({("GET", "/deployments"): 500, ("GET", "/scale"): 500}),
+        lambda w: w.members["m1"].refused.clear(),
+        "FailedGetScale",
+    ),
+    "no metrics": (
+        {},
+        lambda w: w.members["m1"].faults.status.update({"/apis/metrics.k8s.io": 500}),
+        lambda w: w.members["m1"].faults.status.clear(),
+        "FailedGetResourceMetric",
+    ),
+    "another owner": (
+        {},
+        lambda w: w.scale("other"),
+        lambda w: w.hub.remove(HPAS, "other", "shop"),
+        "AmbiguousSelector",
+    ),
+    "not built": (
+        {},
+        lambda w: w.scale(mode="Distributed"),
+        lambda w: w.scale(),
+        "NotBuilt",
+    ),
+    "a refused scale": (
+        {},
+        lambda w: (w.members["m1"].refused.update({("PUT", "/scale"): 403}), w.load(400)),
+        lambda w: w.members["m1"].refused.clear(),
+        "FailedUpdateScale",
+    ),
+    "an invalid object": (
+        {},
+        lambda w: w.scale(metrics="odd"),
+        lambda w: w.scale(),
+        "InvalidObject",
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+async def test_failing_autoscaler_is_a_line_at_both_ends_and_reminders(cause: str, logs: list[Any]) -> None:
+    """Twenty-five minutes of failures are one line, two reminders and one line at the end."""
+    spec, breaks, mends, reason = CAUSES[cause]
+    async with world(m1=2) as w:
+        w.scale(**spec)
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(60)
+            before = about(logs)
+            breaks(w)
+            await asyncio.sleep(25 * 60)
+            mends(w)
+            await asyncio.sleep(120)
+
+        assert before == []
+        assert about(logs) == [
+            ("fails", reason),
+            ("still fails", reason),
+            ("still fails", reason),
+            ("is well again", ""),
+        ]
+        assert lines(logs, "task failed") == []
+
+
+async def test_missing_cluster_is_told_for_each_object(logs: list[Any]) -> None:
+    """An object whose cluster is missing fails until the cluster answers again or counts as lost."""
+    async with world(m1=2, m2=2) as w:
+        w.scale(clusterAffinity={"clusterNames": ["m1", "m2"]})
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(60)
+            await w.members["m2"].stop()
+            await asyncio.sleep(200)
+            told = about(logs)
+            await w.members["m2"].start()
+            await asyncio.sleep(120)
+
+        assert told[0] == ("fails", "ClustersMissing")
+        assert {text for text, _ in told[1:]} <= {"still fails"}
+        assert about(logs)[len(told) :] == [("is well again", "")]
+
+
+async def test_metric_that_fails_beside_another_is_told(logs: list[Any]) -> None:
+    """An object that scales by one of two metrics says which one fails."""
+    absent = {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"}}
+    async with world(m1=2) as w:
+        w.load(200)
+        path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue"
+        kind = {"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1"}
+        w.members["m1"].answers[path] = lambda: {**kind, "metadata": {}, "items": []}
+        stored = federated_hpa()["spec"]["metrics"]
+        w.scale(metrics=[*stored, {"type": "External", "external": absent}], maxReplicas=3)
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(60)
+
+        assert about(logs) == [("fails", "FailedGetMetric")]
+        assert lines(logs, "autoscaler fails")[0]["error"].startswith("metric queue: ")
+        assert w.replicas == {"m1": 3}
+
+
+async def test_crash_names_object_and_place_in_one_line(logs: list[Any], monkeypatch: Any) -> None:
+    """A reconcile that raises the same error each time is one line, a reminder, and one line at the end."""
+    original = SnapshotBuilder.build
+
+    async def build(self: Any, key: Any, *arguments: Any, **named: Any) -> Any:
+        if key[1] == "odd":
+            raise KeyError("replicas")
+        return await original(self, key, *arguments, **named)
+
+    async with world(m1=2) as w:
+        w.members["m1"].deploy(2, name="odd", app="odd")
+        w.scale("odd", target="odd")
+        w.scale()
+        monkeypatch.setattr(SnapshotBuilder, "build", build)
+        async with w.controller(sync_period=PERIOD) as controller:
+            await asyncio.sleep(15 * 60)
+            failures = controller.total("fedhpa_controller_reconcile_failures_total")
+            monkeypatch.undo()
+            await asyncio.sleep(60)
+
+        assert failures > 100
+        assert about(logs) == []
+        assert about(logs, "odd") == [
+            ("fails", "ReconcileFailed"),
+            ("still fails", "ReconcileFailed"),
+            ("is well again", ""),
+        ]
+        first = lines(logs, "autoscaler fails")[0]
+        assert (first["namespace"], first["name"]) == ("shop", "odd")
+        assert first["error"].startswith("internal error: KeyError: 'replicas' (tests.virtual.")
+        assert lines(logs, "task failed") == []
+
+
+async def test_crash_about_a_member_is_one_line_and_reminders(logs: list[Any], monkeypatch: Any) -> None:
+    """A member whose data raises at each reconcile is named with the object, at most every ten minutes."""
+    original = MemberCaches.usage_decoder
+
+    def decoder(self: Any, cluster: str) -> Any:
+        if cluster == "m2":
+            raise KeyError("replicas")
+        return original(self, cluster)
+
+    monkeypatch.setattr(MemberCaches, "usage_decoder", decoder)
+    async with world(m1=2, m2=2) as w:
+        w.scale(clusterAffinity={"clusterNames": ["m1", "m2"]})
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(15 * 60)
+
+        found = [(line["cluster"], line["name"], line["error"]) for line in lines(logs, "task failed")]
+        assert found
+        assert set(found) == {("m2", "web", "KeyError: 'replicas'")}
+        assert len(found) <= 4
+
+
+async def test_hub_that_serves_no_scale_is_told_once_for_all_objects(logs: list[Any]) -> None:
+    """A hub without an answer is one line when it goes and one when it returns, not one for each object."""
+    async with world(m1=2) as w:
+        for number in range(COUNT):
+            name = f"web-{number}"
+            w.members["m1"].deploy(2, name=name, app=name)
+            w.hub.deploy(2, name=name, app=name)
+            w.hub.put(HPAS, federated_hpa(name, target=name))
+        async with w.controller(sync_period=PERIOD, propagation=KARMADA):
+            await asyncio.sleep(60)
+            w.hub.refused["GET", "/scale"] = 503
+            await asyncio.sleep(5 * 60)
+            w.hub.refused.clear()
+            await asyncio.sleep(60)
+
+        everybody = [f"web-{number}" for number in range(COUNT)]
+        assert about(logs, *everybody) == []
+        (gone,) = lines(logs, "the hub does not answer")
+        (back,) = lines(logs, "the hub answers again")
+        assert gone["reason"] == "HubUnavailable"
+        assert back["failures"] > COUNT
+
+
+async def test_hub_that_serves_all_but_one_scale_is_told_for_that_object(logs: list[Any]) -> None:
+    """While the hub serves others, the object that it does not serve fails."""
+    async with world(m1=2) as w:
+        for name in ("web", "odd"):
+            w.members["m1"].deploy(2, name=name, app=name)
+            w.hub.deploy(2, name=name, app=name)
+            w.hub.put(HPAS, federated_hpa(name, target=name))
+        async with w.controller(sync_period=PERIOD, propagation=KARMADA):
+            await asyncio.sleep(60)
+            w.hub.refused["GET", "/odd/scale"] = 503
+            await asyncio.sleep(5 * 60)
+            w.hub.refused.clear()
+            await asyncio.sleep(60)
+
+        assert about(logs) == []
+        assert about(logs, "odd") == [("fails", "FailedGetScale"), ("is well again", "")]
+        assert lines(logs, "the hub does not answer") == []
+
+
+async def test_refused_status_is_reminded_of_and_ends(logs: list[Any]) -> None:
+    """An object whose status is refused fails until it is stored."""
+    async with world(m1=2) as w:
+        w.hub.refused["PUT", "/web/status"] = 403
+        w.scale()
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(15 * 60)
+            w.hub.refused.clear()
+            await asyncio.sleep(60)
+
+        assert about(logs) == [
+            ("fails", "FailedUpdateStatus"),
+            ("still fails", "FailedUpdateStatus"),
+            ("is well again", ""),
+        ]
+
+
+async def test_healthy_start_has_no_line_about_failures(logs: list[Any]) -> None:
+    """Members that are listed for the first time are no failure, and a member that is away is one line."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        await w.members["m3"].stop()
+        w.scale(clusterAffinity={"clusterNames": ["m1", "m2"]})
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(30)
+
+        told = lines(logs, "member not ready", "member still not ready")
+        assert [line["cluster"] for line in told] == ["m3"]
+        assert told[0]["reason"] == "FedHPAProbeFailed"
+        assert about(logs) == []
+        assert [entry for entry in logs if entry["log_level"] in ("warning", "error")] == []

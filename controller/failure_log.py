@@ -1,0 +1,133 @@
+"""Logs failures that last: one line when one begins, one when it ends, and a reminder every ten minutes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import structlog
+
+from fedhpa.api.texts import one_line
+
+log = structlog.get_logger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+REMINDER_SECONDS: Final = 600.0
+# A change of the reason is told at most once in this time. A failure that begins again this soon after its
+# end is told only if it lasts, so that an object which fails at every other reconcile cannot fill the log.
+QUIET_SECONDS: Final = 60.0
+# Different reasons told between two reminders. A reason with a changing number in it must not fill the log.
+MAX_REASONS: Final = 4
+MAX_TEXT: Final = 512
+CHECK_SECONDS: Final = 15.0
+
+
+class Lines(NamedTuple):
+    """The texts of the lines when a failure begins, while it goes on, and when it ends."""
+
+    begins: str
+    goes_on: str
+    ends: str
+
+
+@dataclass
+class _Failure:
+    """What is known of one key. `since` is None while it is well; times are seconds of the log's clock."""
+
+    since: float | None = None
+    ended_at: float = float("-inf")
+    told_at: float = float("-inf")
+    reminded_at: float = float("-inf")
+    told: bool = False
+    count: int = 0
+    reason: str = ""
+    error: str = ""
+    reasons: set[tuple[str, str]] = field(default_factory=set)
+
+
+class FailureLog(Generic[K]):
+    """Follows the failures of keys, such as objects. `about` gives the fields of a key's lines.
+
+    A key that is well again leaves the memory within REMINDER_SECONDS. A deleted one must be forgotten.
+    """
+
+    def __init__(
+        self, lines: Lines, clock: Callable[[], float], about: Callable[[K], Mapping[str, str]]
+    ) -> None:
+        self._lines = lines
+        self._clock = clock
+        self._about = about
+        self._known: dict[K, _Failure] = {}
+
+    def __len__(self) -> int:
+        """The number of keys in the memory."""
+        return len(self._known)
+
+    def failing(self, key: K, reason: str, error: str) -> None:
+        """Note a failure: `reason` as conditions have it, and `error` for people."""
+        now = self._clock()
+        failure = self._known.setdefault(key, _Failure())
+        if failure.since is None:
+            failure.since, failure.count, failure.told = now, 0, False
+        failure.count += 1
+        failure.reason, failure.error = reason, one_line(error, MAX_TEXT)
+        self._tell(key, failure, failure.since, now)
+
+    def well(self, key: K) -> None:
+        """Note that the key does not fail."""
+        failure = self._known.get(key)
+        if failure is None or failure.since is None:
+            return
+        now = self._clock()
+        if failure.told:
+            seconds = round(now - failure.since, 1)
+            log.info(self._lines.ends, **self._about(key), seconds=seconds, failures=failure.count)
+            failure.told_at = now
+        failure.since, failure.ended_at = None, now
+
+    def forget(self, key: K) -> None:
+        """Drop what is known of a key."""
+        self._known.pop(key, None)
+
+    async def remind(self) -> None:
+        """Tell again of failures that go on, until cancelled; also of keys that nobody tries again."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            now = self._clock()
+            for key, failure in list(self._known.items()):
+                if failure.since is not None:
+                    self._tell(key, failure, failure.since, now)
+                elif now - failure.ended_at >= REMINDER_SECONDS:
+                    del self._known[key]
+
+    def _tell(self, key: K, failure: _Failure, since: float, now: float) -> None:
+        found = (failure.reason, failure.error)
+        if not failure.told:
+            soon = now - failure.ended_at < QUIET_SECONDS and now - since < QUIET_SECONDS
+            if soon and now - failure.told_at < REMINDER_SECONDS:
+                return
+            line, failure.told = self._lines.begins, True
+            failure.reminded_at, failure.reasons = now, {found}
+        elif now - failure.reminded_at >= REMINDER_SECONDS:
+            line, failure.reminded_at, failure.reasons = self._lines.goes_on, now, {found}
+        elif (
+            found not in failure.reasons
+            and len(failure.reasons) < MAX_REASONS
+            and now - failure.told_at >= QUIET_SECONDS
+        ):
+            line = self._lines.goes_on
+            failure.reasons.add(found)
+        else:
+            return
+        failure.told_at = now
+        log.warning(
+            line,
+            **self._about(key),
+            reason=failure.reason,
+            error=failure.error,
+            seconds=round(now - since, 1),
+            failures=failure.count,
+        )
