@@ -45,6 +45,7 @@ class _Failure:
     count: int = 0
     reason: str = ""
     error: str = ""
+    severe: bool = True
     reasons: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -66,14 +67,17 @@ class FailureLog(Generic[K]):
         """The number of keys in the memory."""
         return len(self._known)
 
-    def failing(self, key: K, reason: str, error: str) -> None:
-        """Note a failure: `reason` as conditions have it, and `error` for people."""
+    def failing(self, key: K, reason: str, error: str, *, severe: bool = True) -> None:
+        """Note a failure: `reason` as conditions have it, and `error` for people.
+
+        One that is not `severe` may be over in a moment. It is logged at info, and reminders are warnings.
+        """
         now = self._clock()
         failure = self._known.setdefault(key, _Failure())
         if failure.since is None:
             failure.since, failure.count, failure.told = now, 0, False
         failure.count += 1
-        failure.reason, failure.error = reason, one_line(error, MAX_TEXT)
+        failure.reason, failure.error, failure.severe = reason, one_line(error, MAX_TEXT), severe
         self._tell(key, failure, failure.since, now)
 
     def well(self, key: K) -> None:
@@ -104,7 +108,7 @@ class FailureLog(Generic[K]):
                     del self._known[key]
 
     def _tell(self, key: K, failure: _Failure, since: float, now: float) -> None:
-        found = (failure.reason, failure.error)
+        found, write = (failure.reason, failure.error), log.warning if failure.severe else log.info
         if not failure.told:
             soon = now - failure.ended_at < QUIET_SECONDS and now - since < QUIET_SECONDS
             if soon and now - failure.told_at < REMINDER_SECONDS:
@@ -112,7 +116,8 @@ class FailureLog(Generic[K]):
             line, failure.told = self._lines.begins, True
             failure.reminded_at, failure.reasons = now, {found}
         elif now - failure.reminded_at >= REMINDER_SECONDS:
-            line, failure.reminded_at, failure.reasons = self._lines.goes_on, now, {found}
+            line, write = self._lines.goes_on, log.warning
+            failure.reminded_at, failure.reasons = now, {found}
         elif (
             found not in failure.reasons
             and len(failure.reasons) < MAX_REASONS
@@ -123,7 +128,7 @@ class FailureLog(Generic[K]):
         else:
             return
         failure.told_at = now
-        log.warning(
+        write(
             line,
             **self._about(key),
             reason=failure.reason,

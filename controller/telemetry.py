@@ -10,17 +10,47 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from controller.decisions import DecisionLog
 from fedhpa.decision import Decision, MetricResult
-from fedhpa.members import Member
+from fedhpa.kube import KUBE_TASKS
+from fedhpa.members import MEMBER_TASKS, Member
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
 # Lateness: from one tenth of a second to several sync periods.
 LATENESS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0)
 NAMES = ("namespace", "hpa_name")
+# Alerts compare counters with what they were before: each series exists before its first event.
+REASONS = ("ReconcileFailed", "ReconcileTimedOut", "InvalidObject")
+HUB = ""
+TASKS = (
+    *KUBE_TASKS,
+    *MEMBER_TASKS,
+    "cluster-status",
+    "failure-reminders",
+    "flush-status",
+    "hub-check",
+    "list-autoscalers",
+    "members",
+    "nodes",
+    "objects-watch",
+    "pods",
+    "read-cluster",
+    "read-metric",
+    "read-usage",
+    "readiness",
+    "reconcile",
+    "reconcile-queue",
+    "report-failure",
+    "restore-memory",
+    "scales",
+    "shard",
+    "shard-balance",
+    "shards",
+    "write-scale",
+)
 PREFIX = "horizontal_pod_autoscaler_controller_"
 
 
@@ -91,7 +121,8 @@ class ControllerMetrics:
         self._success_age = Gauge(
             "fedhpa_controller_seconds_since_success",
             "Seconds since the last reconcile with a decision and without a failed write; since this process "
-            "took the object over if there was none.",
+            "took the object over if there was none. Absent for objects that this controller must not scale "
+            "(NotBuilt, AnotherController).",
             NAMES,
             registry=registry,
         )
@@ -108,15 +139,11 @@ class ControllerMetrics:
             ("reason",),
             registry=registry,
         )
+        for reason in REASONS:
+            self._failures.labels(reason)
         self._status_failures = Counter(
             "fedhpa_controller_status_write_failures",
             "Writes of a status that the hub did not store.",
-            registry=registry,
-        )
-        self._scale_failures = Counter(
-            "fedhpa_controller_scale_write_failures",
-            "Writes of a scale that failed, by cluster; the cluster of a template on the hub is empty.",
-            ("cluster",),
             registry=registry,
         )
         self._events_dropped = Counter(
@@ -127,8 +154,8 @@ class ControllerMetrics:
         self._leader = Gauge(
             "fedhpa_controller_leader", "1 while this process leads the shard.", ("shard",), registry=registry
         )
-        self._member_probes = MemberProbes()
-        registry.register(self._member_probes)
+        self._member_series = MemberSeries()
+        registry.register(self._member_series)
         of_metric = (*NAMES, "metric")
         self._ratio = Gauge(
             "fedhpa_controller_metric_usage_ratio",
@@ -154,6 +181,8 @@ class ControllerMetrics:
             ("task",),
             registry=registry,
         )
+        for task in TASKS:
+            self._task_failures.labels(task)
         self._hub = Gauge(
             "fedhpa_controller_hub_finding",
             "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController.",
@@ -171,6 +200,11 @@ class ControllerMetrics:
         if key not in self._succeeded_at:
             self._succeeded_at[key] = self._clock()
             self._success_age.labels(*key).set_function(lambda: self._success_seconds(key))
+
+    def unwatch_success(self, namespace: str, name: str) -> None:
+        """Show nothing of the kind for an object that must not be scaled."""
+        if self._succeeded_at.pop((namespace, name), None) is not None:
+            self._success_age.remove(namespace, name)
 
     def record_success(self, namespace: str, name: str) -> None:
         """Note a reconcile with a decision and without a failed write."""
@@ -197,15 +231,15 @@ class ControllerMetrics:
 
     def count_scale_failure(self, cluster: str) -> None:
         """Count a scale that was not written; `cluster` is "" for the hub."""
-        self._scale_failures.labels(cluster).inc()
+        self._member_series.count_scale_failure(cluster)
 
     def count_dropped_event(self) -> None:
         """Count an event that was not recorded."""
         self._events_dropped.inc()
 
     def watch_members(self, members: Callable[[], Mapping[str, Member]]) -> None:
-        """Show the probes of these members."""
-        self._member_probes.members = members
+        """Show the probes of these members, and the failed writes of scales in each."""
+        self._member_series.members = members
 
     def set_leader(self, shard: str, leads: bool) -> None:
         """Show whether this process leads a shard."""
@@ -288,23 +322,45 @@ class ControllerMetrics:
             gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
 
 
-class MemberProbes(Collector):
-    """Collects how long the last probe of each member took."""
+class MemberSeries(Collector):
+    """Collects the series by cluster, which exist as long as the cluster is registered."""
 
     def __init__(self) -> None:
         self.members: Callable[[], Mapping[str, Member]] = dict
+        self._scale_failures: dict[str, int] = {HUB: 0}
+        self._shown: set[str] = set()
+
+    def count_scale_failure(self, cluster: str) -> None:
+        """Count a scale that was not written."""
+        self._scale_failures[cluster] = self._scale_failures.get(cluster, 0) + 1
+
+    def describe(self) -> Iterator[Metric]:
+        """Yields the families, so that a part of the registry can be collected."""
+        return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the family of the probes' durations."""
-        family = GaugeMetricFamily(
+        """Yields the failed writes of scales, and the duration of each member's last probe."""
+        members = self.members()
+        for name in self._shown - members.keys():
+            self._scale_failures.pop(name, None)
+        self._shown = set(members)
+        failures = CounterMetricFamily(
+            "fedhpa_controller_scale_write_failures",
+            "Writes of a scale that failed, by cluster; the cluster of a template on the hub is empty.",
+            labels=["cluster"],
+        )
+        for name in sorted(self._shown.union(self._scale_failures)):
+            failures.add_metric([name], self._scale_failures.get(name, 0))
+        yield failures
+        probes = GaugeMetricFamily(
             "fedhpa_controller_member_probe_duration_seconds",
             "Duration of a member's last probe, also if it failed; absent before the first one.",
             labels=["cluster"],
         )
-        for name, member in sorted(self.members().items()):
+        for name, member in sorted(members.items()):
             if member.probe_seconds is not None:
-                family.add_metric([name], member.probe_seconds)
-        yield family
+                probes.add_metric([name], member.probe_seconds)
+        yield probes
 
 
 def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:

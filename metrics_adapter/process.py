@@ -148,10 +148,13 @@ class Adapter:
     async def running(self) -> AsyncIterator[None]:
         """Serves, and follows the hub and the members. Leaving the context drains requests."""
         FAILURE_OBSERVER.set(self.telemetry.task_failed)
+        tasks = self._tasks()
+        for task in tasks:
+            self.telemetry.task_known(task)
         async with (
             self._lists,
             self._store.store if self._store is not None else nullcontext(),
-            _background(self._tasks()),
+            _background(tasks),
             http_listeners(self._values, self.health, self.telemetry.registry, peers=self._peers),
             self.server,
         ):

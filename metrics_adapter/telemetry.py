@@ -15,7 +15,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from fedhpa.members import Member
+from fedhpa.kube import KUBE_TASKS
+from fedhpa.members import MEMBER_TASKS, Member
 from fedhpa.serving.authorization import Attributes
 from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
 from metrics_adapter.members.probes import Probe
@@ -23,6 +24,8 @@ from metrics_adapter.members.source import MemberObserver
 
 # The label of APIs, resources and verbs that the adapter does not serve.
 OTHER = "other"
+# Alerts compare counters with what they were before: each task's series exists before its first failure.
+TASKS = (*KUBE_TASKS, *MEMBER_TASKS, "member-answer", "metrics-probe")
 RESOURCES = tuple(kind.plural for kind in KINDS)
 VERBS = frozenset({"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"})
 # Seconds. Ages reach --metrics-max-age, which is 10 s by default and may be raised.
@@ -167,6 +170,8 @@ class Telemetry(MemberObserver):
             ["task"],
             registry=self.registry,
         )
+        for task in TASKS:
+            self.task_known(task)
         self._in_flight.labels(OTHER)
         for api in SERVED_VERSIONS:
             # The series exist from the first scrape on, so that increase() sees the first partial answer.
@@ -185,6 +190,10 @@ class Telemetry(MemberObserver):
     def absent(self, api: str, cluster: str) -> None:
         """Records that a member does not serve the API."""
         self._member_series.absent(api, cluster)
+
+    def task_known(self, task: str) -> None:
+        """Shows the failures of a background task before its first one."""
+        self._task_failures.labels(task)
 
     def task_failed(self, task: str) -> None:
         """Counts an unexpected failure of a background task."""

@@ -61,7 +61,8 @@ class HealthLog:
         if failure is None:
             self._objects.well(key)
         else:
-            self._objects.failing(key, *failure)
+            # New pods, for example, have no metrics for a moment.
+            self._objects.failing(key, *failure, severe=False)
 
     def _not_served(self, key: Key, problem: str) -> None:
         """Tell of the hub if it serves no object, and of the object if only others are served."""

@@ -30,6 +30,7 @@ from controller.federatedhpa.scale_writes import (
 )
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, Observation, SnapshotBuilder
 from controller.federatedhpa.status import QUIET_SECONDS, Unstored, Windows, worth_writing
+from controller.federatedhpa.unsupported import NOT_BUILT
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events, write_status
@@ -43,6 +44,8 @@ log = structlog.get_logger(__name__)
 # After the loss of a Lease, five seconds remain before another process leads; releasing it takes two.
 FLUSH_SECONDS: Final = 2.0
 FLUSH_CONCURRENCY: Final = 16
+# Reasons for which this controller must not scale an object.
+NOT_OURS: Final = frozenset((NOT_BUILT, ANOTHER_CONTROLLER))
 
 
 class FederatedHPAReconciler:
@@ -133,8 +136,7 @@ class FederatedHPAReconciler:
         stored = self._settings.paused or await self._publish(key, raw, memory, decision, snapshot)
         if self._memories.get(key) is memory:
             self._health.decided(key, decision, observed.hub_problem)
-        if stored and decision.error is None and self._memories.get(key) is memory:
-            self._metrics.record_success(*key)
+            self._show_success(key, decision, snapshot, stored=stored)
         # The results are used by the next reconcile, so that no write waits for them.
         competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
         if self._memories.get(key) is memory:
@@ -335,6 +337,15 @@ class FederatedHPAReconciler:
                 task.cancel()
         written = sum(task.done() and not task.cancelled() and task.result() for task in tasks)
         log.info("last statuses written", written=written, of=len(tasks))
+
+    def _show_success(self, key: Key, decision: Decision, snapshot: Snapshot, *, stored: bool) -> None:
+        """Show for how long the object was not reconciled, unless it is not for this controller to scale."""
+        if snapshot.blocked is not None and snapshot.blocked.reason in NOT_OURS:
+            self._metrics.unwatch_success(*key)
+        elif stored and decision.error is None:
+            self._metrics.record_success(*key)
+        else:
+            self._metrics.watch_success(*key)
 
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""

@@ -31,8 +31,7 @@ from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import MemberScale
-from controller.federatedhpa.unsupported import unsupported_field
-from controller.federatedhpa.workload_search import WorkloadSearch
+            return self._blocked(hpa, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
 from controller.flags import DIRECT, HUB, Settings
 from controller.workqueue import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
@@ -136,7 +135,7 @@ class SnapshotBuilder:
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
         self._note_target(key, spec, scales=unsupported is None)
         if unsupported is not None:
-            return self._blocked(hpa, Blocked("NotBuilt", unsupported, condition="ScalingActive"))
+            return self._blocked(hpa, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
             candidates = await self._candidates(spec, workload)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+# The reason in conditions.
+NOT_BUILT: Final = "NotBuilt"
 PROPAGATED: Final = "with --propagation=karmada the workload's PropagationPolicy places the replicas"
 
 

@@ -27,11 +27,13 @@ from fedhpa.kube.supervision import (
     report_failure,
     supervise,
 )
+from fedhpa.kube.supervision import TASKS as KUBE_TASKS
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 
 __all__ = [
     "BOOT",
     "FAILURE_OBSERVER",
+    "KUBE_TASKS",
     "MAX_MESSAGE",
     "NOT_FOUND",
     "PAGE_SIZE",

@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 FailureObserver = Callable[[str], None]
 T = TypeVar("T")
 
+# The tasks of this package. A process shows the failures of each task from its start on.
+TASKS: Final = ("events", "hub-config", "object-unreadable", "reflector")
 RESTART_SECONDS = (1.0, 30.0)
 # A task that ran this long before it failed starts again after the first delay.
 LONG_SECONDS = 60.0

@@ -17,6 +17,7 @@ from fedhpa.members.lists import (
     pod_metrics_path,
 )
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
+from fedhpa.members.member import TASKS as MEMBER_TASKS
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.members.scales import WATCHED_VERSION, ScaleCache
 from fedhpa.members.watches import PodCache
@@ -24,6 +25,7 @@ from fedhpa.members.watches import PodCache
 __all__ = [
     "CALLER_QUOTA",
     "CLUSTERS_PATH",
+    "MEMBER_TASKS",
     "METRICS_API",
     "NOT_PROBED",
     "OWN_REASONS",

@@ -28,6 +28,18 @@ ACCESS_INVALID = "FedHPAAccessInvalid"
 NOT_PROBED = "FedHPANotProbed"
 OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROBED))
 
+# The supervised tasks of this package, in addition to those of fedhpa.kube.
+TASKS = (
+    "clusters-watch",
+    "member-access",
+    "member-close",
+    "member-list",
+    "member-listener",
+    "member-probe",
+    "member-watch",
+    "secret-read",
+    "secret-watch",
+)
 PROBE_SECONDS = 5.0
 # The longest time between two probes of an unavailable member, so that it is soon used when it is back.
 RETRY_SECONDS = 5.0

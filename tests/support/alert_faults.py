@@ -30,6 +30,8 @@ USAGE, CUSTOM = "metrics.k8s.io", "custom.metrics.k8s.io"
 OBJECT = ("shop", "web")
 FINDINGS = ("FieldsPruned", "ForeignWebhook", "AnotherController")
 MINUTE = 60.0
+# Seven minutes before the end of a history of 45 minutes.
+LATE = 38 * MINUTE
 DAY = 86_400.0
 YEAR = 365 * DAY
 # Ticks of the event loop that a minute has here; really they are 3,000.
@@ -41,6 +43,7 @@ class StubMember:
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.probe_seconds = 0.1
 
     def unavailable(self) -> str | None:
         """Returns why the member is unavailable; None if it is available."""
@@ -74,6 +77,7 @@ class Stage:
         self.peers = Peers()
         self.registries["webhook"].register(self.peers)
         self.store.rules(1, 1)
+        self.leader.watch_members(lambda: cast(Mapping[str, Member], {"m1": self.member}))
         self.member_answers()
 
     def clock(self) -> float:
@@ -175,6 +179,16 @@ def _held_up(stage: Stage) -> None:
         stage.loop.lag.observe(0.6)
 
 
+def _not_ours(stage: Stage) -> None:
+    stage.succeeds = False
+    stage.leader.unwatch_success(*OBJECT)
+
+
+def _once(provoke: Callable[[Stage], Any]) -> Callable[[Stage], Any]:
+    """The fault occurs once, late enough that its alert still fires at the end."""
+    return lambda stage: provoke(stage) if stage.now == LATE else None
+
+
 _DENIED = Review(Verdict(False, 403, "Forbidden", "wrong"), raw={"kind": "FederatedHPA"})
 _MALFORMED = refused(Refused("no JSON"))
 
@@ -186,6 +200,10 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "two lead": (lambda s: _both(s, True), "ShardWithTwoLeaders"),
     "another controller acts": (lambda s: s.leader.set_hub_finding(FINDINGS[2], True), "HubFinding"),
     "no reconcile succeeds": (_set(succeeds=False), "NotReconciled"),
+    "an object must not be scaled": (_not_ours, ""),
+    "one reconcile raises": (_once(lambda s: s.leader.count_failure("ReconcileFailed")), "ReconcileFailures"),
+    "one scale is not written": (_once(lambda s: s.leader.count_scale_failure("m1")), "ScaleWriteFailures"),
+    "one task raises": (_once(lambda s: s.leader.task_failed("reflector")), "TaskFailures"),
     "a reconcile raises": (lambda s: s.leader.count_failure("ReconcileFailed"), "ReconcileFailures"),
     "a reconcile times out": (lambda s: s.leader.count_failure("ReconcileTimedOut"), "ReconcileFailures"),
     "a stored object is invalid": (lambda s: s.leader.count_failure("InvalidObject"), "InvalidObjects"),

@@ -63,6 +63,15 @@ def test_failure_is_told_at_its_begin_at_its_end_and_every_ten_minutes(watched: 
     assert (end["name"], end["seconds"], end["failures"]) == ("web", 1800.0, 120)
 
 
+def test_failure_that_may_be_over_in_a_moment_is_no_warning_yet(watched: Watched) -> None:
+    """Its first line is for information, and the reminder is a warning."""
+    for _ in range(60):
+        watched.log.failing("web", "FailedGetResourceMetric", "no metrics", severe=False)
+        watched.now += 15
+
+    assert [entry["log_level"] for entry in watched.entries] == ["info", "warning"]
+
+
 def test_another_reason_is_one_line(watched: Watched) -> None:
     """A reason that changes while the object fails is told once."""
     watched.pass_minutes(3, "FailedGetScale")

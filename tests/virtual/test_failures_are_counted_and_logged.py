@@ -12,6 +12,7 @@ from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import KARMADA
 from controller.hub_check import CRD_PATH
 from controller.shards import Shard, ShardElection
+from fedhpa.api.times import format_time
 from fedhpa.kube.client import ApiClient
 from tests.support.controller import HPAS, LEASES, ControllerWorld, federated_hpa, world
 from tests.support.fakeapi import eventually
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 PERIOD = 5.0
 COUNT = 10
+AGE = "fedhpa_controller_seconds_since_success"
 
 
 def many(w: ControllerWorld) -> None:
@@ -106,7 +108,7 @@ async def test_failed_writes_of_scales_are_counted_by_cluster() -> None:
             other = controller.series.get_sample_value(series, {"cluster": "m1"})
 
         assert found
-        assert other is None
+        assert other == 0
 
 
 async def test_object_shows_its_bounds_lateness_and_age() -> None:
@@ -142,6 +144,49 @@ async def test_age_of_an_object_that_cannot_be_decided_grows() -> None:
             age = controller.value("fedhpa_controller_seconds_since_success")
         assert age is not None
         assert age > 90
+
+
+@pytest.mark.parametrize("reason", ["NotBuilt", "AnotherController"])
+async def test_object_that_must_not_be_scaled_has_no_age(reason: str) -> None:
+    """An object that waits for a person or belongs to Karmada's controller is no alert; later it is again."""
+    async with world(m1=2) as w:
+        w.scale()
+        async with w.controller(sync_period=PERIOD) as controller:
+            await asyncio.sleep(30)
+            before = controller.value(AGE)
+            if reason == "NotBuilt":
+                w.scale(mode="Distributed")
+            else:
+                written = {"manager": "karmada-controller-manager", "subresource": "status"}
+                stored = w.hub.find(HPAS, "web", "shop")
+                assert stored is not None
+                entry = {**written, "time": format_time(w.clock.wall())}
+                stored["metadata"]["managedFields"] = [entry]
+                w.hub.put(HPAS, stored)
+            await asyncio.sleep(90)
+            found, shown = w.condition("ScalingActive")[1], controller.value(AGE)
+            w.scale()
+            await asyncio.sleep(400)
+            after = controller.value(AGE)
+
+        assert before is not None
+        assert before <= PERIOD
+        assert (found, shown) == (reason, None)
+        assert after is not None
+        assert after <= PERIOD
+
+
+async def test_paused_controller_succeeds_when_it_decides() -> None:
+    """With --pause the age shows that decisions are made, although nothing is written."""
+    async with world(m1=2) as w:
+        w.load(400)
+        w.scale()
+        async with w.controller(sync_period=PERIOD, paused=True) as controller:
+            await asyncio.sleep(600)
+            age = controller.value(AGE)
+
+        assert age is not None
+        assert age <= PERIOD
 
 
 async def test_dropped_events_are_counted() -> None:
