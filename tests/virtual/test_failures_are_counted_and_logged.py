@@ -509,3 +509,61 @@ async def test_healthy_start_has_no_line_about_failures(logs: list[Any]) -> None
         assert told[0]["reason"] == "FedHPAProbeFailed"
         assert about(logs) == []
         assert [entry for entry in logs if entry["log_level"] in ("warning", "error")] == []
+
+
+async def test_reconcile_that_hangs_is_counted_and_told(logs: list[Any], monkeypatch: Any) -> None:
+    """A reconcile that takes more than a minute ends, is counted, and shows on the object."""
+    original = SnapshotBuilder.build
+
+    async def build(self: Any, key: Any, *arguments: Any, **named: Any) -> Any:
+        if key[1] == "odd":
+            await asyncio.sleep(3600)
+        return await original(self, key, *arguments, **named)
+
+    async with world(m1=2) as w:
+        w.scale("odd", target="odd")
+        w.scale()
+        monkeypatch.setattr(SnapshotBuilder, "build", build)
+        async with w.controller(sync_period=PERIOD) as controller:
+            await asyncio.sleep(300)
+            series = "fedhpa_controller_reconcile_failures_total"
+            count = controller.series.get_sample_value(series, {"reason": "ReconcileTimedOut"})
+            age = controller.value(AGE)
+
+        assert count == 4
+        assert age is not None
+        assert age <= PERIOD
+        assert w.condition("AbleToScale", "odd")[1] == "ReconcileTimedOut"
+        assert about(logs, "odd") == [("fails", "ReconcileTimedOut")]
+
+
+async def test_partial_write_is_logged_and_shown(logs: list[Any]) -> None:
+    """If one of two clusters refuses its share, a line says what was written, and the object fails."""
+    async with world(m1=2, m2=2) as w:
+        w.scale(clusterAffinity={"clusterNames": ["m1", "m2"]})
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(60)
+            w.members["m2"].refused["PUT", "/scale"] = 403
+            w.load(400)
+            await asyncio.sleep(30)
+
+        (partial, *_) = lines(logs, "scale written in part")
+        assert partial["written"] == {"m1": 4}
+        assert about(logs)[0] == ("fails", "FailedUpdateScale")
+
+
+async def test_first_reconciles_of_a_deleted_and_unreadable_object_leave_nothing(logs: list[Any]) -> None:
+    """An object that cannot be decoded is reminded of until it is deleted."""
+    async with world(m1=2) as w:
+        broken = federated_hpa("deep")
+        inner: dict[str, Any] = {}
+        for _ in range(500):
+            inner = {"x": inner}
+        broken["spec"]["clusterHPAPreference"] = {"x": inner}
+        w.hub.put(HPAS, broken)
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(15 * 60)
+            w.hub.remove(HPAS, "deep", "shop")
+            await asyncio.sleep(30 * 60)
+
+        assert about(logs, "deep") == [("fails", "InvalidObject"), ("still fails", "InvalidObject")]
