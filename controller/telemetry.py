@@ -36,6 +36,7 @@ TASKS = (
     "cron-wakeups",
     "cron-watch",
     "failure-reminders",
+    "find-workload",
     "flush-status",
     "hub-check",
     "list-autoscalers",

@@ -31,7 +31,8 @@ from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import MemberScale
-            return self._blocked(hpa, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
+from controller.federatedhpa.unsupported import NOT_BUILT, unsupported_field
+from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.workqueue import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
