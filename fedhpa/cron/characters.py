@@ -1,7 +1,7 @@
 """Characters that a schedule or time zone cannot contain, often because an editor replaced what was typed.
 
-Blanks without a break, dashes of typography and letters of other alphabets look right and are wrong. So each
-message has the code point and Unicode name of the character, and what to type instead.
+No-break spaces, typographic dashes and letters of other alphabets look right and are wrong. So each message
+has the code point and Unicode name of the character, and what to type instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SIGNS: Final = {
 class ForeignCharacter(NamedTuple):
     """A character that does not belong into a text. `position` counts from 1.
 
-    `name` is such as "U+00A0 (no-break space)", and `remedy` such as "use a blank".
+    Example: `name` "U+00A0 (no-break space)", `remedy` "use a blank".
     """
 
     position: int

@@ -32,8 +32,8 @@ async def test_kubectl_shows_the_field_and_what_to_write(
     assert "Value error" not in answer.err
 
 
-async def test_a_zone_that_is_none_is_admitted_with_a_warning(plane: Plane, processes: Processes) -> None:
-    """Karmada reads Local as the zone of its process. It means UTC here, like no zone at all."""
+async def test_the_zone_local_is_admitted_with_a_warning(plane: Plane, processes: Processes) -> None:
+    """Karmada reads Local as the zone of its process. Here it means UTC, as if the zone were absent."""
     manifest = next(refusal.manifest for refusal in REFUSALS if "UTC+8" in refusal.name)
     rules = manifest["spec"]["rules"]
     local = {**manifest, "spec": {**manifest["spec"], "rules": [{**rules[1], "timeZone": "Local"}]}}
