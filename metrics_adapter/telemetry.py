@@ -46,7 +46,7 @@ class MemberSeries(Collector):
         self._clock = clock
         self._answered: dict[str, dict[str, bool]] = {api: {} for api in SERVED_VERSIONS}
         self._missing: dict[str, dict[str, int]] = {api: {} for api in SERVED_VERSIONS}
-        # When a member last failed to answer for metrics.k8s.io, unless it has answered since.
+        # Time of a member's last failure to answer for metrics.k8s.io, unless it has answered since.
         self._failed_at: dict[str, float] = {}
         self._probes: dict[str, Probe] = {}
 

@@ -21,7 +21,7 @@ PODS = f"{METRICS}/pods"
 # Other work on the machine adds time, so the best of several rounds counts.
 ROUNDS = 20
 HUNG = 3
-# How long LISTs are measured after the member was found hanging.
+# Seconds for which LISTs are measured after the hanging member was detected.
 HUNG_SECONDS = 6.0
 # A busy machine must not make a member look as if it hangs.
 PATIENT = "--member-deadline=30s"

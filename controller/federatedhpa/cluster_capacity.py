@@ -1,4 +1,4 @@
-"""How many replicas of a workload fit into a cluster, for the assignment to clusters.
+"""The capacity of clusters for replicas of a workload, for the assignment to clusters.
 
 Source: docs/explanation/placement.md. The Cluster's status.resourceSummary counts; without it, the nodes.
 """
@@ -27,7 +27,7 @@ async def available_replicas(
     assignment: PlacementSpec,
     readings: Mapping[str, ClusterReading],
 ) -> dict[str, int | None]:
-    """How many more replicas fit, by cluster; None where that is unknown.
+    """The number of further replicas that fit, by cluster; None if unknown.
 
     Empty if the decision does not need it: by its policy, and because no pod is unschedulable.
     """
@@ -55,7 +55,7 @@ async def capped_replicas(
     assignment: PlacementSpec,
     readings: Mapping[str, ClusterReading],
 ) -> dict[str, int | None]:
-    """How many replicas each cluster of clusterHPAPreference may have; None for no limit."""
+    """The most replicas of each cluster by clusterHPAPreference; None for no limit."""
     shares = {name: share for name, share in assignment.caps.items() if name in readings and name in members}
     if not shares:
         return {}
@@ -82,7 +82,7 @@ def requests_of_replica(pods: Iterable[PodRecord]) -> Mapping[str, int]:
 
 
 def fits_by_summary(cluster: Cluster, requests: Mapping[str, int]) -> int | None:
-    """How often the requests fit into the free part of status.resourceSummary; None if it does not say."""
+    """The replicas that fit into the free part of status.resourceSummary; None if it lacks a resource."""
     summary = cluster.status.resourceSummary
     if summary is None or not summary.allocatable:
         return None

@@ -114,7 +114,7 @@ class CompetingAutoscalers:
         )
 
     def _cached(self, cluster: str, namespace: str) -> tuple[float, tuple[_Autoscaler, ...]]:
-        """When the cached list expires, and the list."""
+        """The cached list and the time at which it expires."""
         return self._known.get((cluster, namespace), _UNKNOWN)
 
     async def _refresh(self, cluster: str, client: ApiClient, namespace: str) -> None:

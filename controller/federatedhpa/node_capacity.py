@@ -82,7 +82,7 @@ class FreeCapacity:
         self._cached: dict[tuple[tuple[str, int], ...], int] = {}
 
     def fits(self, requests: Mapping[str, int]) -> int:
-        """How many replicas of these requests fit, node by node, each by its scarcest resource."""
+        """The replicas of these requests that fit, node by node, each by its scarcest resource."""
         key = tuple(sorted((resource, milli) for resource, milli in requests.items() if milli > 0))
         found = self._cached.get(key)
         if found is None:

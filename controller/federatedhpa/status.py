@@ -1,4 +1,4 @@
-"""When a FederatedHPA's status is worth a write.
+"""The changes of a FederatedHPA's status that are worth a write.
 
 Changes that a person would act on are written at once, and so is history that a later decision depends on.
 Other changes are written at most once a minute. If only times change, one write in ten minutes is enough

@@ -99,7 +99,7 @@ class HPAScalingPolicy(V2Model):
 
 
 class HPAScalingRules(V2Model):
-    """How fast the replicas may change in one direction."""
+    """Limits of the speed of change in one direction."""
 
     stabilization_window_seconds: Int32 | None = Field(
         None,
@@ -130,7 +130,7 @@ class HPAScalingRules(V2Model):
 
 
 class Behavior(V2Model):
-    """How fast the replicas may change, up and down."""
+    """Limits of the speed of change, up and down."""
 
     go_name: ClassVar[str] = "HorizontalPodAutoscalerBehavior"
 

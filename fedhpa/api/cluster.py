@@ -30,7 +30,7 @@ KIND: Final = "Cluster"
 
 
 class ClusterSpec(ApiModel):
-    """How to reach the cluster, and where it runs."""
+    """The address and credentials of the cluster, and its location."""
 
     required: ClassVar[tuple[str, ...]] = ("syncMode",)
     preserve_unknown: ClassVar[bool] = True

@@ -105,7 +105,7 @@ class CronFederatedHPARule(ApiModel):
     )
     duration: Duration | None = Field(
         None,
-        description="How long the size holds before the previous values return, as a Go duration or in "
+        description="Time for which the size holds before the previous values return, as a Go duration or in "
         "seconds; from 1 minute to 366 days. Default: until another rule fires. Example: 8h.",
     )
     exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = Field(
@@ -252,7 +252,7 @@ class CronSummary(ApiModel):
     target: LongText = Field("", description="Kind and name of the target.")
     next: LongText = Field("", description="When a rule fires next, and the rule.")
     last: LongText = Field("", description="The newest fire that was applied, and its rule.")
-    suspended: LongText = Field("", description="How many of the rules are suspended.")
+    suspended: LongText = Field("", description="Number of suspended rules.")
 
 
 class CronFederatedHPAStatus(ApiModel):

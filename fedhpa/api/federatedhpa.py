@@ -145,7 +145,7 @@ class ClusterPreference(ApiModel):
 
 
 class FederatedHPAAssignment(ApiModel):
-    """How the replicas are divided among the clusters."""
+    """The division of the replicas among the clusters."""
 
     federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_TYPES})] | None = Field(
         None,
@@ -242,7 +242,7 @@ class FederatedHPASpec(ApiModel):
     federated_hpa_assignment: FederatedHPAAssignment | None = Field(
         None,
         alias="federatedHPAAssignment",
-        description="How the clusters share the replicas, where the controller runs with "
+        description="The division of the replicas among the clusters, if the controller runs with "
         "--propagation=direct. Default: equal weights. Example: {federatedHPAAssignmentType: Aggregated}.",
     )
     cluster_hpa_preference: Annotated[

@@ -20,7 +20,7 @@ _SHOWN: Final = 64
 
 
 class ListHead(Protocol):
-    """Which list an answer says it is."""
+    """The kind and version of list that an answer names."""
 
     @property
     def kind(self) -> str:

@@ -74,7 +74,7 @@ class MetricType:
     """The event and condition reason that Kubernetes' HPA reports for a metric it cannot read."""
 
     failure_source: str
-    """How Kubernetes' HPA names the source in the error, with `{name}` and `{container}` to fill in."""
+    """The name of the source in errors of Kubernetes' HPA, with `{name}` and `{container}` to fill in."""
 
 
 # In the order in which Karmada's webhook checks the fields.

@@ -53,7 +53,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def capacity(self) -> int:
-        """How many replicas it could run, as far as known."""
+        """The replicas that it could run, as far as known."""
         return self.running if self.pending else self.running + (self.available or 0)
 
 

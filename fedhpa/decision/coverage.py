@@ -1,4 +1,4 @@
-"""How missing clusters affect a decision: the coverage, the partialMetrics policy, MetricsComplete.
+"""The effect of missing clusters on a decision: the coverage, the partialMetrics policy, MetricsComplete.
 
 Source: docs/reference/federatedhpa.md (partialMetrics), docs/reference/decision-record.md (coverage). Missing
 data never becomes a number.

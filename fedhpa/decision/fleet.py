@@ -34,7 +34,7 @@ class ClusterView:
 
     @property
     def ready_pods(self) -> int:
-        """How many of the workload's pods run and are ready."""
+        """The number of the workload's pods that run and are ready."""
         if self._ready_pods is None:
             self._ready_pods = running_and_ready(self.pods)
         return self._ready_pods
@@ -90,7 +90,7 @@ class FleetView:
 
     @property
     def copies(self) -> int:
-        """How many clusters run the whole size each: the candidates under Duplicated, else 1."""
+        """The number of clusters that run the whole size each: the candidates under Duplicated, else 1."""
         return len(self.candidates) if self.scheduling == DUPLICATED and self.current else 1
 
     def calibration_of(self, clusters: Sequence[ClusterView]) -> float:

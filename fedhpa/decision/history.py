@@ -10,7 +10,7 @@ from fedhpa.scaling import Recommendation, ScaleEvent
 
 __all__ = ["History", "Recommendation", "ScaleEvent", "history_at"]
 
-# How far the clocks of two leaders may be apart.
+# The largest difference between the clocks of two leaders.
 MAX_SKEW_SECONDS: Final = 60.0
 
 

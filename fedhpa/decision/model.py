@@ -54,7 +54,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """Which clusters were expected, answered and missing, and the partialMetrics policy.
+    """The expected, answering and missing clusters, and the partialMetrics policy.
 
     `missing` maps a cluster to the reason. `applied` is True if the policy was in force because a cluster was
     missing. `lost` maps the clusters that have been missing for lostAfterSeconds, and are therefore no longer
@@ -70,7 +70,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class PodCounts(msgspec.Struct, frozen=True):
-    """How the pods were classified for a metric."""
+    """The classification of the pods for a metric."""
 
     ready: int = 0
     unready: int = 0

@@ -71,7 +71,7 @@ class PlacementPlan:
 
     @property
     def cause(self) -> str:
-        """Why replicas move between clusters although the size stays."""
+        """The reason for moves between clusters although the size stays."""
         if self._policy == DUPLICATED:
             return "every cluster gets the same number"
         waiting = sum(place.pending for place in self._places.values())

@@ -23,7 +23,7 @@ READY_SECONDS: Final = 60.0
 
 
 class Implausible(NamedTuple):
-    """Why an answer is implausible, and True if that has lasted long enough to be reported."""
+    """The reason why an answer is implausible, and True once that is old enough to be reported."""
 
     reason: str
     reported: bool

@@ -88,7 +88,7 @@ class TemplateScale(msgspec.Struct, frozen=True):
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Why no decision is made: the reason and message of a condition that is then False.
+    """The obstacle to any decision: the reason and message of a condition that is then False.
 
     `event` is the reason of the event if it differs (Karmada: FailedGetBindings).
     """

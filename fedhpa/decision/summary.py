@@ -1,4 +1,4 @@
-"""What a person reads first of a decision: one sentence, the condition Ready, columns of `kubectl get`.
+"""The summary of a decision: one sentence, the condition Ready, and the columns of `kubectl get`.
 
 The first line of `fedhpa explain`, the message of Ready and status.summary have the reason from `why`. They
 therefore answer in the same words.

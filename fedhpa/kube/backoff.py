@@ -1,4 +1,4 @@
-"""How long to wait before a request: exponential backoff with jitter, and the client-side rate limit."""
+"""Waits before requests: exponential backoff with jitter, and the client-side rate limit."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Reflector(Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the store may be out of date; None while list and watch work."""
+        """The reason why the store may be out of date; None while list and watch work."""
         return self._problem
 
     @property

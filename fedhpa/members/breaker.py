@@ -46,7 +46,7 @@ class CircuitBreaker:
 
     @property
     def reason(self) -> str | None:
-        """Why the breaker is open; None while closed."""
+        """The reason why the breaker is open; None while closed."""
         return self._reason
 
     def refusal(self) -> str | None:

@@ -96,7 +96,7 @@ class SecretData:
 
 @dataclass(frozen=True)
 class Access:
-    """How a member is reached. The connections stay while this does not change."""
+    """Address and credentials of a member. The connections stay while this does not change."""
 
     endpoint: str
     token: str = field(repr=False)

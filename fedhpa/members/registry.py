@@ -109,7 +109,7 @@ class MemberRegistry:
 
     @property
     def problem(self) -> str | None:
-        """Why the list of Clusters may be out of date; None if it is not."""
+        """The reason why the list of Clusters may be out of date; None if it is not."""
         problem = self._clusters.problem
         return None if problem is None else f"listing {CLUSTERS_PATH}: {problem}"
 

@@ -42,7 +42,7 @@ class ClusterSamples(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """When the CPU usage of a young pod counts: periods in seconds, `now` in POSIX seconds."""
+    """The ages at which the CPU usage of a pod counts: periods in seconds, `now` in POSIX seconds."""
 
     now: float
     cpu_initialization_period: float

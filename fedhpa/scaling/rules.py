@@ -31,7 +31,7 @@ class ScalingRules(msgspec.Struct, frozen=True):
 
 
 class Tolerances(msgspec.Struct, frozen=True):
-    """How far usage may be from the target without a change, as fractions; both ends are included."""
+    """The distances of usage from the target that cause no change, as fractions; both ends are included."""
 
     scale_up: float
     scale_down: float

@@ -1,4 +1,4 @@
-"""Which listed pods, and whose usage, belong to a workload.
+"""The listed pods and the usage that belong to a workload.
 
 The controller keeps the same selection up to date from its watches (`controller.federatedhpa.pod_index`).
 """

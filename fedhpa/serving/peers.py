@@ -59,7 +59,7 @@ WAIT_LIMITS = {
 
 
 class Reason(Enum):
-    """Why a connection was closed: the label of fedhpa_connections_aborted_total."""
+    """The reason why a connection was closed: the label of fedhpa_connections_aborted_total."""
 
     TIMEOUT = "timeout"
     HEADER = "header"

@@ -82,7 +82,7 @@ class ServingTls:
 
     @property
     def expires(self) -> float:
-        """When the certificate in use expires, in POSIX seconds."""
+        """The expiry of the certificate in use, in POSIX seconds."""
         return self._expires
 
     def trust_clients(self, ca_pem: bytes) -> None:

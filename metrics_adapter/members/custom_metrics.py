@@ -97,7 +97,7 @@ def _smallest(amounts: Sequence[Quantity]) -> Quantity:
     return min(amounts, key=lambda amount: amount.nano)
 
 
-# How values are combined over clusters. `?aggregation=` and the rules file use these names.
+# The functions that merge values over clusters. `?aggregation=` and the rules file use these names.
 AGGREGATIONS: Mapping[str, Callable[[Sequence[Quantity]], Quantity]] = {
     "Sum": _total,
     "Average": _average,

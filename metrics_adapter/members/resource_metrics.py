@@ -24,7 +24,7 @@ from fedhpa.members import METRICS_API
 from metrics_adapter.members.usage_validation import check_list, check_one
 from metrics_adapter.pace import in_slices
 
-# How Go servers begin an item of a list: with its metadata. The cluster annotation is inserted after this.
+# The start of a list item from Go servers: its metadata. The cluster annotation is inserted after this.
 ITEM_PREFIX = b'{"metadata":{'
 LIST_KINDS = ("PodMetricsList", "NodeMetricsList")
 ABSENT = msgspec.Raw()

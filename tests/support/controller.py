@@ -278,7 +278,7 @@ class ControllerWorld:
 
     @property
     def status_writes(self) -> int:
-        """How many times the status of an autoscaler was written."""
+        """The number of writes of an autoscaler's status."""
         return self.hub.request_count("PUT", "/web/status")
 
     async def reconciles(self, controller: Controller, count: int = 3) -> None:

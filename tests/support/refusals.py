@@ -113,7 +113,7 @@ _ZONES: Final = (
     ("../etc/passwd", "write an IANA name"),
     ("Europe/Berlin\u200b", "U+200B (zero width space) at position 14 of the name: delete it"),
 )
-# What is wrong, the fields of the rule, the field that is named, remedy.
+# The mistake, the fields of the rule, the field that is named, remedy.
 _RULES: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
     ("no delay", {"maxDelaySeconds": 0}, "maxDelaySeconds", "greater than or equal to 1"),
     (
@@ -142,7 +142,7 @@ def _metric(type_: str, field: str, **more: Any) -> dict[str, Any]:
     return {"type": type_, field: more}
 
 
-# What is wrong, the spec, the field that is named, remedy.
+# The mistake, the spec, the field that is named, remedy.
 _AUTOSCALERS: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
     ("mode", {"mode": "Elsewhere"}, "spec.mode", 'supported values: "Centralized", "Distributed"'),
     ("dryRun in quotes", {"dryRun": "true"}, "spec.dryRun", "write true without quotes"),
@@ -312,7 +312,7 @@ _AUTOSCALERS: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
         "must specify API group",
     ),
 )
-# What is wrong, the object, the field that is named, remedy.
+# The mistake, the object, the field that is named, remedy.
 _TARGETS: Final = (
     (
         "FederatedHPA without apiVersion",

@@ -277,7 +277,7 @@ def test_other_target_is_another_workload() -> None:
 
 
 def test_a_doubt_is_counted_without_a_break() -> None:
-    """How long an answer has been implausible starts anew after a plausible one."""
+    """The time of implausible answers starts anew after a plausible one."""
     memory = ObjectMemory("u1")
     empty = ClusterSnapshot(name="m2", scale=ClusterScale(3, 3, "app=web"))
     reconcile(memory, NOW, answering("m1", 2), empty)

@@ -91,7 +91,7 @@ def test_an_empty_source_is_refused_inside_its_field(row: MetricType) -> None:
 
 @EACH
 def test_the_status_entry_fits_the_model(row: MetricType) -> None:
-    """What a decision writes into status.currentMetrics, the CRD accepts and requires."""
+    """A decision's entry of status.currentMetrics has all fields that the CRD requires, and no others."""
     written = EVALUATORS[row.name].status(ScalingMetric(row.name, "requests", container="web"))
 
     assert {*written, "current"} == set(row.status.required)
@@ -247,7 +247,7 @@ def test_the_check_lets_pass_what_is_no_metric_type(code: str) -> None:
 # -- a sixth type --------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def sixth() -> dict[str, Any]:
-    """What each layer does with a type that is in the three tables and nowhere else."""
+    """Runs each layer with a type that is in the three tables and nowhere else."""
     command = [sys.executable, "-m", "tests.support.made_up_metric_type"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr

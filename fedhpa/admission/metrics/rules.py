@@ -15,7 +15,7 @@ def _no_selector(_: Any) -> None:
 
 
 class MetricRules(NamedTuple):
-    """How admission judges the source of a metric of one type.
+    """The rules of admission for the source of a metric of one type.
 
     The functions take the source, an object of the row's model. `validate` yields the errors of a source at a
     path. `cel` are the same rules in the CRD, as far as CEL can express them. `identity` returns values that

@@ -26,7 +26,7 @@ MetricTargetType = Annotated[Text, ScalarType("v2.MetricTargetType", {"type": "s
 Aggregation = Annotated[Text, Checked({"enum": AGGREGATIONS})]
 
 AGGREGATION_HELP: Final = (
-    "How the values of several clusters become one: Sum, Average, Max or Min. Not allowed with mode "
+    "Function that merges the values of several clusters: Sum, Average, Max or Min. Not allowed with mode "
     "Distributed. Default: Sum. Example: Max."
 )
 CURRENT_HELP: Final = "Current value of the metric."
@@ -105,7 +105,7 @@ class MetricValueStatus(V2Model):
 
 
 class MetricIdentity(NamedTuple):
-    """What a metric measures. Together with the type it makes up the query to a metrics API.
+    """The identity of a metric. Together with the type it makes up the query to a metrics API.
 
     `name` is that of the resource or of the metric. `selector` and `described_object` are JSON as stored.
     """

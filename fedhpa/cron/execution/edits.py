@@ -1,4 +1,4 @@
-"""What edits of objects do to the windows that their rules have open.
+"""The effects of edited objects on the open windows of their rules.
 
 New values apply at once, and a new duration counts from the fire that opened the window. Any other edit of
 the rule closes the window: a new schedule, zone, excluded date or target, suspension, renaming and removal.

@@ -39,7 +39,7 @@ class Fire(NamedTuple):
 
 
 class Due(NamedTuple):
-    """What a rule owes: its newest fire, and the older ones as `earlier` (None: there are none)."""
+    """The fires that a rule owes: the newest one, and the older ones as `earlier` (None: there are none)."""
 
     newest: Fire
     earlier: Missed | None

@@ -53,7 +53,7 @@ class Skipped(NamedTuple):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do with a target now. `settle` turns it into statuses once the write is done.
+    """The changes of one target that are due now. `settle` turns it into statuses once the write is done.
 
     `write` has the values that must change, by field; it is empty if the target has them all. `marker` names
     the last event of the write. `applied` are the fires that the write applies, `invalid` those of rules that

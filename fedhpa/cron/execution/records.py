@@ -1,4 +1,4 @@
-"""What a plan is made of: the rules, their stored state, the open windows and the target.
+"""The parts of a plan: the rules, their stored state, the open windows and the target.
 
 Instants are POSIX seconds. Values are replicas by field: `minReplicas` and `maxReplicas` of a FederatedHPA,
 or `replicas` of a scale. A value of None means that the target does not have the field.
@@ -66,7 +66,7 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class RuleState(msgspec.Struct, frozen=True):
-    """What the status keeps about one rule. The lists are in order, newest first.
+    """The state of one rule in the status. The lists are in order, newest first.
 
     All fires up to `handled_until` were applied, missed or superseded. It is None in a status that Karmada
     wrote. `hash` is that of the rule when the state was written, and empty if unknown.

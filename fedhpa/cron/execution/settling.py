@@ -25,7 +25,7 @@ MAX_MESSAGE: Final = 1024
 
 
 class Settled(NamedTuple):
-    """What to store after a write: the state of each rule by object and name, and the record of windows.
+    """The outcome of a write, to store: the state of each rule by object and name, and the record of windows.
 
     `failed` are the fires that will be tried again.
     """

@@ -18,7 +18,7 @@ def _always(_: FleetView, __: ClusterView, ___: ScalingMetric) -> bool:
 
 
 class MetricEvaluator(NamedTuple):
-    """How a decision evaluates and shows a metric of one type.
+    """Evaluates and shows the metrics of one type.
 
     `propose` returns the replicas that the metric asks for; it raises MetricError. `display_name` returns the
     name of the metric in reasons and conditions. `status` returns its entry of status.currentMetrics without

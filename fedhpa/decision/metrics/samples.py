@@ -68,7 +68,7 @@ def _describes_target(sample: CustomSample, spec: ScalingMetric, namespace: str)
 
 
 class MetricsApi(NamedTuple):
-    """Where a snapshot holds the answers of one metrics API, and how to pick the samples of a metric.
+    """The answers of one metrics API in a snapshot, and the choice of the samples of a metric.
 
     `of_cluster` and `of_hub` return the answer for all metrics. `pick` returns the samples of one metric, by
     answer, metric and namespace.

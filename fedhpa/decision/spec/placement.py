@@ -31,7 +31,7 @@ class PlacementPreference(msgspec.Struct, frozen=True):
 
 
 class PlacementSpec(msgspec.Struct, frozen=True):
-    """How the clusters share the replicas.
+    """The division of the replicas among the clusters.
 
     `policy` None gives equal weights. `exact` allows clusters without a replica. `delay` is how many seconds
     pods may stay pending; with `assist` they then move to other clusters. `caps` is the largest part of

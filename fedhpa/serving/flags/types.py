@@ -27,7 +27,7 @@ class NotBuilt(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class FlagType(click.ParamType[T, object]):
-    """How a text becomes a value.
+    """The type of a flag: parses a text into a value.
 
     `parse` raises ValueError or InvalidObject for an unusable text; the message then names what is
     `expected`. `name` stands for the value in --help, and `show` renders a default there.
