@@ -11,7 +11,7 @@ from fedhpa.cli.options import MetricsSource, PropagationMode, secrets_by_namesp
 
 
 class Part(StrEnum):
-    """Whose rights are printed."""
+    """The process or cluster whose rights are printed."""
 
     HUB = "hub"
     MEMBER = "member"

@@ -7,7 +7,6 @@ Compression is off by default. Close to the server it only adds latency (28 MB o
 from __future__ import annotations
 
 import asyncio
-import builtins
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Any, Self, TypeVar, Unpack
@@ -16,12 +15,11 @@ import aiohttp
 import msgspec
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.api.lists import check_collection
 from fedhpa.kube.backoff import RateLimit
 from fedhpa.kube.bodies import MAX_BODY, MAX_LIST_BODY, ReadLimits, read_body, read_chunks, read_lines
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.pages import ListOptions, Page, WriteOptions, page_decoder, undecoded_page
-from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
+from fedhpa.kube.pages import ListOptions, Page, WriteOptions, page_decoder, read_pages, undecoded_page
+from fedhpa.kube.pieces import TooLarge
 from fedhpa.kube.responses import (
     GONE,
     MULTIPLE_CHOICES,
@@ -43,10 +41,7 @@ PAGE_SIZE = 500
 LIST_IDLE_SECONDS = 3.0
 # Restarts after an expired continue token, before the list is requested in one page.
 LIST_RESTARTS = 2
-# The bounds of a whole list: 150,000 pods of 3.5 kB. A server may fill its pages only partly.
-MAX_LIST_BYTES = 512 * 2**20
-MAX_PAGES = 1_000
-MAX_TOKEN = 8 * 1024
+# The time for a whole list of 150,000 pods.
 LIST_SECONDS = 600.0
 # client-go repeats a request that is answered with Retry-After at most ten times.
 MAX_RETRIES = 10
@@ -247,7 +242,15 @@ class ApiClient:
             params = {**selectors, "limit": page_size if restart < LIST_RESTARTS else ""}
             try:
                 async with asyncio.timeout(LIST_SECONDS):
-                    return await self._all_pages(path, decode, salvage, params, idle)
+                    return await read_pages(
+                        lambda page: self.request(
+                            "GET", path, params=page, deadline=idle, idle=True, is_list=True
+                        ),
+                        path,
+                        decode,
+                        salvage,
+                        params,
+                    )
             except TimeoutError as error:
                 raise self._timed_out("GET", path, LIST_SECONDS) from error
             except InvalidObject as error:
@@ -257,41 +260,6 @@ class ApiClient:
                 if error.status != GONE or restart == LIST_RESTARTS:
                     raise
         raise AssertionError("the last try returns or raises")
-
-    async def _all_pages(
-        self,
-        path: str,
-        decode: Callable[[bytes], Page],
-        salvage: Callable[[Sequence[bytes], bytes], Page] | None,
-        params: dict[str, str | int],
-        idle: float,
-    ) -> Listing[Any]:
-        items: builtins.list[Any] = []
-        tokens: set[str] = set()
-        size = 0
-        while True:
-            response = await self.request("GET", path, params=params, deadline=idle, idle=True, is_list=True)
-            size += response.size
-            pieces = await decode_in_pieces(
-                response.parts, decode, salvage=salvage, max_items=MAX_ITEMS - len(items)
-            )
-            # A server that sorts its keys names the kind after the items, so only some pieces have it.
-            kind = next((piece.kind for piece in pieces if piece.kind), "")
-            check_collection(
-                path, kind, next((piece.api_version for piece in pieces if piece.api_version), "")
-            )
-            for piece in pieces:
-                items += piece.items
-            token = next((piece.continue_ for piece in pieces if piece.continue_), "")
-            if not token:
-                versions = [piece.version for piece in pieces if piece.version]
-                return Listing(items, versions[-1] if versions else "")
-            if token in tokens:
-                raise InvalidObject("the continue token is that of an earlier page")
-            if len(token) > MAX_TOKEN or len(tokens) == MAX_PAGES or size > MAX_LIST_BYTES:
-                raise TooLarge(f"the list goes on after {len(tokens) + 1} pages with {size} bytes")
-            tokens.add(token)
-            params["continue"] = token
 
     def _connections(self) -> ConnectionPool:
         if self._pool is None:

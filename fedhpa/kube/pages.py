@@ -1,14 +1,24 @@
-"""Pages of a list: the options of a request for them, and how they are decoded."""
+"""Pages of a list: the options of the request, decoding, and reading until the last page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from typing import Any, TypedDict
 
 import msgspec
 
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, decode_json, nested_deeper
+from fedhpa.api.lists import check_collection
 from fedhpa.api.wire import ObjectList
+from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
+from fedhpa.kube.responses import Listing, Response
+from fedhpa.kube.transport import Params
+
+# The bounds of a whole list: 150,000 pods of 3.5 kB. A server may fill its pages only partly.
+MAX_LIST_BYTES = 512 * 2**20
+MAX_PAGES = 1_000
+MAX_TOKEN = 8 * 1024
 
 
 class ListOptions(TypedDict, total=False):
@@ -72,3 +82,40 @@ def undecoded_page(items: Sequence[bytes], empty: bytes) -> Page:
             if not isinstance(error.__cause__, RecursionError):
                 raise
     return Page([msgspec.Raw(item) for item in items], page)
+
+
+async def read_pages(
+    fetch: Callable[[Params], Awaitable[Response]],
+    path: str,
+    decode: Callable[[bytes], Page],
+    salvage: Callable[[Sequence[bytes], bytes], Page] | None,
+    params: dict[str, str | int],
+) -> Listing[Any]:
+    """Returns the items of all pages of the list at `path`; `fetch` requests a page with its parameters.
+
+    Raises InvalidObject if the list exceeds a bound or repeats a continue token, and what `fetch` raises.
+    """
+    items: list[Any] = []
+    tokens: set[str] = set()
+    size = 0
+    while True:
+        response = await fetch(params)
+        size += response.size
+        pieces = await decode_in_pieces(
+            response.parts, decode, salvage=salvage, max_items=MAX_ITEMS - len(items)
+        )
+        # A server that sorts its keys names the kind after the items, so only some pieces have it.
+        kind = next((piece.kind for piece in pieces if piece.kind), "")
+        check_collection(path, kind, next((piece.api_version for piece in pieces if piece.api_version), ""))
+        for piece in pieces:
+            items += piece.items
+        token = next((piece.continue_ for piece in pieces if piece.continue_), "")
+        if not token:
+            versions = [piece.version for piece in pieces if piece.version]
+            return Listing(items, versions[-1] if versions else "")
+        if token in tokens:
+            raise InvalidObject("the continue token is that of an earlier page")
+        if len(token) > MAX_TOKEN or len(tokens) == MAX_PAGES or size > MAX_LIST_BYTES:
+            raise TooLarge(f"the list goes on after {len(tokens) + 1} pages with {size} bytes")
+        tokens.add(token)
+        params["continue"] = token

@@ -12,9 +12,10 @@ from aiohttp import web
 
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import Pod
-from fedhpa.kube import client as client_module
-from fedhpa.kube.client import LIST_SECONDS, MAX_PAGES, ApiClient
+from fedhpa.kube import pages
+from fedhpa.kube.client import LIST_SECONDS, ApiClient
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.pages import MAX_PAGES
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE
 from tests.support.memory_network import MemoryListener, MemoryNetwork
 
@@ -71,7 +72,7 @@ async def test_tokens_that_never_end_are_given_up() -> None:
 
 async def test_the_items_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound of items is that of the whole list, not of a page."""
-    monkeypatch.setattr(client_module, "MAX_ITEMS", 1_000)
+    monkeypatch.setattr(pages, "MAX_ITEMS", 1_000)
     async with endless(counting(), items=90) as client:
         with pytest.raises(ApiError, match="more than") as failed:
             await client.list(PATH, Pod)
@@ -81,7 +82,7 @@ async def test_the_items_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatc
 
 async def test_the_bytes_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound of bytes is that of the whole list, not of a page."""
-    monkeypatch.setattr(client_module, "MAX_LIST_BYTES", 100_000)
+    monkeypatch.setattr(pages, "MAX_LIST_BYTES", 100_000)
     async with endless(counting(), items=100) as client:
         with pytest.raises(ApiError, match="the list goes on") as failed:
             await client.list(PATH, Pod)

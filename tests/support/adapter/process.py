@@ -38,7 +38,7 @@ WAITS = (
     "fedhpa.serving.authorization.REVIEW_DEADLINE",
     "metrics_adapter.process.HUB_PROBE_DEADLINE",
 )
-# Seconds between the checks of an adapter that is not ready. Each test starts one, and would wait half a second.
+# Seconds between the checks of an adapter that is not ready. Each test would wait half a second.
 POLL = "metrics_adapter.process.SYNC_POLL_SECONDS"
 POLL_SECONDS = 0.01
 
