@@ -35,7 +35,7 @@ class Lines(NamedTuple):
 
 @dataclass
 class _Failure:
-    """What is known of one key. `since` is None while it is well; times are seconds of the log's clock."""
+    """The state of one key. `since` is None while nothing fails; times are seconds of the log's clock."""
 
     since: float | None = None
     ended_at: float = float("-inf")

@@ -1,4 +1,4 @@
-"""Pages of a list: the options of the request, decoding, and reading until the last page."""
+"""The options of lists and writes, and the pages of a list: decoding, and reading until the last page."""
 
 from __future__ import annotations
 

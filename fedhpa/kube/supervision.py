@@ -31,7 +31,7 @@ RESTART_SECONDS = (1.0, 30.0)
 # A task that ran this long before it failed starts again after the first delay.
 LONG_SECONDS = 60.0
 MAX_CAUSE = 200
-# How often a failure that repeats is logged, and how many are remembered.
+# The period of the log for a repeated failure, and the number of failures in memory.
 REMINDER_SECONDS: Final = 600.0
 MAX_REMEMBERED: Final = 1024
 
