@@ -115,7 +115,7 @@ def _hints(stage: Stage) -> list[str]:
     lines = [f"export KUBECONFIG={stage.hub.kubeconfig}", *stage.path_lines]
     if stage.has_kubectl:
         lines += ["kubectl top pods -A", "kubectl get fhpa -A --watch"]
-    return [*lines, ".venv/bin/fedhpa explain fhpa/web -n shop"]
+    return [*lines, ".venv/bin/fedhpa explain fhpa/web -n shop --watch"]
 
 
 if __name__ == "__main__":

@@ -58,9 +58,8 @@ class Picture:
 
     @property
     def reason(self) -> str:
-        """The reason of the last decision."""
-        decision = self._status.get("decision") or {}
-        return str(decision.get("error") or decision.get("reason") or "")
+        """The reason of the last decision, in the words of `fedhpa explain`."""
+        return str((self._status.get("summary") or {}).get("reason") or "")
 
     @property
     def missing(self) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from fedhpa.cli.hub import hub_client, parse_target, read_object
+from fedhpa.cli.hub import find_object, hub_client, parse_target, read_object
 from fedhpa.cli.options import Context, Kubeconfig, Namespace
 
 
@@ -38,20 +39,35 @@ def explain(
     output: Annotated[
         ExplainFormat, typer.Option("-o", "--output", help="Output format.")
     ] = ExplainFormat.TEXT,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "-w", "--watch", help="Print the explanation again when it changes, until Ctrl-C or deletion."
+        ),
+    ] = False,
 ) -> None:
     """Explain why a FederatedHPA has its current replicas, and what would change them."""
     name = parse_target(target)
-    found = asyncio.run(_read(name, namespace, kubeconfig, context))
-    status = found.get("status") or {}
-    where = f"{found['metadata'].get('namespace', '')}/{name}"
+    if watch:
+        asyncio.run(_watch(name, namespace, kubeconfig, context, output))
+        raise typer.Exit(1)
+    if not _show(asyncio.run(_read(name, namespace, kubeconfig, context)), output):
+        raise typer.Exit(1)
+
+
+def _show(found: Mapping[str, Any], output: ExplainFormat) -> bool:
+    """Prints the explanation. Returns False if the object has no decision, which stderr then says."""
+    status, metadata = found.get("status") or {}, found["metadata"]
+    where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
     if not status.get("decision"):
         typer.echo(
             f"fedhpa: {where} has no decision yet. Check that a controller is running and leads: "
             f"kubectl -n kube-system get lease",
             err=True,
         )
-        raise typer.Exit(1)
+        return False
     typer.echo(render(status, where, output), nl=False)
+    return True
 
 
 def render(status: Mapping[str, Any], where: str, output: ExplainFormat) -> str:
@@ -71,6 +87,36 @@ def render(status: Mapping[str, Any], where: str, output: ExplainFormat) -> str:
         for condition in decision.conditions
     ]
     return to_text(decision, where) + "conditions:\n" + "".join(conditions)
+
+
+async def _watch(name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat) -> None:
+    """Prints the explanation whenever it changes; returns when the object was deleted."""
+    from fedhpa.cli.follow import follow
+
+    between = {ExplainFormat.TEXT: "\n", ExplainFormat.YAML: "---\n"}.get(output, "")
+    shown = False
+
+    def show(found: Mapping[str, Any]) -> None:
+        nonlocal shown
+        if shown:
+            typer.echo(between, nl=False)
+        shown = _show(found, output) or shown
+        sys.stdout.flush()
+
+    def warn(text: str) -> None:
+        typer.echo(f"fedhpa: {text}", err=True)
+
+    async with hub_client(kubeconfig, context) as (hub, default):
+        chosen = namespace or default
+        found: Mapping[str, Any] | None = await read_object(hub, chosen, name, named=bool(namespace))
+
+        async def read() -> Mapping[str, Any] | None:
+            nonlocal found
+            known, found = found, None
+            return known or await find_object(hub, chosen, name)
+
+        await follow(read, show, warn)
+    warn(f"{chosen}/{name} was deleted")
 
 
 async def _read(name: str, namespace: str, kubeconfig: str, context: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from demo.view import Lines, LiveView
 REFUSAL = 'admission webhook denied the request: spec.rules[0].schedule: Invalid value: "[bold]0 0 31 2 *"'
 STATUS = {
     "desiredReplicas": 6,
-    "decision": {"reason": "cpu resource utilization (percentage of request) above target"},
+    "summary": {"reason": "cpu resource utilization (percentage of request) above target"},
 }
 
 

@@ -1,0 +1,66 @@
+"""`fedhpa explain --watch` shows an object again when its decision changes, and only then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.cli.follow import SECONDS, follow
+from tests.support.scenarios import answered, cluster, scenario
+
+
+def at(milli: int, **changes: Any) -> dict[str, Any]:
+    """The object after a decision on two pods with this usage."""
+    return {"status": answered(scenario([cluster("m1", [milli, milli])], **changes))["status"]}
+
+
+async def followed(answers: list[Any]) -> tuple[list[str], list[str], list[float]]:
+    """What was shown (the reason), the warnings and the pauses while the hub gave these answers."""
+    left = iter(answers)
+    shown: list[str] = []
+    warned: list[str] = []
+    slept: list[float] = []
+
+    async def read() -> Any:
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    def show(found: Any) -> None:
+        summary = (found.get("status") or {}).get("summary") or {"targets": "no status"}
+        shown.append(summary["targets"])
+
+    await follow(read, show, warned.append, sleep=sleep)
+    return shown, warned, slept
+
+
+async def test_a_decision_is_shown_once_and_again_when_it_changes() -> None:
+    """Equal decisions and new times print nothing; another usage or a new status does."""
+    later = at(50, now="2026-03-11T13:23:32Z")
+
+    shown, _, slept = await followed([{}, at(50), at(50), later, at(80), at(80), None])
+
+    assert shown == ["no status", "cpu: 50%/50%", "cpu: 80%/50%"]
+    assert slept == [SECONDS] * 6
+
+
+async def test_a_hub_that_goes_away_ends_nothing() -> None:
+    """Each new error is told once, and the object is shown when it changed in the meantime."""
+    away = ConfigError("cannot read FederatedHPA shop/web: connection refused")
+
+    shown, warned, _ = await followed([at(50), away, away, at(50), away, at(80), None])
+
+    assert shown == ["cpu: 50%/50%", "cpu: 80%/50%"]
+    assert warned == [f"{away}; trying again"] * 2
+
+
+async def test_an_object_that_cannot_be_read_at_first_is_an_error() -> None:
+    """A missing right or a wrong name ends the command."""
+    with pytest.raises(ConfigError, match="not found"):
+        await followed([ConfigError("FederatedHPA shop/web not found")])
