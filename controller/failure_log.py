@@ -128,11 +128,5 @@ class FailureLog(Generic[K]):
         else:
             return
         failure.told_at = now
-        write(
-            line,
-            **self._about(key),
-            reason=failure.reason,
-            error=failure.error,
-            seconds=round(now - since, 1),
-            failures=failure.count,
-        )
+        lasted = {"seconds": round(now - since, 1), "failures": failure.count} if failure.count > 1 else {}
+        write(line, **self._about(key), reason=failure.reason, error=failure.error, **lasted)

@@ -567,3 +567,41 @@ async def test_first_reconciles_of_a_deleted_and_unreadable_object_leave_nothing
             await asyncio.sleep(30 * 60)
 
         assert about(logs, "deep") == [("fails", "InvalidObject"), ("still fails", "InvalidObject")]
+
+
+async def test_newest_reason_of_a_member_that_is_not_ready_is_logged(logs: list[Any]) -> None:
+    """A member that is not ready for another reason than first is logged again, with that reason."""
+    async with world(m1=2, m2=2) as w, w.controller(sync_period=PERIOD):
+        await asyncio.sleep(30)
+        w.members["m2"].faults.status["/readyz"] = 500
+        await asyncio.sleep(120)
+        await w.members["m2"].stop()
+        await asyncio.sleep(120)
+
+    first, *others = lines(logs, "member not ready", "member still not ready")
+    assert (first["event"], first["cluster"]) == ("member not ready", "m2")
+    assert "cannot connect" not in first["message"]
+    assert 1 <= len(others) <= 2
+    assert others[-1]["message"].startswith("cannot connect")
+
+
+async def test_hub_that_stops_is_few_lines_and_none_for_each_object(logs: list[Any]) -> None:
+    """While the hub is away the members are read, and its return needs no restart."""
+    async with world(m1=2) as w:
+        many(w)
+        async with w.controller(sync_period=PERIOD):
+            await asyncio.sleep(60)
+            before = len(logs)
+            await w.hub.stop()
+            w.members["m1"].use(80)
+            await asyncio.sleep(600)
+            await w.hub.start()
+            await asyncio.sleep(120)
+
+        told = [entry for entry in logs[before:] if entry["log_level"] != "debug"]
+        rescaled = {entry["name"] for entry in told if entry["event"] == "scaled"}
+        others = [entry["event"] for entry in told if entry["event"] != "scaled"]
+        assert len(rescaled) == COUNT
+        assert len(others) <= 2 * COUNT
+        assert [event for event in others if event.startswith("autoscaler")] == []
+        assert others.count("the hub stores no status") <= 1
