@@ -141,7 +141,8 @@ class MemberBodies:
     def deployments(self, namespace: str) -> bytes:
         """The DeploymentList of a namespace."""
         items = [self.deployment(namespace, name) for name in self._names[namespace]]
-        return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
+        head = {"kind": "DeploymentList", "apiVersion": "apps/v1", "metadata": {"resourceVersion": "1"}}
+        return msgspec.json.encode({**head, "items": items})
 
     def scale(self, namespace: str, name: str) -> bytes:
         """The scale subresource of a Deployment."""
