@@ -47,7 +47,7 @@ OUR_FIELDS: Final = {
         "clusterAffinity",
         "federatedHPAAssignment",
     ),
-    "status": ("observedGeneration", "clusters", "decision"),
+    "status": ("observedGeneration", "clusters", "decision", "summary"),
 }
 
 

@@ -95,13 +95,18 @@ def worth_writing(
 
     With `would_be_forgotten`, a restart would not know something that a later decision depends on.
     """
-    if stored is None or would_be_forgotten or _essence(stored) != _essence(wanted):
+    if stored is None or would_be_forgotten:
+        return True
+    # A status of ours has a decision. If the stored one has none, the hub's CRD drops fields, and will again.
+    dropped = "decision" not in stored and written_at != float("-inf")
+    kept = {key: value for key, value in wanted.items() if key in stored} if dropped else wanted
+    if _essence(stored) != _essence(kept):
         return True
     # The clock of a former leader may have been ahead of ours.
     waited = abs(now - written_at)
     if waited < QUIET_SECONDS or stored == wanted:
         return False
-    return waited >= STILL_SECONDS or _without_times(stored) != _without_times(wanted)
+    return waited >= STILL_SECONDS or _without_times(stored) != _without_times(kept)
 
 
 def _essence(status: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -74,6 +74,33 @@ async def test_a_schema_that_drops_our_fields_is_told() -> None:
     assert shown == 1
 
 
+async def test_a_hub_that_drops_our_fields_works_and_is_rarely_written() -> None:
+    """With Karmada's CRD Ready says what is dropped, and the status is written as rarely as elsewhere."""
+    async with world(m1=2) as w:
+        w.hub.answers[CRD_PATH] = karmadas_crd
+        store = w.hub.put
+
+        def put(collection: Any, obj: Object) -> Object:
+            if collection == HPAS and "status" in obj:
+                kept = karmadas_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+                known = kept["status"]["properties"]
+                obj = {**obj, "status": {key: obj["status"][key] for key in known if key in obj["status"]}}
+            return store(collection, obj)
+
+        w.hub.put = put  # type: ignore[method-assign]  # the hub's API server prunes
+        w.scale()
+        async with w.controller() as controller:
+            await eventually(lambda: w.condition("Ready")[:2] == ("False", "FieldsPruned"), 600)
+            writes = w.status_writes
+            await w.reconciles(controller, 30)
+            written = w.status_writes - writes
+            told = w.condition("Ready")[2]
+
+    assert set(w.status()) == {"conditions", "currentReplicas"}
+    assert "status.summary" in told
+    assert written <= 2
+
+
 @pytest.mark.parametrize(
     ("found", "told"),
     [

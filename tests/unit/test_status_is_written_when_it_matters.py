@@ -67,6 +67,18 @@ def test_an_error_worded_anew_waits_for_the_quiet_period() -> None:
     assert not worth_writing(before, after, written_at=100.0, now=110.0)
 
 
+def test_a_hub_that_drops_our_fields_is_not_written_at_each_reconcile() -> None:
+    """What Karmada's CRD drops is no change, until ten minutes have passed; what it keeps counts at once."""
+    pruned = {key: value for key, value in status().items() if key not in ("clusters", "decision")}
+    rescaled = status(currentReplicas=4)
+
+    assert not worth_writing(pruned, status(), written_at=100.0, now=115.0)
+    assert not worth_writing(pruned, status(), written_at=100.0, now=100.0 + STILL_SECONDS - 1)
+    assert worth_writing(pruned, status(), written_at=100.0, now=100.0 + STILL_SECONDS)
+    assert worth_writing(pruned, rescaled, written_at=100.0, now=115.0)
+    assert worth_writing(pruned, status(), written_at=float("-inf"), now=115.0)
+
+
 def test_usage_waits_for_the_quiet_period() -> None:
     """Usage changes at every reconcile and is written at most once a minute."""
     moved = status(
