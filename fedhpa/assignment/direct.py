@@ -102,6 +102,9 @@ def limits(places: Places, policy: str | None = None) -> tuple[int, int | None]:
     highs = [max(place.high, place.present) for place in reachable if place.high is not None]
     unlimited = len(highs) < len(reachable)
     if policy == DUPLICATED:
+        if not reachable:
+            present = max((place.present for place in places.values()), default=0)
+            return present, present
         least = min((place.low for place in reachable), default=0)
         most = max((place.high for place in reachable if place.high is not None), default=0)
         return least, None if unlimited else most

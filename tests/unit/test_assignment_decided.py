@@ -311,3 +311,14 @@ def test_a_preference_that_cannot_be_read_is_named() -> None:
     spec = {"maxReplicas": 3, **policy("StaticWeighted", {"targetCluster": {"clusterNames": "m1"}})}
     with pytest.raises(InvalidObject, match=r"clusterAutoscalingPreference\[0\]\.targetCluster"):
         decode_object({"spec": spec})
+
+
+def test_copies_that_cannot_be_changed_keep_their_number() -> None:
+    """Where every cluster refuses its share or is away, no new size is told."""
+    held = cluster("m1", [100] * 3, held=True)
+    given = scenario([held], target=None, spec=policy("Duplicated"))
+
+    decision = decided(given)
+
+    assert (decision.current_replicas, decision.desired_replicas, decision.writes) == (3, 3, False)
+    assert [event.reason for event in decision.events] == []
