@@ -147,6 +147,8 @@ class Settings:
     paused: bool
     decision: ControllerSettings
     metrics_via: str = MEMBERS
+    cluster_qps: float = 0.0
+    cluster_burst: int = 0
 
     @classmethod
     def of(cls, values: Values) -> Settings:
@@ -158,6 +160,8 @@ class Settings:
             member_deadline=values[common.MEMBER_DEADLINE],
             paused=values[PAUSE],
             metrics_via=values[METRICS_VIA],
+            cluster_qps=values[common.CLUSTER_API_QPS],
+            cluster_burst=values[common.CLUSTER_API_BURST],
             decision=ControllerSettings(
                 tolerance=values[TOLERANCE],
                 downscale_stabilization=values[DOWNSCALE_STABILIZATION],

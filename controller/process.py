@@ -35,6 +35,7 @@ from controller.flags import (
     Settings,
 )
 from controller.loop import ReconcileLoop
+from controller.members import member_registry
 from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, CRON, Shard, ShardElection, lease_name
 from controller.telemetry import ControllerMetrics
@@ -114,12 +115,7 @@ async def run(values: Values, signals: Signals) -> None:
         ApiClient(config) as hub,
         http_listeners(values, health, registry, [decisions_route(metrics.decisions, hub)]),
     ):
-        members = MemberRegistry(
-            hub,
-            deadline=settings.member_deadline,
-            qps=values[common.CLUSTER_API_QPS],
-            burst=values[common.CLUSTER_API_BURST],
-        )
+        members = member_registry(hub, settings)
         metrics.watch_members(lambda: members.members)
         async with asyncio.TaskGroup() as group:
             background = [

@@ -21,6 +21,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.hub_check import HubCheck
+from controller.members import member_registry
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.wire import ObjectMeta
@@ -154,7 +155,7 @@ async def one_shot_reader(
 ) -> AsyncIterator[OneShotReader]:
     """A reader with the permissions of `hub`'s user. Raises ConfigError if a permission is missing."""
     await _check_permissions(hub)
-    registry = MemberRegistry(hub, deadline=settings.member_deadline, clock=clock.monotonic, wall=clock.wall)
+    registry = member_registry(hub, settings, clock)
     async with SharedLists(clock=clock.monotonic) as lists:
         caches = MemberCaches(lists, clock.monotonic)
         tasks = [asyncio.create_task(registry.run()), asyncio.create_task(caches.run())]

@@ -1,6 +1,6 @@
 """`fedhpa explain` explains the current replicas of a FederatedHPA from its status.
 
-The right to get the object is enough.
+The right to get the object is enough, except where the hub's CRD drops the decision.
 """
 
 from __future__ import annotations
@@ -8,14 +8,24 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from fedhpa.cli.hub import find_object, hub_client, parse_target, read_object
-from fedhpa.cli.options import Context, Kubeconfig, Namespace
+from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Namespace, Propagation
+
+if TYPE_CHECKING:
+    from fedhpa.kube import ApiClient, Clock
+
+# The controller writes a status in which nothing but times moves every ten minutes.
+STILL_SECONDS: Final = 600
+DEFAULT_PERIOD_SECONDS: Final = 15
+# The condition by which the controller says so: type, status and reason.
+FIELDS_PRUNED: Final = ("HubCompatible", "False", "FieldsPruned")
 
 
 class ExplainFormat(StrEnum):
@@ -36,6 +46,8 @@ def explain(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
+    propagation: Propagation = "",
+    metrics_via: MetricsVia = "",
     output: Annotated[
         ExplainFormat, typer.Option("-o", "--output", help="Output format.")
     ] = ExplainFormat.TEXT,
@@ -46,32 +58,112 @@ def explain(
         ),
     ] = False,
 ) -> None:
-    """Explain why a FederatedHPA has its current replicas, and what would change them."""
+    """Explain why a FederatedHPA has its current replicas, and what would change them.
+
+    Where the hub's CRD drops status.decision, the command decides anew with your rights and writes nothing.
+    --propagation and --metrics-via are for that decision only.
+    """
     name = parse_target(target)
     if watch:
         asyncio.run(_watch(name, namespace, kubeconfig, context, output))
         raise typer.Exit(1)
-    if not _show(asyncio.run(_read(name, namespace, kubeconfig, context)), output):
+    flags = (propagation, metrics_via)
+    if not _show(asyncio.run(_explanation(name, namespace, kubeconfig, context, flags)), output):
         raise typer.Exit(1)
 
 
-def _show(found: Mapping[str, Any], output: ExplainFormat) -> bool:
-    """Prints the explanation. Returns False if the object has no decision, which stderr then says."""
-    status, metadata = found.get("status") or {}, found["metadata"]
-    where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    if not status.get("decision"):
-        typer.echo(
-            f"fedhpa: {where} has no decision yet. Check that a controller is running and leads: "
-            f"kubectl -n kube-system get lease",
-            err=True,
-        )
+class Explanation(NamedTuple):
+    """A status with the decision to explain; an empty one if there is no decision. `note` is for stderr."""
+
+    where: str
+    status: Mapping[str, Any]
+    note: str = ""
+    is_fresh: bool = False
+
+
+def _show(explanation: Explanation, output: ExplainFormat) -> bool:
+    """Prints the explanation. Returns False if there is no decision, which stderr then says."""
+    if explanation.note:
+        typer.echo(f"fedhpa: {explanation.note}", err=True)
+    if not explanation.status:
         return False
-    typer.echo(render(status, where, output), nl=False)
+    now = None if explanation.is_fresh else time.time()
+    typer.echo(render(explanation.status, explanation.where, output, now), nl=False)
     return True
 
 
-def render(status: Mapping[str, Any], where: str, output: ExplainFormat) -> str:
-    """Returns the decision of a status as JSON or YAML, or as text with the conditions."""
+def stored_explanation(raw: Mapping[str, Any], now: float) -> Explanation:
+    """Returns the stored decision of a FederatedHPA, with a warning if it is too old at `now`."""
+    status, metadata = raw.get("status") or {}, raw["metadata"]
+    where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    if status.get("decision"):
+        return Explanation(where, status, _late(status, raw.get("spec") or {}, now))
+    if _drops_decisions(status):
+        note = f"the hub's CRD drops status.decision of {where}: explain it without --watch"
+    else:
+        note = f"{where} has no decision yet: check that a controller runs and leads: kubectl get leases -A"
+    return Explanation(where, {}, note)
+
+
+async def explanation_of(
+    hub: ApiClient, raw: Mapping[str, Any], flags: tuple[str, str] = ("", ""), clock: Clock | None = None
+) -> Explanation:
+    """Returns the stored decision of a FederatedHPA, or a new one where the hub's CRD drops it.
+
+    `flags` are --propagation and --metrics-via.
+    """
+    from fedhpa.kube import SYSTEM
+
+    clock = clock or SYSTEM
+    stored = stored_explanation(raw, clock.wall())
+    if stored.status or not _drops_decisions(raw.get("status") or {}):
+        return stored
+    from controller.federatedhpa import one_shot_reader, settings_for
+
+    async with one_shot_reader(hub, settings_for(raw, *flags), clock=clock) as reader:
+        decision = (await reader.read(raw)).decide()
+    note = (
+        f"the hub's CRD drops status.decision of {stored.where}, so this decision was made now by this "
+        "command, which writes nothing; 'fedhpa crds | kubectl apply -f -' lets the hub keep decisions"
+    )
+    return Explanation(stored.where, decision.status, note, is_fresh=True)
+
+
+def _drops_decisions(status: Mapping[str, Any]) -> bool:
+    """True if the controller has found that the hub's CRD lacks our fields."""
+    conditions = status.get("conditions")
+    known = [one for one in (conditions if isinstance(conditions, list) else ()) if isinstance(one, Mapping)]
+    return any(tuple(map(one.get, ("type", "status", "reason"))) == FIELDS_PRUNED for one in known)
+
+
+def _late(status: Mapping[str, Any], spec: Mapping[str, Any], now: float) -> str:
+    """Returns a warning if the stored decision is older than a running controller leaves it, else ""."""
+    from fedhpa.decision import StoredDecision
+
+    decided = StoredDecision(status["decision"]).time()
+    period = spec.get("syncPeriodSeconds")
+    expected = STILL_SECONDS + 4 * (period if isinstance(period, int) else DEFAULT_PERIOD_SECONDS)
+    if decided is None or now - decided <= expected:
+        return ""
+    return (
+        f"warning: this decision is {age(now - decided)} old, and a running controller renews it within "
+        f"{age(expected)}: check that one runs and leads: kubectl get leases -A"
+    )
+
+
+def age(seconds: float) -> str:
+    """Returns a duration in its largest units, as kubectl shows ages: 12 s, 3 min, 2 h, 5 d."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def render(status: Mapping[str, Any], where: str, output: ExplainFormat, now: float | None = None) -> str:
+    """Returns the decision of a status as JSON or YAML, or as text with its age and the conditions.
+
+    `now` is None for a decision that was made just now.
+    """
     from fedhpa.decision import read_status, to_text
 
     if output is ExplainFormat.JSON:
@@ -86,21 +178,22 @@ def render(status: Mapping[str, Any], where: str, output: ExplainFormat) -> str:
         f"  {condition.type}={condition.status} {condition.reason}: {condition.message}\n"
         for condition in decision.conditions
     ]
-    return to_text(decision, where) + "conditions:\n" + "".join(conditions)
+    decided = f"decided {age(0.0 if now is None else now - decision.now)} ago\n"
+    return to_text(decision, where) + decided + "conditions:\n" + "".join(conditions)
 
 
 async def _watch(name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat) -> None:
     """Prints the explanation whenever it changes; returns when the object was deleted."""
     from fedhpa.cli.follow import follow
 
-    between = {ExplainFormat.TEXT: "\n", ExplainFormat.YAML: "---\n"}.get(output, "")
+    between = "\n" if output is ExplainFormat.TEXT else ""
     shown = False
 
     def show(found: Mapping[str, Any]) -> None:
         nonlocal shown
         if shown:
             typer.echo(between, nl=False)
-        shown = _show(found, output) or shown
+        shown = _show(stored_explanation(found, time.time()), output) or shown
         sys.stdout.flush()
 
     def warn(text: str) -> None:
@@ -119,6 +212,9 @@ async def _watch(name: str, namespace: str, kubeconfig: str, context: str, outpu
     warn(f"{chosen}/{name} was deleted")
 
 
-async def _read(name: str, namespace: str, kubeconfig: str, context: str) -> dict[str, Any]:
+async def _explanation(
+    name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
+) -> Explanation:
     async with hub_client(kubeconfig, context) as (hub, default):
-        return await read_object(hub, namespace or default, name, named=bool(namespace))
+        raw = await read_object(hub, namespace or default, name, named=bool(namespace))
+        return await explanation_of(hub, raw, flags)
