@@ -59,10 +59,10 @@ async def test_a_hub_that_drops_decisions_is_decided_on_anew() -> None:
     async with world(m1=2, m2=2) as w:
         w.hub.answers[CRD_PATH] = karmadas_crd
         await decided(w, prunes=True)
-        w.hub.writes.clear()
+        before = list(w.hub.writes)
         found = await explained(w, decision=None)
 
-        assert (w.hub.writes, w.members["m1"].writes) == ([], [])
+        assert (list(w.hub.writes), w.members["m1"].writes) == (before, [])
     text = render(found.status, found.where, ExplainFormat.TEXT)
     assert found.note.startswith(f"the hub's CRD drops status.decision of {NAMESPACE}/web, so this decision")
     assert "would scale 4 -> 8 replicas" in text
