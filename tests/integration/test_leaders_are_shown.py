@@ -1,0 +1,38 @@
+"""The series of leaders has each shard from the start, and 1 for those that this process leads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prometheus_client import CollectorRegistry
+
+from controller.flags import SECTIONS
+from controller.process import _lead_shards
+from controller.shards import Shard
+from controller.telemetry import ControllerMetrics
+from fedhpa.kube import ApiClient
+from fedhpa.serving.flags.parsing import parse_flags
+from tests.support.controller import controller_settings, world
+from tests.support.fakeapi import eventually
+from tests.support.timing import background
+
+
+async def test_shards_that_are_led_are_shown() -> None:
+    """A process that leads both shards shows two ones, and zeros once its work ends."""
+    values = parse_flags(SECTIONS, ["--shards=2"], {})
+    registry = CollectorRegistry()
+    metrics = ControllerMetrics(registry)
+
+    def leaders() -> list[float | None]:
+        shards = [str(Shard(index, 2)) for index in range(2)]
+        return [registry.get_sample_value("fedhpa_controller_leader", {"shard": shard}) for shard in shards]
+
+    async with world(m1=1) as w, ApiClient(w.hub.config()) as hub:
+
+        async def work(*_: object) -> None:
+            await asyncio.Event().wait()
+
+        async with background(_lead_shards(values, controller_settings(), hub, metrics, work)):
+            await eventually(lambda: leaders() == [1.0, 1.0])
+
+        assert leaders() == [0.0, 0.0]
