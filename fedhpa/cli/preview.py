@@ -21,14 +21,11 @@ if TYPE_CHECKING:
 
 FEDERATED_HPA = "FederatedHPA"
 CRON_FEDERATED_HPA = "CronFederatedHPA"
-NOT_BUILT = (
-    "rules are not run by this version's controller, so applying it changes nothing; "
-    "'fedhpa cron next' prints when a schedule would fire"
-)
+NOT_SIMULATED = "the rules are not simulated; 'fedhpa cron next' prints the coming fires of a schedule"
 
 
 class Preview(NamedTuple):
-    """The preview of one object of the file. There is no decision if it is refused or not run."""
+    """The preview of one object of the file. There is no decision if it is refused, or a CronFederatedHPA."""
 
     kind: str
     namespace: str
@@ -157,7 +154,7 @@ async def preview_of(
     if refusal:
         return found
     if kind == CRON_FEDERATED_HPA:
-        return found._replace(note=NOT_BUILT)
+        return found._replace(note=NOT_SIMULATED)
     stored = await find_object(hub, namespace, name)
     after = _applied(changed, stored)
     settings = settings_for(stored or after, propagation, metrics_via)

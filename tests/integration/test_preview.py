@@ -71,8 +71,8 @@ async def test_what_admission_refuses_is_not_decided_on() -> None:
     assert "would be refused" in to_text(found)
 
 
-async def test_a_cron_object_is_said_not_to_run() -> None:
-    """The object is validated, and a note says that its rules do not run."""
+async def test_a_cron_object_is_validated_and_not_simulated() -> None:
+    """The object is validated, and a note says that its rules are not simulated."""
     rule = {"name": "up", "schedule": "0 8 * * *", "targetReplicas": 3}
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     cron = {**federated_hpa(), "kind": "CronFederatedHPA"}
@@ -81,7 +81,7 @@ async def test_a_cron_object_is_said_not_to_run() -> None:
         found = await previewed(w, cron)
 
     assert found.refusal == ""
-    assert "not run by this version" in found.note
+    assert "not simulated" in found.note
 
 
 async def test_an_autoscaler_in_a_member_is_found() -> None:

@@ -17,7 +17,7 @@ def at(milli: int, **changes: Any) -> dict[str, Any]:
 
 
 async def followed(answers: list[Any]) -> tuple[list[str], list[str], list[float]]:
-    """What was shown (the reason), the warnings and the pauses while the hub gave these answers."""
+    """The shown reasons, the warnings and the pauses while the hub gave these answers."""
     left = iter(answers)
     shown: list[str] = []
     warned: list[str] = []

@@ -68,7 +68,7 @@ def test_an_error_worded_anew_waits_for_the_quiet_period() -> None:
 
 
 def test_a_hub_that_drops_our_fields_is_not_written_at_each_reconcile() -> None:
-    """What Karmada's CRD drops is no change, until ten minutes have passed; what it keeps counts at once."""
+    """Fields that Karmada's CRD drops count as a change after ten minutes, the others at once."""
     pruned = {key: value for key, value in status().items() if key not in ("clusters", "decision")}
     rescaled = status(currentReplicas=4)
 
