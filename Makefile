@@ -31,7 +31,7 @@ test: venv
 	@$(BIN)/python -m testbed.real.testrun
 
 # The tests that go further when they have hours: broken requests by the hundred thousand, every time zone,
-# ten minutes of churn around the adapter.
+# ten minutes of churn around the adapter, an hour beside a hostile member.
 nightly: venv
 	@FEDHPA_NIGHTLY=1 $(BIN)/pytest -n 2 -m nightly
 

@@ -23,9 +23,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.nightly import examples
 
-# Tests that share an expensive fixture run on one worker. tests/real runs on two, each with control planes of
-# its own: its tests mostly wait, and the files named here take about half of the time.
+# Tests that share an expensive fixture run on one worker. tests/real runs on three, each with control planes
+# of its own, because its tests mostly wait. The hostile fleet takes some four minutes. The files named after
+# it take about half of the time of the others.
 SHARED_FIXTURES = (
+    ("tests/real/test_hostile_fleet.py",),
     tuple(
         f"tests/real/test_{name}.py"
         for name in ("scaling", "shards", "metrics_via_hub", "hub_autoscaler", "members", "why")
@@ -47,6 +49,7 @@ class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdi
 
 # These start first; otherwise one worker would still run them when the others have finished.
 LONG = (
+    "real/test_hostile_fleet.py",
     "integration/test_demo_embedded.py",
     "integration/test_tutorial.py",
     "integration/test_cli_asks_the_hub.py",

@@ -1,7 +1,7 @@
 """`make test`: the whole suite in one pytest call, with real planes if their programs can be built.
 
-One call prints one summary of everything. tests/conftest.py assigns tests/real to two workers. Arguments are
-pytest's, and later ones win: `-n 0` runs without workers.
+One call prints one summary of everything. tests/conftest.py assigns tests/real to three workers. Arguments
+are pytest's, and later ones win: `-n 0` runs without workers.
 """
 
 import os
@@ -12,8 +12,8 @@ import pytest
 from testbed.real.assets import PlaneUnavailable, ensure_assets, say
 
 REQUIRE = "require"
-# Two workers run tests/real and mostly wait; two use the cores for everything else.
-WORKERS = "4"
+# Three workers run tests/real and mostly wait; two use the cores for everything else.
+WORKERS = "5"
 
 
 class NotRun:
