@@ -49,8 +49,9 @@ real-plane: venv
 	@$(BIN)/python -m testbed.real build
 
 PLANE ?= embedded
+# After Ctrl-C make ends by the signal itself. A failed recipe would only add a line "make: *** Error".
 demo: venv
-	@$(BIN)/python -m demo --plane=$(PLANE)
+	@trap 'interrupted=yes' INT; $(BIN)/python -m demo --plane=$(PLANE) || { code=$$?; [ -n "$$interrupted" ] || exit $$code; }
 
 # Pins every dependency with its hashes; needs uv only here, so it is no dependency of the project.
 lock:

@@ -76,6 +76,31 @@ async def test_one_pass_makes_every_observation(tmp_path: Path) -> None:
     assert left_in(tmp_path) == []
 
 
+async def test_ctrl_c_ends_make_without_an_error_of_make(tmp_path: Path) -> None:
+    """A terminal sends SIGINT to make, its shell and the demo. make ends by it, after the demo cleaned up."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DEMO_", "MAKE"))}
+    process = await asyncio.create_subprocess_exec(
+        *("make", "-o", ".venv/.installed", "demo"),
+        cwd=ROOT,
+        env={**environment, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        await read_until(process, "ready\n")
+        os.killpg(process.pid, signal.SIGINT)
+        lines = await read_rest(process)
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+    assert process.returncode == -signal.SIGINT, "\n".join(lines)
+    assert [line for line in lines if line.startswith("make")] == []
+    assert any("observations made; all processes have ended" in line for line in lines)
+    assert left_in(tmp_path) == []
+
+
 async def test_a_signal_ends_the_demo_cleanly(tmp_path: Path) -> None:
     """The demo names the missing observations, exits with 1, and leaves no file."""
     process = await started("demo", folder=tmp_path)
