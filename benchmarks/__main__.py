@@ -25,6 +25,7 @@ MODULES: Final[Mapping[str, str]] = {
     "controller": "benchmarks.controller.rounds",
     "controller-large": "benchmarks.controller.large",
     "cron": "benchmarks.cron",
+    "cron-rules": "benchmarks.cron_rules",
 }
 # These take minutes, so they run only when named.
 ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers")

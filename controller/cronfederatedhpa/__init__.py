@@ -6,6 +6,8 @@ and `status` what people see.
 """
 
 from controller.cronfederatedhpa.controller import CronController
+from controller.cronfederatedhpa.reconciler import CronReconciler
+from controller.cronfederatedhpa.targets import Targets
 from controller.cronfederatedhpa.telemetry import CronMetrics
 
-__all__ = ["CronController", "CronMetrics"]
+__all__ = ["CronController", "CronMetrics", "CronReconciler", "Targets"]
