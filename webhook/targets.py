@@ -16,7 +16,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube import ApiClient, Resource, ResourceMapper
+from fedhpa.kube import ApiClient, Resource, ResourceMapper, get_scale
 from webhook.autoscalers import Target, quoted_name
 
 log = structlog.get_logger(__name__)
@@ -123,9 +123,8 @@ class Targets:
         return await self._scale_problem(target, resource)
 
     async def _scale_problem(self, target: Target, resource: Resource) -> str | None:
-        path = resource.path(target.namespace, target.name, "scale")
         try:
-            await self._client.request("GET", path, deadline=CALL_SECONDS)
+            await get_scale(self._client, resource.path(target.namespace, target.name), deadline=CALL_SECONDS)
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return f"{target} does not exist in namespace {quoted_name(target.namespace)}"

@@ -132,7 +132,8 @@ async def by_binding(
     except InvalidObject:  # without Karmada nothing restricts the workload to some of the clusters
         return Candidates(tuple(sorted(members)))
     try:
-        template = await hub.get(target.path(namespace, name), _ObjectWithLabels, deadline=deadline)
+        path = target.path(namespace, name)
+        template = await hub.get(path, _ObjectWithLabels, kind=target.kind, deadline=deadline)
     except ApiError as error:
         raise TargetUnreadable(str(error), status=error.status, reason=error.reason) from error
     labels = template.metadata.labels or {}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
+
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList
@@ -17,6 +19,13 @@ T = TypeVar("T")
 # A body of at most this size is no piece from the middle of a list (`fedhpa.kube.pieces`).
 WHOLE_BYTES: Final = 64 * 1024
 _SHOWN: Final = 64
+
+
+class TypeMeta(msgspec.Struct, frozen=True):
+    """metav1.TypeMeta: which object an answer says it is."""
+
+    kind: str = ""
+    apiVersion: str = ""
 
 
 class ListHead(Protocol):
@@ -42,24 +51,34 @@ def check_list_type(page: ListHead, size: int, kinds: Sequence[str], api_version
     """Raises InvalidObject unless a list of `size` bytes has one of the kinds and one of the versions.
 
     A large list is decoded in pieces. A server that sorts its keys names the kind after the items, where only
-    the last piece has it.
+    the last piece has it. `fedhpa.kube.pieces` checks that one piece has both.
     """
     kind, api_version = page.kind, page.apiVersion
     if size > WHOLE_BYTES:
         kind, api_version = kind or kinds[0], api_version or api_versions[0]
     if kind not in kinds or api_version not in api_versions:
-        raise _wrong(kind, api_version, f"{' or '.join(kinds)} {' or '.join(api_versions)}")
+        raise wrong_answer(kind, api_version, f"{' or '.join(kinds)} {' or '.join(api_versions)}")
+
+
+def check_named(first: bytes, last: bytes) -> None:
+    """Raises InvalidObject unless the first or the last piece of a list has a kind, and one an apiVersion."""
+    ends = [decode_json(piece, TypeMeta) for piece in dict.fromkeys((first, last))]
+    kind = next((end.kind for end in ends if end.kind), "")
+    api_version = next((end.apiVersion for end in ends if end.apiVersion), "")
+    if not kind or not api_version:
+        raise wrong_answer(kind, api_version, "a list with kind and apiVersion")
 
 
 def check_collection(path: str, kind: str, api_version: str) -> None:
     """Raises InvalidObject unless kind and apiVersion are those of a list of the collection at a URL path."""
     group, plural = _collection(path)
     singular = kind.removesuffix("List").lower()
-    if api_version != group or not kind.endswith("List") or plural not in _plurals(singular):
-        raise _wrong(kind, api_version, f"a list of {plural} {group}")
+    if api_version != group or not kind.endswith("List") or plural not in plurals(singular):
+        raise wrong_answer(kind, api_version, f"a list of {plural} {group}")
 
 
-def _wrong(kind: str, api_version: str, wanted: str) -> InvalidObject:
+def wrong_answer(kind: str, api_version: str, wanted: str) -> InvalidObject:
+    """Returns the error for an answer of another kind or version than the wanted one."""
     found = f"{kind or 'no kind'} {api_version or 'without apiVersion'}"
     return InvalidObject(f"the answer is {found[:_SHOWN]}, not {wanted}")
 
@@ -71,5 +90,6 @@ def _collection(path: str) -> tuple[str, str]:
     return version, parts[-1]
 
 
-def _plurals(singular: str) -> tuple[str, ...]:
+def plurals(singular: str) -> tuple[str, ...]:
+    """Returns the plurals that a kind in lower case may have."""
     return singular + "s", singular + "es", singular.removesuffix("y") + "ies", singular

@@ -174,19 +174,29 @@ class ApiClient:
                 raise self._timed_out("GET", path, idle) from error
 
     async def get(
-        self, path: str, kind: type[T], *, params: Params = None, deadline: float | None = None
+        self,
+        path: str,
+        as_type: type[T],
+        *,
+        kind: str = "",
+        params: Params = None,
+        deadline: float | None = None,
     ) -> T:
-        """Returns an object decoded as `kind`."""
-        return (await self.request("GET", path, params=params, deadline=deadline)).decode(kind)
+        """Returns an object decoded as `as_type`. An answer without the kind of the path is an error.
+
+        `kind` is needed if the plural in the path is irregular.
+        """
+        response = await self.request("GET", path, params=params, deadline=deadline)
+        return response.checked(path, kind=kind).decode(as_type)
 
     async def get_json(
         self, path: str, *, params: Params = None, deadline: float | None = None
     ) -> dict[str, Any]:
-        """Returns an object as decoded JSON."""
-        return (await self.request("GET", path, params=params, deadline=deadline)).json()
+        """Returns an object as decoded JSON. An answer without the kind of the path is an error."""
+        return (await self.request("GET", path, params=params, deadline=deadline)).checked(path).json()
 
     async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
-        """Create an object; `body` is anything that msgspec can encode."""
+        """Create an object; `body` is anything that msgspec can encode. The answer must be of its kind."""
         return await self._write("POST", path, body, JSON, {"deadline": deadline})
 
     async def put(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
@@ -209,9 +219,10 @@ class ApiClient:
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
         manager, deadline = options.get("manager", ""), options.get("deadline")
         params = {"fieldManager": manager} if manager else None
-        return await self.request(
+        response = await self.request(
             method, path, params=params, body=raw, content_type=content_type, deadline=deadline
         )
+        return response.checked(path, created=method == "POST")
 
     async def list(self, path: str, item: type[T], **options: Unpack[ListOptions]) -> Listing[T]:
         """Returns all items of a collection, fetched page by page, each decoded as `item`.

@@ -22,6 +22,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.lists import check_named
 
 P = TypeVar("P", bound=Sized)
 
@@ -82,7 +83,8 @@ async def decode_in_pieces(
 
     `decode` gets a JSON list as bytes, and returns something whose length is the number of items. A piece
     that it cannot decode is given to `salvage`: one text for each item, and the list without them. Raises
-    what `decode` raises, InvalidJson, and TooLarge.
+    what `decode` raises, InvalidJson and TooLarge. Without `salvage` it raises InvalidObject for a large list
+    without kind or apiVersion, which `decode` cannot know of a piece.
     """
     size = sum(map(len, chunks))
     if size <= PIECE_BYTES:
@@ -97,11 +99,15 @@ async def decode_in_pieces(
             raise TooLarge(f"answer of {size} bytes is no list")
         body = b"".join(chunks)
         _check_values(body)
+        if salvage is None:
+            check_named(body, body)
         return [_limited(decode(body), max_items)]
     found: list[P] = []
     left, turns = max_items, Turns()
     while splitter.guess():
         value = await _decode_piece(splitter, decode, salvage, turns)
+        if splitter.is_last and salvage is None:
+            check_named(splitter.head + b"]}", splitter.body())
         splitter.take()
         left -= len(value)
         if left < 0:
@@ -146,13 +152,14 @@ class _Splitter:
         self._searched = 0
         # The piece is text[:_end], and the next one begins at _next.
         self._end = self._next = 0
-        self._is_last = False
+        self.is_last = False
         self.is_guessed = False
         self._read(MAX_HEAD_BYTES)
-        self._head = self._find_head()
+        # The text up to the first item; empty if it is no list.
+        self.head = self._find_head()
         self._separator = b""
-        if self._head:
-            del self._text[: len(self._head)]
+        if self.head:
+            del self._text[: len(self.head)]
             self._read(1024)
             beginning = _BEGINNING.match(self._text)
             self._separator = b"}," + beginning.group() if beginning is not None else b""
@@ -160,11 +167,11 @@ class _Splitter:
     @property
     def is_list(self) -> bool:
         """True if the text begins as a list does."""
-        return bool(self._head)
+        return bool(self.head)
 
     def guess(self) -> bool:
         """Guess the end of the next piece; False after the last one. Without a guess it must be searched."""
-        if self._is_last and not self._text:
+        if self.is_last and not self._text:
             return False
         self._read(2 * PIECE_BYTES)
         if self._all_read and len(self._text) <= 2 * PIECE_BYTES:
@@ -201,7 +208,7 @@ class _Splitter:
     def body(self) -> bytes:
         """Returns the piece as a list of its own. Raises TooLarge if it has too many values."""
         with memoryview(self._text) as text:
-            body = b"".join((self._head, text[: self._end], b"" if self._is_last else b"]}"))
+            body = b"".join((self.head, text[: self._end], b"" if self.is_last else b"]}"))
         if self._end > GUESS_PIECES * PIECE_BYTES:
             _check_values(body)
         return body
@@ -218,17 +225,17 @@ class _Splitter:
                 rest = piece[end:]
                 break
         else:
-            if self._is_last:
+            if self.is_last:
                 raise InvalidJson("the list has no end")
             found.append(piece[begin:].strip())
-        return [text for text in found if text], self._head + rest
+        return [text for text in found if text], self.head + rest
 
     def take(self) -> None:
         """Go on after the piece."""
         del self._text[: self._next]
 
     def _cut(self, end: int, after: int, *, last: bool) -> None:
-        self._end, self._next, self._is_last = end, after, last
+        self._end, self._next, self.is_last = end, after, last
 
     def _read(self, wanted: int) -> None:
         while not self._all_read and len(self._text) < wanted:

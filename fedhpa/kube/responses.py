@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from multidict import CIMultiDictProxy
 
-from fedhpa.api.errors import ApiError, Conflict
+from fedhpa.api.errors import ApiError, Conflict, InvalidObject
 from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.objects import check_object
 from fedhpa.kube.transport import INVALID_RESPONSE
 
 T = TypeVar("T")
@@ -80,6 +81,19 @@ class Response:
     def json(self) -> dict[str, Any]:
         """Returns the body decoded as a JSON object."""
         return self.decode(dict[str, Any])
+
+    def checked(self, path: str, *, created: bool = False, kind: str = "") -> Response:
+        """Returns the response. Raises ApiError (InvalidResponse) unless it is the object at `path`.
+
+        The arguments are those of `fedhpa.api.objects.check_object`.
+        """
+        try:
+            check_object(path, self.body, created=created, kind=kind)
+        except InvalidObject as error:
+            raise ApiError(
+                f"answer cannot be read: {error}", status=self.status, reason=INVALID_RESPONSE
+            ) from error
+        return self
 
 
 class _StatusBody(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from fedhpa.api import wire
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
 from fedhpa.api.lists import list_items
+from fedhpa.api.objects import GROUP, check_discovery
 from fedhpa.kube import NOT_FOUND, group_path, segment
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling import CustomSample, ExternalSample, custom_sample, external_sample
@@ -95,6 +96,7 @@ async def custom_version(lists: SharedLists, member: Upstream) -> str:
 
 
 def _versions(body: bytes) -> frozenset[str]:
+    check_discovery(body, GROUP)
     return frozenset(entry.version for entry in decode_json(body, _ApiGroup).versions or ())
 
 

@@ -16,6 +16,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.json import decode_json
+from fedhpa.api.objects import RESOURCES, check_discovery
 from fedhpa.kube import NOT_FOUND, group_path
 from fedhpa.members import Member
 from fedhpa.members.metrics import CUSTOM, EXTERNAL, EXTERNAL_VERSION, NotServed, custom_version
@@ -139,6 +140,7 @@ def _external_metrics(body: bytes) -> Sequence[DiscoveredMetric]:
 
 
 def _entries(body: bytes) -> list[DiscoveredMetric]:
+    check_discovery(body, RESOURCES)
     return decode_json(body, _ResourceList).resources or []
 
 

@@ -77,7 +77,7 @@ class MemberProbes:
 
 async def _answers(member: Member) -> bool:
     try:
-        await member.client.request("GET", PATH)
+        await member.client.get_json(PATH)
     except ApiError as error:
         return error.status == FORBIDDEN  # It answers; the right to read discovery says nothing of metrics.
     except FedHPAError:

@@ -96,7 +96,8 @@ class Recorder(SharedLists):
         deadline: float | None = None,
     ) -> Fetched[T]:
         if path.count("/") == 2:
-            return Fetched(decode(b'{"versions":[{"version":"%s"}]}' % self._version.encode()), 0.0)
+            served = {"versions": [{"version": self._version}]}
+            return Fetched(decode(json.dumps(with_list_head(path, served)).encode()), 0.0)
         self.sent.append(str(target("http://member", path, params)).removeprefix("http://member"))
         return Fetched(decode(json.dumps(with_list_head(path, {"items": []})).encode()), 0.0)
 

@@ -108,9 +108,11 @@ LIST = st.fixed_dictionaries(
 )
 GROUP = st.fixed_dictionaries(
     {
+        "kind": st.just("APIGroup") | ANY,
+        "apiVersion": st.just("v1") | ANY,
         "versions": st.lists(
             st.fixed_dictionaries({"version": st.sampled_from(["v1beta1", "v1beta2"])}) | ANY, max_size=2
-        )
+        ),
     }
 )
 STATUS = st.fixed_dictionaries(

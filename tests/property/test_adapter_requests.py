@@ -160,8 +160,11 @@ BODIES = st.just(b"\r\n") | st.sampled_from([
 NAMED = re.compile(r"/apis/metrics\.k8s\.io/[^/]+(?:/namespaces/(?P<namespace>[^/]*))?/[^/]+/(?P<name>[^/]*)")
 
 
+SERVED = [{"version": "v1beta2"}]
+
+
 def served(target: str) -> bytes:
-    """Returns a member's answer: an empty list, or the metrics of the requested name.
+    """Returns a member's answer: an empty list, the metrics of the requested name, or discovery.
 
     A member that answered for another name would count as missing.
     """
@@ -172,6 +175,11 @@ def served(target: str) -> bytes:
     kinds = {"custom.metrics.k8s.io": "MetricValueList", "external.metrics.k8s.io": "ExternalMetricValueList"}
     kind = kinds.get(group, "NodeMetricsList" if "/nodes" in target else "PodMetricsList")
     version = rest.partition("/")[0] if group in kinds else "v1beta1"
+    if "/" not in rest.partition("?")[0]:
+        discovery = (
+            {"kind": "APIResourceList", "resources": []} if rest else {"kind": "APIGroup", "versions": SERVED}
+        )
+        return http(json.dumps({**discovery, "apiVersion": "v1"}).encode())
     head = {"kind": kind, "apiVersion": f"{group if group in kinds else 'metrics.k8s.io'}/{version}"}
     return http(json.dumps({**head, "items": [], **measured}).encode())
 

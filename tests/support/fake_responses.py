@@ -45,7 +45,9 @@ _METRIC_LISTS = {
 
 
 def with_list_head(path: str, body: Any) -> Any:
-    """Returns the body of a list with the kind and apiVersion of its path, unless it names its own."""
+    """Returns the body of a list or of discovery with the kind and apiVersion of its path, or with its own."""
+    if isinstance(body, dict) and ("resources" in body or "versions" in body) and path.startswith("/api"):
+        return {"kind": "APIResourceList" if "resources" in body else "APIGroup", "apiVersion": "v1", **body}
     if not isinstance(body, dict) or "items" not in body or not path.startswith("/api"):
         return body
     (version, plural), *_ = parse(path)

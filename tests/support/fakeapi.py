@@ -182,7 +182,8 @@ class FakeApi:
         key = (metadata.get("namespace", ""), metadata["name"])
         objects = self._objects.setdefault(collection, {})
         self._version += 1
-        stored: Object = {**obj, "metadata": {**metadata, "resourceVersion": str(self._version)}}
+        named = {"kind": list_kind(collection).removesuffix("List"), "apiVersion": collection[0]}
+        stored: Object = {**named, **obj, "metadata": {**metadata, "resourceVersion": str(self._version)}}
         kind = "MODIFIED" if key in objects else "ADDED"
         objects[key] = stored
         self._publish(kind, collection, stored)

@@ -14,8 +14,15 @@ from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
 from fedhpa.api.lists import WHOLE_BYTES, check_collection
 from fedhpa.api.wire import ObjectList
-from fedhpa.kube.pieces import PIECE_BYTES
-from fedhpa.members.metrics import custom_samples, custom_values, external_samples, external_values
+from fedhpa.kube.pieces import PIECE_BYTES, decode_in_pieces
+from fedhpa.members.metrics import (
+    _versions,
+    custom_samples,
+    custom_values,
+    external_samples,
+    external_values,
+)
+from metrics_adapter.members.discovery_cache import _custom_metrics, _external_metrics
 from metrics_adapter.members.resource_metrics import decode_list
 
 USAGE = ("PodMetricsList", "metrics.k8s.io/v1beta1")
@@ -121,6 +128,47 @@ def test_pieces_of_a_list_may_lack_what_comes_after_the_items() -> None:
     for body in ({**version, "items": items[:10]}, {**version, "items": items, "kind": "NodeList"}):
         with pytest.raises(InvalidObject):
             decode_usage("m1", json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("count", [1_500, 20_000])
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_large_list_names_kind_and_version(count: int, before: bool) -> None:
+    """Before or after its items; a list that is cut into pieces is no exception."""
+    item = {"metadata": {"name": "web-0", "namespace": "shop"}, "timestamp": None, "window": "15s"}
+    items = [{**item, "metadata": {"name": f"web-{i}", "namespace": "shop"}} for i in range(count)]
+
+    async def read(named: dict[str, str]) -> int:
+        document = {**named, "items": items} if before else {"items": items, **named}
+        body = json.dumps(document).encode()
+        assert len(body) > WHOLE_BYTES
+        return sum(map(len, await decode_in_pieces([body], lambda piece: decode_list(piece, "m1"))))
+
+    named = {"kind": USAGE[0], "apiVersion": USAGE[1]}
+
+    assert await read(named) == count
+    for without in ({}, {"kind": USAGE[0]}, {"apiVersion": USAGE[1]}, {**named, "kind": "Status"}):
+        with pytest.raises((InvalidObject, MetricsUnavailable), match="the answer is "):
+            await read(without)
+
+
+async def test_a_large_answer_whose_items_come_late_names_kind_and_version() -> None:
+    """Its head is too long for it to be cut; it is decoded whole."""
+    padding = {"metadata": {"resourceVersion": "1" * 70_000}}
+    named = {"kind": EXTERNAL[0], "apiVersion": EXTERNAL[1]}
+    body = json.dumps({**padding, **named, "items": []}).encode()
+
+    assert await decode_in_pieces([body], external_samples) == [()]
+    with pytest.raises(InvalidObject, match="no kind"):
+        await decode_in_pieces([json.dumps({**padding, "items": []}).encode()], external_samples)
+
+
+@pytest.mark.parametrize("other", [{}, {"status": "ok"}, {"kind": "Status", "apiVersion": "v1"}])
+def test_discovery_that_is_none(other: dict[str, Any]) -> None:
+    """A member whose discovery was emptied has not lost its metrics."""
+    body = json.dumps(other).encode()
+    for read in (_versions, _custom_metrics, _external_metrics):
+        with pytest.raises(InvalidObject, match="the answer is "):
+            read(body)
 
 
 def test_a_small_body_is_a_whole_list() -> None:

@@ -38,7 +38,8 @@ class Api(MemoryApi):
 
     def scale_to(self, replicas: int) -> None:
         """Write the scale as another client."""
-        self._store(SCALE, {"metadata": {"name": "web"}, "spec": {"replicas": replicas}})
+        named = {"kind": "Scale", "apiVersion": "autoscaling/v1"}
+        self._store(SCALE, {**named, "metadata": {"name": "web"}, "spec": {"replicas": replicas}})
 
     async def request(self, method: str, path: str, **more: object) -> Response:
         if method == "PUT":

@@ -36,14 +36,16 @@ def api_with(*names: str) -> MemoryApi:
     """A hub that serves Deployments, with a scale, and ConfigMaps, without."""
     api = MemoryApi()
     api.objects[APPS] = {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
         "resources": [
             {"name": "deployments", "kind": "Deployment", "namespaced": True},
             {"name": "deployments/scale", "kind": "Scale", "namespaced": True},
             {"name": "daemonsets", "kind": "DaemonSet", "namespaced": True},
-        ]
+        ],
     }
     for name in names:
-        api.objects[scale(name)] = {"spec": {"replicas": 1}}
+        api.objects[scale(name)] = {"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": {"replicas": 1}}
     return api
 
 
@@ -89,7 +91,7 @@ async def test_a_missing_target_is_cached_briefly() -> None:
     api = api_with()
     async with targets_of(api) as targets:
         before = await targets.problem(deployment(), "apps/v1")
-        api.objects[scale("web")] = {"spec": {"replicas": 1}}
+        api.objects[scale("web")] = {"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": {"replicas": 1}}
         await asyncio.sleep(MISSING_SECONDS + 0.1)
         after = await targets.problem(deployment(), "apps/v1")
 
@@ -220,7 +222,7 @@ async def test_another_hub_is_looked_up_again() -> None:
     api = api_with()
     async with targets_of(api) as targets:
         await targets.problem(deployment(), "apps/v1")
-        api.objects[scale("web")] = {"spec": {"replicas": 1}}
+        api.objects[scale("web")] = {"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": {"replicas": 1}}
         await api.use(api.config)
 
         assert await targets.problem(deployment(), "apps/v1") is None

@@ -1,0 +1,57 @@
+"""Single objects as API servers send them. An answer that is not the object that was asked for is an error.
+
+`{"status":"ok"}` decodes as an empty object of any kind. Without this check it would mean a scale of no
+replicas, or a lease that nobody holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fedhpa.api.json import decode_json
+from fedhpa.api.lists import TypeMeta, check_collection, plurals, wrong_answer
+
+SCALE: Final = ("Scale", "autoscaling/v1")
+# Discovery documents: the resources of a version, and the versions of a group.
+RESOURCES: Final = "APIResourceList"
+GROUP: Final = "APIGroup"
+# Subresources whose answer is the object itself.
+_OWN_SUBRESOURCES: Final = ("", "status", "finalize")
+
+
+def check_discovery(body: bytes, kind: str) -> None:
+    """Raises InvalidObject unless `body` is a discovery document: RESOURCES or GROUP."""
+    found = decode_json(body, TypeMeta)
+    # API servers send /api/v1 without an apiVersion.
+    if found.kind != kind or found.apiVersion not in ("", "v1"):
+        raise wrong_answer(found.kind, found.apiVersion, f"{kind} v1")
+
+
+def check_object(path: str, body: bytes, *, created: bool = False, kind: str = "") -> None:
+    """Raises InvalidObject unless `body` is what the API has at a URL path: an object, a list or discovery.
+
+    With `created` the path is the collection to which an object was posted. `kind` is the expected kind of an
+    object whose plural is irregular. Paths outside the API groups, as /version, have no kind.
+    """
+    parts = path.strip("/").split("/")
+    if parts[0] not in ("api", "apis"):
+        return
+    groups = 2 if parts[0] == "api" else 3
+    if len(parts) <= groups:
+        check_discovery(body, RESOURCES if len(parts) == groups else GROUP)
+        return
+    found = decode_json(body, TypeMeta)
+    version, rest = "/".join(parts[1:groups]), parts[groups:]
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OWN_SUBRESOURCES:
+        rest = rest[2:]
+    if len(rest) == 1 and not created:
+        check_collection(path, found.kind, found.apiVersion)
+        return
+    plural, subresource = rest[0], "/".join(rest[2:])
+    if subresource == "scale":
+        if (found.kind, found.apiVersion) != SCALE:
+            raise wrong_answer(found.kind, found.apiVersion, " ".join(SCALE))
+    elif subresource in _OWN_SUBRESOURCES:
+        is_kind = found.kind == kind if kind else plural in plurals(found.kind.lower())
+        if not is_kind or found.apiVersion != version:
+            raise wrong_answer(found.kind, found.apiVersion, f"{kind or f'one of {plural}'} {version}")
