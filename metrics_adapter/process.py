@@ -92,6 +92,8 @@ class Adapter:
         )
         self._lists = SharedLists()
         self.telemetry = Telemetry(lambda: self._registry.members)
+        self._probes = MemberProbes(lambda: self._registry.members, self.telemetry.probed)
+        self.telemetry.suspect = self._probes.suspect
         register_certificate(self.telemetry.registry, lambda: self.tls.expires)
         limits = CallerLimits.of(values, self.telemetry.registry)
         open_paths = values[common.ALWAYS_ALLOW_PATHS]
@@ -175,7 +177,7 @@ class Adapter:
             "hub-readiness": self._watch_hub,
             "member-readiness": self._watch_members,
             "discovery": self._discovery_cache.run,
-            "metrics-probes": MemberProbes(lambda: self._registry.members, self.telemetry.probed).run,
+            "metrics-probes": self._probes.run,
         }
         if self._store is not None:
             tasks["metrics-rules"] = self._store.rules.follow

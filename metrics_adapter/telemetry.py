@@ -32,22 +32,13 @@ VERBS = frozenset({"get", "list", "watch", "create", "update", "patch", "delete"
 AGE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0)
 
 
-# Seconds for which a failed answer counts against a member if nobody has requested its metrics since.
-FAILURE_SECONDS = 60.0
-
-
 class MemberSeries(Collector):
     """Collects whether each member answers, how long its probes take, and how often it was missing."""
 
-    def __init__(
-        self, members: Callable[[], Mapping[str, Member]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
         self._members = members
-        self._clock = clock
         self._answered: dict[str, dict[str, bool]] = {api: {} for api in SERVED_VERSIONS}
         self._missing: dict[str, dict[str, int]] = {api: {} for api in SERVED_VERSIONS}
-        # Time of a member's last failure to answer for metrics.k8s.io, unless it has answered since.
-        self._failed_at: dict[str, float] = {}
         self._probes: dict[str, Probe] = {}
 
     def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
@@ -57,10 +48,6 @@ class MemberSeries(Collector):
         if provoked:
             return
         self._answered[api][cluster] = answered
-        if api == GROUP and answered:
-            self._failed_at.pop(cluster, None)
-        elif api == GROUP:
-            self._failed_at[cluster] = self._clock()
 
     def absent(self, api: str, cluster: str) -> None:
         """Records that the member does not serve the API, so it is neither up nor down."""
@@ -74,8 +61,8 @@ class MemberSeries(Collector):
         """Yields one sample for each registered cluster, and one for each API requested from it."""
         up = GaugeMetricFamily(
             "fedhpa_adapter_member_up",
-            "1 if a member cluster is available, answered the last probe of metrics.k8s.io, and did not fail"
-            " to answer for metrics.k8s.io within the last minute; else 0.",
+            "1 if a member cluster is available and answered the last probe of metrics.k8s.io, else 0."
+            " Requests of callers never change it.",
             labels=["cluster"],
         )
         by_api = GaugeMetricFamily(
@@ -100,7 +87,7 @@ class MemberSeries(Collector):
         for name, member in sorted(members.items()):
             reachable = member.unavailable() is None
             probe = self._probes.get(name)
-            up.add_metric([name], float(reachable and (probe is None or probe.ok) and not self._failed(name)))
+            up.add_metric([name], float(reachable and (probe is None or probe.ok)))
             if probe is not None:
                 probes.add_metric([name], probe.seconds)
             for api, outcomes in self._answered.items():
@@ -113,11 +100,8 @@ class MemberSeries(Collector):
         yield missing
         yield probes
 
-    def _failed(self, cluster: str) -> bool:
-        return self._clock() - self._failed_at.get(cluster, float("-inf")) <= FAILURE_SECONDS
-
     def _forget(self, members: Mapping[str, Member]) -> None:
-        tables: list[dict[str, Any]] = [self._failed_at, self._probes]
+        tables: list[dict[str, Any]] = [self._probes]
         for table in (*tables, *self._answered.values(), *self._missing.values()):
             for gone in table.keys() - members.keys():
                 del table[gone]
@@ -127,6 +111,8 @@ class Telemetry(MemberObserver):
     """All series of the process, in their own registry."""
 
     def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
+        # Called with the name of a member that failed to answer for metrics.k8s.io.
+        self.suspect: Callable[[str], None] = lambda _: None
         self.registry = CollectorRegistry()
         self._member_series = MemberSeries(members)
         self.registry.register(self._member_series)
@@ -182,6 +168,8 @@ class Telemetry(MemberObserver):
     def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
         """Records the outcome of a member's part of one answer."""
         self._member_series.outcome(api, cluster, answered, provoked=provoked)
+        if api == GROUP and not (answered or provoked):
+            self.suspect(cluster)
 
     def probed(self, cluster: str, probe: Probe) -> None:
         """Records the outcome of a probe of a member's metrics API."""

@@ -98,9 +98,10 @@ class MemberClient(ApiClient):
         finally:
             early.cancel()
 
-    async def probe(self) -> Response:
-        """Send GET /readyz, whatever the state of the breakers. Raises ApiError."""
-        return await self._send("GET", PROBE_PATH, None, None, {}, self._deadline, False, PROBE_LIMIT)
+    async def probe(self, path: str = PROBE_PATH) -> Response:
+        """Send GET `path`, whatever the state of the breakers, and report to none. Raises ApiError."""
+        answer = await self._send("GET", path, None, None, {}, self._deadline, False, PROBE_LIMIT)
+        return answer.joined().checked(path)
 
     def probed(self, reason: str | None) -> None:
         """Report the outcome of a probe: None for ready, otherwise the reason."""

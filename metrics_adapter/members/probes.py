@@ -1,4 +1,7 @@
-"""Probes of the members' metrics APIs, so that a member's health does not depend on what callers request."""
+"""Probes of the members' metrics APIs, so that a member's health does not depend on what callers request.
+
+A failed request of a caller only brings the next probe forward.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from metrics_adapter.apis import API_VERSION
 # The discovery document of the API. A member's hub asks the metrics server for it, so it shows both.
 PATH = group_path(API_VERSION)
 PERIOD_SECONDS = 15.0
+# A member that failed to answer a caller is probed at once, but not more often than this.
+SUSPECT_SECONDS = 3.0
 CHECK_SECONDS = 1.0
 MAX_CONCURRENT = 32
 FORBIDDEN = 403
@@ -45,6 +50,14 @@ class MemberProbes:
         self._probed = probed
         self._clock = clock
         self._next: dict[Member, float] = {}
+        self._began: dict[Member, float] = {}
+
+    def suspect(self, cluster: str) -> None:
+        """Brings the next probe of a member forward, because it failed to answer a caller."""
+        member = self._members().get(cluster)
+        if member is not None and member in self._next:
+            soon = self._began.get(member, float("-inf")) + SUSPECT_SECONDS
+            self._next[member] = min(self._next[member], soon)
 
     async def run(self) -> None:
         """Probes the members until cancelled."""
@@ -57,6 +70,7 @@ class MemberProbes:
         members = self._members()
         for gone in self._next.keys() - set(members.values()):
             del self._next[gone]
+            self._began.pop(gone, None)
         now = self._clock()
         due = [
             member
@@ -68,7 +82,7 @@ class MemberProbes:
 
     async def _probe(self, member: Member, slots: asyncio.Semaphore) -> None:
         async with slots:
-            began = self._clock()
+            began = self._began[member] = self._clock()
             # Probes of many members, which joined together, drift apart.
             self._next[member] = began + PERIOD_SECONDS * random.uniform(0.9, 1.1)
             ok = await _answers(member)
@@ -77,7 +91,8 @@ class MemberProbes:
 
 async def _answers(member: Member) -> bool:
     try:
-        await member.client.get_json(PATH)
+        # A caller's request that hangs opens the circuit breaker of the API, which the probe must not meet.
+        await member.client.probe(PATH)
     except ApiError as error:
         return error.status == FORBIDDEN  # It answers; the right to read discovery says nothing of metrics.
     except FedHPAError:

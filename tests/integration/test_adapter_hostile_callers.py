@@ -34,6 +34,8 @@ from tests.support.adapter.process import (
     fleet_of_one,
     pod_metrics,
 )
+from tests.support.fake_responses import ACCESS_REVIEW, review
+from tests.support.fakeapi import PATIENCE, eventually
 
 API = "/apis/metrics.k8s.io/v1beta1"
 CUSTOM_GROUP = "custom.metrics.k8s.io"
@@ -189,7 +191,7 @@ async def blocked_review(fleet: Fleet) -> Release:
         if request.path.endswith("/subjectaccessreviews"):
             release.started.set()
             await release.go.wait()
-            return web.json_response({}, status=release.status)
+            return web.json_response(review(ACCESS_REVIEW, {}), status=release.status)
         return await serve(request)
 
     fleet.world.hub._serve = hold  # type: ignore[method-assign]  # a slow hub
@@ -209,6 +211,29 @@ async def test_a_caller_cannot_make_a_member_look_down(fleet: Fleet) -> None:
     assert up == {'{cluster="member1"}': 1.0}
     assert missing == {'{api="metrics.k8s.io",cluster="member1"}': 1.0}
     assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == []
+
+
+@pytest.mark.parametrize("fault", ["hang", "status", "body"])
+async def test_a_request_that_fails_a_member_leaves_it_up(fleet: Fleet, fault: str) -> None:
+    """One namespace whose metrics hang, fail or are spoiled is no reason to call the member down."""
+    odd = f"{API}/namespaces/odd"
+    {
+        "hang": lambda: fleet.member.faults.hang.add(odd),
+        "status": lambda: fleet.member.faults.status.update({odd: 500}),
+        "body": lambda: fleet.member.faults.body.update({odd: b"{}"}),
+    }[fault]()
+    async with (
+        fleet.world.adapter("--member-deadline=300ms") as adapter,
+        fleet.world.caller(adapter) as caller,
+    ):
+        await eventually(lambda: adapter.telemetry._member_series._probes, PATIENCE)
+        answers = [await get(caller, f"{odd}/pods") for _ in range(4)]
+        up = series(adapter, "fedhpa_adapter_member_up")
+        await adapter._probes.probe_due()
+        later = series(adapter, "fedhpa_adapter_member_up")
+
+    assert [answer.status for answer in answers] == [503] * 4
+    assert up == later == {'{cluster="member1"}': 1.0}
 
 
 class Broken(Exception):

@@ -25,6 +25,7 @@ from tests.support.adapter.process import (
     pod_metrics,
     until,
 )
+from tests.support.fake_responses import ACCESS_REVIEW, review
 from tests.support.fakeapi import eventually
 
 MEMBER_TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im0xIn0.bWVtYmVyLW9uZQ." + "s3cret" * 100
@@ -182,17 +183,18 @@ async def test_nothing_is_redirected(fleet: Fleet, target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("review", "status"),
+    ("answered", "status"),
     [
-        pytest.param({}, 403, id="nothing"),
-        pytest.param({"status": {}}, 403, id="no verdict"),
-        pytest.param({"status": {"allowed": True, "denied": True}}, 403, id="both"),
-        pytest.param({"status": {"allowed": "true"}}, 500, id="no boolean"),
+        pytest.param({}, 500, id="nothing"),
+        pytest.param({"status": {"allowed": True}}, 500, id="no kind"),
+        pytest.param(review(ACCESS_REVIEW, {}), 403, id="no verdict"),
+        pytest.param(review(ACCESS_REVIEW, {"allowed": True, "denied": True}), 403, id="both"),
+        pytest.param(review(ACCESS_REVIEW, {"allowed": "true"}), 500, id="no boolean"),
         pytest.param([], 500, id="no object"),
     ],
 )
 async def test_what_the_hub_does_not_allow_is_denied(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, review: object, status: int
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, answered: object, status: int
 ) -> None:
     """An empty or unreadable review is not a permission, and an unreadable one is repeated."""
     serve = fleet.world.hub._serve
@@ -203,9 +205,9 @@ async def test_what_the_hub_does_not_allow_is_denied(
         if not request.path.endswith("/subjectaccessreviews"):
             return await serve(request)
         if (await request.json())["spec"]["user"] == PROBE_USER:
-            return web.json_response({"status": {"allowed": False}})
+            return web.json_response(review(ACCESS_REVIEW, {"allowed": False}))
         asked += 1
-        return web.json_response(review)
+        return web.json_response(answered)
 
     monkeypatch.setattr(fleet.world.hub, "_serve", reviewing)
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:

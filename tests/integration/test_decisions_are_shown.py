@@ -17,6 +17,7 @@ from controller.decisions import MAX_DECISION_BYTES, PATH, DecisionLog, decision
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import Decision
 from fedhpa.kube.client import ApiClient
+from tests.support.fake_responses import ACCESS_REVIEW, TOKEN_REVIEW, review
 from tests.support.fakeapi import PATIENCE, FakeApi, Object
 from tests.support.scenarios import cluster, decided, scenario
 
@@ -43,12 +44,13 @@ class Reviewing(FakeApi):
             token = (await request.json())["spec"]["token"]
             name = token.removeprefix("token-of-")
             known = name in ("jane", "root")
-            return web.json_response({"status": {"authenticated": known, "user": {"username": name}}})
+            status = {"authenticated": known, "user": {"username": name}}
+            return web.json_response(review(TOKEN_REVIEW, status))
         if what == "subjectaccessreviews":
             spec = (await request.json())["spec"]
             self.asked.append(spec)
             allowed = spec["user"] == "root" or spec.get("resourceAttributes", {}).get("namespace") == "shop"
-            return web.json_response({"status": {"allowed": allowed}})
+            return web.json_response(review(ACCESS_REVIEW, {"allowed": allowed}))
         return await super()._serve(request)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from metrics_adapter.members.probes import SUSPECT_SECONDS
 from testbed.embedded.network.faults import Fault
 from tests.support.federation import Adapter, adapter, federation, until
 
@@ -29,6 +30,7 @@ SILENT = "no answer within 3 s"
 UNREADABLE = "its metrics cannot be read"
 UNUSABLE = "its metrics cannot be used"
 CUT = "answer cut off|Connection reset"
+LIES = (Fault.NAN, Fault.NEGATIVE)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ async def test_the_member_is_named_and_the_others_are_served(
         before = await caller.get()
         await f.members["m2"].faults.set(row.fault, [row.where])
         answers = [await caller.get() for _ in range(3)]
+        await asyncio.sleep(SUSPECT_SECONDS + DEADLINE + 1)
         series = await caller.metrics()
         told = [line for line in logs if line.get("cluster") == "m2" and line["event"] == "metrics missing"]
         await f.members["m2"].faults.clear()
@@ -107,7 +110,10 @@ async def test_the_member_is_named_and_the_others_are_served(
         assert re.search(row.reason, warning)
     assert len(told) == 1
     assert re.search(row.reason, told[0]["reason"])
-    assert 'fedhpa_adapter_member_up{cluster="m2"} 0.0' in series
+    assert 'fedhpa_adapter_member_api_up{api="metrics.k8s.io",cluster="m2"} 0.0' in series
+    # Values that cannot be used come from a member that answers its probe.
+    assert f'fedhpa_adapter_member_up{{cluster="m2"}} {float(row.fault in LIES)}' in series
+    assert 'fedhpa_adapter_member_up{cluster="m1"} 1.0' in series
     assert (after.status, after.clusters, after.warnings) == (200, {"m1": 2, "m2": 3}, [])
 
 

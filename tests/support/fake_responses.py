@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
+TOKEN_REVIEW, ACCESS_REVIEW = "TokenReview", "SubjectAccessReview"
 Object = dict[str, Any]
 # (apiVersion, plural)
 Collection = tuple[str, str]
@@ -45,7 +46,7 @@ _METRIC_LISTS = {
 
 
 def with_list_head(path: str, body: Any) -> Any:
-    """Returns the body of a list or of discovery with the kind and apiVersion of its path, or with its own."""
+    """Returns the body of a list or of discovery with the kind and apiVersion of its path, or its own."""
     if isinstance(body, dict) and ("resources" in body or "versions" in body) and path.startswith("/api"):
         return {"kind": "APIResourceList" if "resources" in body else "APIGroup", "apiVersion": "v1", **body}
     if not isinstance(body, dict) or "items" not in body or not path.startswith("/api"):
@@ -53,6 +54,12 @@ def with_list_head(path: str, body: Any) -> Any:
     (version, plural), *_ = parse(path)
     kind = _METRIC_LISTS.get(version.partition("/")[0]) or list_kind((version, plural))
     return {"kind": kind, "apiVersion": version, **body}
+
+
+def review(kind: str, status: Object) -> Object:
+    """Returns an answered TokenReview or SubjectAccessReview."""
+    group = "authentication" if kind == TOKEN_REVIEW else "authorization"
+    return {"kind": kind, "apiVersion": f"{group}.k8s.io/v1", "status": status}
 
 
 def selected_name(request: web.Request) -> str | None:

@@ -263,6 +263,8 @@ class FakeApi:
             return web.Response(text="ok")
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.36.3"})
+        if request.path == "/apis/metrics.k8s.io/v1beta1":
+            return web.json_response({"kind": "APIResourceList", "apiVersion": "v1", "resources": []})
         return await self._serve(request)
 
     async def _fail(self, request: web.Request) -> web.StreamResponse | None:

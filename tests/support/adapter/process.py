@@ -22,6 +22,7 @@ from fedhpa.serving.reviews import PROBE_USER
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS
 from testbed.stage.kubeconfig import write_kubeconfig
+from tests.support.fake_responses import ACCESS_REVIEW, TOKEN_REVIEW, review
 from tests.support.fakeapi import PATIENCE, Collection, FakeApi, Object, eventually, fake_api, join
 
 CONFIG_MAPS: Collection = ("v1", "configmaps")
@@ -77,12 +78,13 @@ class Hub(FakeApi):
         if request.path.endswith("/tokenreviews"):
             spec = (await request.json())["spec"]
             user = self.users.get(spec["token"])
-            return web.json_response({"status": {"authenticated": user is not None, "user": user or {}}})
+            status = {"authenticated": user is not None, "user": user or {}}
+            return web.json_response(review(TOKEN_REVIEW, status))
         if request.path.endswith("/subjectaccessreviews"):
             spec = (await request.json())["spec"]
             if spec["user"] != PROBE_USER:  # The adapter's own readiness is in no caller's name.
                 self.reviews.append(spec)
-            return web.json_response({"status": {"allowed": spec["user"] not in self.denied}})
+            return web.json_response(review(ACCESS_REVIEW, {"allowed": spec["user"] not in self.denied}))
         return await super()._serve(request)
 
 

@@ -18,6 +18,7 @@ from fedhpa.serving.authentication import Authenticator as Authentication
 from fedhpa.serving.authentication import PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
+from metrics_adapter.members.probes import MemberProbes
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
@@ -75,6 +76,9 @@ async def adapter(federation: Federation, *, max_age: float = 0.0) -> AsyncItera
         lists = await stack.enter_async_context(SharedLists(clock=clock.monotonic))
         await stack.enter_async_context(background(members.run()))
         telemetry = Telemetry(lambda: members.members)
+        probes = MemberProbes(lambda: members.members, telemetry.probed, clock=clock.monotonic)
+        telemetry.suspect = probes.suspect
+        await stack.enter_async_context(background(probes.run()))
         source = MembersSource(lambda: members.members, lists, max_age=max_age, observer=telemetry)
         peers = PeerAuthenticator(Trust())
         guard = Guard(Authentication(lambda: peers), Authorizer(hub), ["/*"])
