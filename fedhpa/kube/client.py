@@ -18,6 +18,7 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.kube.backoff import RateLimit
 from fedhpa.kube.bodies import MAX_BODY, MAX_LIST_BODY, ReadLimits, read_body, read_chunks, read_lines
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.outage import Outage
 from fedhpa.kube.pages import ListOptions, Page, WriteOptions, page_decoder, read_pages, undecoded_page
 from fedhpa.kube.pieces import TooLarge
 from fedhpa.kube.responses import (
@@ -64,6 +65,7 @@ class ApiClient:
         self._limit = RateLimit(config.qps, config.burst)
         self._deadline = deadline
         self._generation = 0
+        self.outage = Outage(config.name)
 
     @property
     def config(self) -> ApiConfig:

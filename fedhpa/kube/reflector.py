@@ -23,6 +23,7 @@ from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.items import ItemReader, metadata_of
+from fedhpa.kube.outage import is_outage
 from fedhpa.kube.pieces import Turns
 from fedhpa.kube.responses import GONE
 from fedhpa.kube.store import Change, Key, Store
@@ -110,6 +111,8 @@ class Reflector(Generic[T]):
         self._version = ""
         self._generation = -1
         self._problem: str | None = NOT_LISTED
+        # False if the whole server has the problem.
+        self._is_own_problem = True
         self._problem_since = clock()
         self._lists = 0
         self._failures = 0
@@ -190,7 +193,10 @@ class Reflector(Generic[T]):
                 self._version = ""
                 self._log.debug("resource version expired", detail=str(error))
             except FedHPAError as error:
-                self._failed(str(error))
+                if is_outage(error):
+                    reason = str(error).replace(self._path, "")
+                    self._client.outage.failed(reason, str(error), began=started)
+                self._failed(str(error), is_own=not is_outage(error))
             # No error that an answer causes in the code may end the task.
             except Exception as error:
                 self._version = ""
@@ -333,14 +339,20 @@ class Reflector(Generic[T]):
         )
 
     def _succeeded(self) -> None:
+        self._client.outage.answered(self._clock())
         if self._problem is not None:
-            self._log.info("list and watch work", objects=len(self._store.view))
-            self._problem = None
+            write = self._log.info if self._is_own_problem else self._log.debug
+            write("list and watch work", objects=len(self._store.view))
+            self._problem, self._is_own_problem = None, True
             self._tell()
 
-    def _failed(self, problem: str) -> None:
-        if self._problem is None or self._problem == NOT_LISTED:
-            self._problem_since = self._clock() if self._problem is None else self._problem_since
+    def _failed(self, problem: str, *, is_own: bool = True) -> None:
+        """Record a failure. One of the whole server (`is_own` is false) has a line of its own already."""
+        if self._problem is None:
+            self._problem_since = self._clock()
+        if not is_own:
+            self._log.debug("list or watch failed with the API server", error=problem)
+        elif self._problem is None or self._problem == NOT_LISTED:
             self._log.info("list or watch failed", error=problem)
         elif self._problem != problem:
             # Many faults begin with a broken connection; the next failure names the cause.
@@ -349,7 +361,7 @@ class Reflector(Generic[T]):
             self._log.debug("list or watch failed again", error=problem)
         self._failures += 1
         self._doubtful = True
-        self._problem = problem
+        self._problem, self._is_own_problem = problem, is_own
         self._tell()
 
     def _report(self, task: str, error: Exception, on_failure: Callable[[str], None] | None = None) -> None:

@@ -149,7 +149,12 @@ async def test_a_member_that_disappears_is_no_longer_expected(tmp_path: Path, lo
     assert (parted.clusters, parted.warnings) == ({"m1": 2}, [])
 
 
-TOLD = ("list or watch failed", "list or watch fails for another reason")
+TOLD = (
+    "API server does not answer",
+    "API server fails for another reason",
+    "list or watch failed",
+    "list or watch fails for another reason",
+)
 HUB_ROWS = [
     # fault of the hub, what the log says
     (Fault.REFUSE, "cannot connect: Connection refused"),

@@ -59,7 +59,13 @@ HUB_ROWS = [
     (Fault.TRUNCATED, "cannot be read"),
     (Fault.CUT, "answer cut off|Connection reset"),
 ]
-TOLD = ("list or watch failed", "list or watch fails for another reason", "targets are not waited for")
+TOLD = (
+    "API server does not answer",
+    "API server fails for another reason",
+    "list or watch failed",
+    "list or watch fails for another reason",
+    "targets are not waited for",
+)
 
 
 @pytest.fixture(name="logs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -297,6 +297,41 @@ async def test_another_server_is_listed_again() -> None:
             assert reflector.current
 
 
+async def test_a_server_that_goes_is_logged_once() -> None:
+    """One line when it goes and one when it returns, however many collections are read from it."""
+    async with fake_api() as api, ApiClient(api.config()) as client, AsyncExitStack() as stack:
+        with capture_logs() as logs:
+            found = [await stack.enter_async_context(reflecting(client)) for _ in range(20)]
+            await eventually(lambda: api.watching == len(found))
+            began = len(logs)
+            api.faults.status["/"] = 503
+            api.end_watches()
+            await eventually(lambda: all(reflector.failures >= 3 for reflector in found))
+            api.faults.clear()
+            await eventually(lambda: all(reflector.problem is None for reflector in found))
+
+    told = [entry["event"] for entry in logs[began:] if entry["log_level"] != "debug"]
+    assert told == ["API server does not answer", "API server answers again"]
+
+
+async def test_a_problem_of_one_collection_is_logged_of_it() -> None:
+    """A missing permission is no outage: the line names the collection, and repetitions are at debug."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        with capture_logs() as logs:
+            async with reflecting(client) as reflector:
+                await settled(api, reflector)
+                began = len(logs)
+                api.faults.status["/"] = 403
+                api.end_watches()
+                await eventually(lambda: reflector.failures >= 3)
+                api.faults.clear()
+                await settled(api, reflector)
+
+    told = [(entry["event"], entry["collection"]) for entry in logs[began:] if entry["log_level"] == "info"]
+    name = reflector._name
+    assert told == [("list or watch failed", name), ("list and watch work", name)]
+
+
 async def test_repeated_failures_are_logged_once() -> None:
     """A lasting failure is logged once at info, and its repetitions at debug."""
     async with fake_api() as api, ApiClient(api.config()) as client:
@@ -306,9 +341,12 @@ async def test_repeated_failures_are_logged_once() -> None:
                 await api.stop()
                 await eventually(lambda: reflector.failures >= 4)
 
-        failed = [entry["log_level"] for entry in logs if entry["event"].startswith("list or watch failed")]
-        assert failed[:2] == ["info", "debug"]
-        assert failed.count("info") == 1
+        failed = [entry for entry in logs if entry["log_level"] != "debug" and "error" in entry]
+        assert 1 <= len(failed) <= 2  # the broken connection, and the refused one
+        assert {entry["event"] for entry in failed} <= {
+            "API server does not answer",
+            "API server fails for another reason",
+        }
 
 
 class Named(msgspec.Struct, frozen=True):
