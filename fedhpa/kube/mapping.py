@@ -17,6 +17,8 @@ from fedhpa.kube.responses import NOT_FOUND
 TTL_SECONDS = 300.0
 # Discovery of a kind that is not served is repeated after this long, not at each reconcile.
 ABSENT_TTL_SECONDS = 15.0
+# Kinds that are kept; objects of tenants name any number of them. No server has as many.
+MAX_KINDS = 1_000
 
 
 class _APIResource(msgspec.Struct, frozen=True):
@@ -75,7 +77,10 @@ class ResourceMapper:
         if self._clock() >= until:
             resource = await self._discover(api_version, kind, deadline)
             ttl = TTL_SECONDS if resource is not None else ABSENT_TTL_SECONDS
+            self._known.pop(key, None)  # the newest comes last
             self._known[key] = (self._clock() + ttl, resource)
+            if len(self._known) > MAX_KINDS:
+                del self._known[next(iter(self._known))]
         if resource is None:
             group = api_version.rpartition("/")[0]
             raise InvalidObject(f'no matches for kind "{kind}" in group "{group}"')

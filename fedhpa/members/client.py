@@ -26,6 +26,8 @@ FAILURE_THRESHOLD = 3
 GROUP_COOLDOWN_SECONDS = 10.0
 PROBE_PATH = "/readyz"
 PROBE_LIMIT = 64 * 1024
+# API groups with a circuit breaker of their own. Targets name any number of groups; the oldest is dropped.
+MAX_GROUPS = 256
 
 
 class MemberClient(ApiClient):
@@ -156,4 +158,6 @@ class MemberClient(ApiClient):
         if breaker is None:
             breaker = CircuitBreaker(threshold=1, cooldown=GROUP_COOLDOWN_SECONDS, clock=self._clock)
             self._groups[name] = breaker
+            if len(self._groups) > MAX_GROUPS:
+                del self._groups[next(iter(self._groups))]
         return breaker

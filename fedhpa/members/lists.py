@@ -45,6 +45,9 @@ MAX_BYTES = 512 * 2**20
 MAX_ENTRIES = 20_000
 # The size of an entry without its answer: its key, and an error.
 ENTRY_BYTES = 2048
+# The bound of requests that are repeated in the background, in bytes of keys and errors. Beyond it, a request
+# is repeated only when a caller wants it.
+MAX_RETRY_BYTES = 16 * 2**20
 
 # Called before a request to a member is sent for a caller; raises if the caller is over its limit.
 CALLER_QUOTA: ContextVar[Callable[[], None] | None] = ContextVar("charge", default=None)
@@ -100,6 +103,7 @@ class SharedLists:
             keep_seconds=KEEP_SECONDS,
         )
         self._retries: dict[_Key, _Retry] = {}
+        self._retry_bytes = 0
         self._group: asyncio.TaskGroup | None = None
         self._fetches = 0
         self._slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
@@ -184,8 +188,10 @@ class SharedLists:
         try:
             return await self._request(key, deadline, small=bool(key[3]))
         except MemberUnavailable as error:
-            retry = self._retries[key] = _Retry(error, self._clock())
-            retry.task = group.create_task(self._try_again(group, key, deadline, retry))
+            if self._retry_bytes + _key_bytes(key) <= MAX_RETRY_BYTES:
+                self._retry_bytes += _key_bytes(key)
+                retry = self._retries[key] = _Retry(error, self._clock())
+                retry.task = group.create_task(self._try_again(group, key, deadline, retry))
             raise
 
     async def _try_again(
@@ -210,6 +216,7 @@ class SharedLists:
                     return
         finally:
             del self._retries[key]
+            self._retry_bytes -= _key_bytes(key)
 
     async def _request(self, key: _Key, deadline: float | None, *, small: bool) -> Fetched[Any]:
         member, _, path, params, decode = key

@@ -163,7 +163,7 @@ class ScaleCache:
         except MemberUnavailable as error:
             member.check()
             if place not in self._unwatchable:
-                self._unwatchable.add(place)
+                self._unwatchable = {one for one in self._unwatchable if not one[0].closed} | {place}
                 log.warning(
                     "scales are read one by one: allow the member's token to list and watch them",
                     cluster=member.name,

@@ -24,6 +24,8 @@ SHOWN = 200
 # A store may warn of each of its hundreds of failing backends, and the size of response headers is limited.
 MAX_WARNINGS = 10
 
+# Bytes in memory for each byte of an answer: measured with 1 to 10 short labels a series, and rounded up.
+MEMORY_FACTOR = 6
 # Characters of a number that is cached. Go writes a float in at most 24, unless it is very large or small.
 MAX_CACHED = 32
 # The form in which Go writes floats. Suffixes that Kubernetes accepts ("5Mi") are rejected.
@@ -65,6 +67,8 @@ class QueryResult:
     series: tuple[Series, ...]
     warnings: tuple[str, ...]
     asked_at: float
+    # Bytes in memory, estimated.
+    size: int = 0
 
 
 def decode_result(body: bytes, asked_at: float) -> QueryResult:
@@ -81,7 +85,8 @@ def decode_result(body: bytes, asked_at: float) -> QueryResult:
     except InvalidJson as error:
         raise MetricsUnavailable(f"its answer cannot be read: {error}") from error
     warnings = (envelope.warnings or [])[:MAX_WARNINGS]
-    return QueryResult(series, tuple(shown(text) for text in warnings), asked_at)
+    size = MEMORY_FACTOR * len(body)
+    return QueryResult(series, tuple(shown(text) for text in warnings), asked_at, size)
 
 
 def error_text(body: bytes) -> str:

@@ -34,10 +34,10 @@ MAX_WAITING = 1000
 FAILURE_SECONDS = 2.0
 FAILURES = 3
 COOLDOWN_SECONDS = 5.0
-# Cached series of all queries, some hundreds of bytes each. Callers can make up any number of queries.
-MAX_SERIES = 500_000
-# Weight of a query itself, in series.
-QUERY_SERIES = 20
+# The bound of all cached results, in bytes. Callers can make up any number of queries.
+MAX_CACHED_BYTES = 256 * 2**20
+# What an entry costs without its text and its result.
+ENTRY_BYTES = 4 * 1024
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class MetricsStore:
         self._breaker = CircuitBreaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
         self._results: Cache[InstantQuery, QueryResult] = Cache(
             clock=clock,
-            max_weight=MAX_SERIES,
-            key_weight=lambda _: QUERY_SERIES,
+            max_weight=MAX_CACHED_BYTES,
+            key_weight=lambda query: ENTRY_BYTES + len(query.text),
             failure_seconds=FAILURE_SECONDS,
             keep_seconds=max_age,
         )
@@ -136,7 +136,7 @@ class MetricsStore:
         self._telemetry.answered(outcome, self._clock() - began)
         if failure is not None:
             raise failure
-        return Fetched(result, began, weight=len(result.series))
+        return Fetched(result, began, weight=result.size)
 
     def _classify(self, error: Exception) -> tuple[MetricsUnavailable, str]:
         """Returns the error to cache, and the outcome to count.

@@ -413,7 +413,7 @@ async def test_leaving_ends_what_is_under_way() -> None:
 
 async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers can make up any number of queries. A refused query leaves no entry."""
-    monkeypatch.setattr(module, "MAX_SERIES", 10 * module.QUERY_SERIES)
+    monkeypatch.setattr(module, "MAX_CACHED_BYTES", 10 * module.ENTRY_BYTES)
 
     def enough() -> None:
         raise PermissionError
@@ -424,7 +424,7 @@ async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.Monk
             await store.query(InstantQuery(f"up{number}"))
 
             assert sum(entry.weight for entry in store._results._entries.values()) == store._results.weight
-            assert store._results.weight <= module.MAX_SERIES
+            assert store._results.weight <= module.MAX_CACHED_BYTES
         kept = set(store._results._entries)
         assert InstantQuery("up49") in kept
 

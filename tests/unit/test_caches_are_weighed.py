@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
+
+from fedhpa.api.errors import InvalidObject, MemberUnavailable
 from fedhpa.kube import paths
+from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.mapping import MAX_KINDS, ResourceMapper
+from fedhpa.members import lists
+from fedhpa.members.client import MAX_GROUPS, MemberClient
+from fedhpa.members.lists import SharedLists
 from fedhpa.serving.authentication import MAX_CACHED_BYTES, TokenReviewer, User
 from fedhpa.serving.authorization import Attributes, Authorizer
 from fedhpa.serving.fairness import Fairness, Limits
+from metrics_adapter.prometheus.results import decode_result
 
 GROUPS = tuple(f"group-{number}" * 20 for number in range(500))
 
@@ -75,3 +85,73 @@ def test_long_paths_are_not_kept() -> None:
 
     assert len(found) == 100
     assert paths._cached_path.cache_info().currsize == before
+
+
+async def test_kinds_of_targets_are_bounded() -> None:
+    """A tenant can name a new kind in each of its objects."""
+
+    class Discovery:
+        async def get(self, path: str, kind: type, **_: object) -> Any:
+            del path
+            return kind()
+
+    client: Any = Discovery()
+    mapper = ResourceMapper(client)
+    for number in range(MAX_KINDS + 100):
+        with pytest.raises(InvalidObject):
+            await mapper.resolve("v1", f"Kind{number}")
+
+    assert len(mapper._known) == MAX_KINDS
+
+
+def test_breakers_of_api_groups_are_bounded() -> None:
+    """A tenant can name a new group, too."""
+    client = MemberClient(ApiConfig(server="https://m1"))
+    for number in range(MAX_GROUPS + 100):
+        client._group(f"/apis/group-{number}.example.com/v1")
+
+    assert len(client._groups) == MAX_GROUPS
+
+
+class Silent:
+    """A member that does not answer."""
+
+    name = "m1"
+    generation = 0
+
+    @property
+    def client(self) -> Silent:
+        return self
+
+    def check(self) -> None:
+        """Its circuit breaker is closed."""
+
+    async def request(self, *_: object, **__: object) -> Any:
+        raise MemberUnavailable("m1", "no answer within 3 s")
+
+
+async def test_retries_are_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests with long selectors are not all repeated in the background, and leave nothing behind."""
+    monkeypatch.setattr(lists, "MAX_RETRY_BYTES", 2**20)
+    silent: Any = Silent()
+    async with SharedLists() as shared:
+        for number in range(200):
+            selector = {"labelSelector": f"app={number}" + "x" * 60_000}
+            with pytest.raises(MemberUnavailable):
+                await shared.get(silent, "/pods", selector, len, max_age=10)
+        repeated = sum(map(lists._key_bytes, shared._retries))
+
+    assert 0 < repeated <= 2**20
+    assert shared._retry_bytes == 0
+
+
+def test_results_of_a_store_are_weighed_in_bytes() -> None:
+    """A few series with large labels weigh as much as many small ones."""
+
+    def weight(count: int, label: str) -> int:
+        series = [{"metric": {"pod": label}, "value": [1.0, "1"]}] * count
+        body = {"status": "success", "data": {"resultType": "vector", "result": series}}
+        return decode_result(json.dumps(body).encode(), 0.0).size
+
+    assert weight(10, "x" * 100_000) > 6_000_000
+    assert weight(10, "x" * 100_000) > weight(10_000, "web") / 2
