@@ -28,8 +28,17 @@ MAX_HEAD_BYTES = 32 * 1024
 MAX_VERIFIED_HEAD_BYTES = 256 * 1024
 MAX_HEADERS = 2048
 MAX_HEADER_LINE = 16 * 1024
-# A header is in memory twice: as received, and parsed.
+# Requests of an unknown peer that may wait for their turn.
+MAX_PIPELINED = 4
+# The header of an unknown peer after which its connection is closed. Kubernetes' clients send a few lines.
+KEPT_BYTES = 8 * 1024
+KEPT_LINES = 64
+# A header is in memory twice: as received, and parsed. The other two are what each of its lines and each
+# request cost besides: measured with aiohttp 3.13, and rounded up.
 HEADER_COPIES = 2
+LINE_BYTES = 512
+REQUEST_BYTES = 8 * 1024
+HEAD_END = b"\r\n\r\n"
 # Longer than the 90 s for which the API server's client pool keeps idle connections: the client closes first.
 KEEPALIVE_SECONDS = 120.0
 # For the rest of a body whose request was answered already. Without it the client may miss the response.
@@ -40,13 +49,17 @@ SWEEP_SECONDS = 1.0
 class Connection(web.RequestHandler):
     """One HTTP connection that knows which action of its client it waits for."""
 
-    __slots__ = ("_header_bytes", "_peer", "_seen")
+    __slots__ = ("_buffer", "_header_bytes", "_keeps_much", "_peer", "_seen", "_tls")
 
     def __init__(self, peer: Peer, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._peer = peer
         # Bytes received of an incomplete header.
         self._header_bytes = 0
+        # True if the present header is larger than an unknown peer may leave behind.
+        self._keeps_much = False
+        self._tls = False
+        self._buffer = 0
         self._seen: tuple[Waiting | None, int] = (None, 0)
 
     @property
@@ -89,6 +102,7 @@ class Connection(web.RequestHandler):
         self._peer.stage = self
         tls: Any = transport.get_extra_info("ssl_object")
         if tls is not None:
+            self._tls = True
             self._peer.weigh(TLS_BYTES)
             if tls.getpeercert(binary_form=True):
                 self._peer.verify()
@@ -100,18 +114,46 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Implements asyncio.Protocol."""
-        parsed, expected = self._request_count, self._waiter is not None
-        self._peer.received(len(data) * (HEADER_COPIES if expected else 1))
+        self._weigh_buffer(len(data))
+        parsed = self._request_count
+        # The first data may arrive before the server waits for it.
+        expected = self._waiter is not None or not parsed
+        # All is weighed before it is parsed: a header that arrives in one piece is many times as large then.
+        self._peer.received(self._weight(data) if expected or self._messages else len(data))
+        if expected and self._is_too_large(data):
+            self._peer.abort(Reason.HEADER)
         if self.transport is None or self.transport.is_closing():
-            return  # The process has no room for the data.
+            return  # The header is too large, or the process has no room for the data.
         super().data_received(data)
         if self._request_count != parsed:
             self._header_bytes = 0
-        elif expected:
-            self._header_bytes += len(data)
-            limit = MAX_VERIFIED_HEAD_BYTES if self._peer.verified else MAX_HEAD_BYTES
-            if self._header_bytes > limit:
-                self._peer.abort(Reason.HEADER)
+        if len(self._messages) > MAX_PIPELINED and not self._peer.verified:
+            self._peer.abort(Reason.HEADER)
+
+    def _weigh_buffer(self, size: int) -> None:
+        """Count what TLS keeps: its buffer is as large as the largest piece of data that arrived."""
+        if self._tls and size > self._buffer:
+            self._buffer = size
+            self._peer.weigh(TLS_BYTES + size)
+
+    def _weight(self, data: bytes) -> int:
+        """Returns the bytes in memory of received headers after they are parsed."""
+        parsed = data.count(b"\n") * LINE_BYTES + data.count(HEAD_END) * REQUEST_BYTES
+        return len(data) * HEADER_COPIES + parsed
+
+    def _is_too_large(self, data: bytes) -> bool:
+        """True if the header that `data` begins or goes on with is larger than its peer may send."""
+        end = data.find(HEAD_END)
+        size = len(data) if end < 0 else end
+        self._header_bytes += size
+        self._keeps_much = self._header_bytes > KEPT_BYTES or data.count(b"\n", 0, size) > KEPT_LINES
+        if size > MAX_HEADER_LINE and data.find(b"\n", 0, MAX_HEADER_LINE) < 0:
+            return False  # The parser refuses the line, with a response, before it reads the rest.
+        if self._peer.verified:
+            return self._header_bytes > MAX_VERIFIED_HEAD_BYTES
+        # The body of another request may hold anything.
+        pipelined = data.count(HEAD_END) if data.startswith((b"GET ", b"HEAD ")) else 0
+        return self._header_bytes > MAX_HEAD_BYTES or pipelined > MAX_PIPELINED
 
     def handle_error(
         self,
@@ -145,13 +187,17 @@ class Connection(web.RequestHandler):
         """Sends a response; a refusal by aiohttp itself gets a Status body as well."""
         if isinstance(resp, web.HTTPException):
             resp = from_http_exception(resp)
+        if self._keeps_much and not self._peer.verified:
+            # The server keeps a header until the next one arrives.
+            resp.force_close()
         if resp.status == UNAUTHORIZED or (resp.status >= BAD_REQUEST and not request.content.is_eof()):
             # An unknown client keeps no connection, and the body of a refused request is not waited for.
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            self._peer.answered()
+            if not self._messages:
+                self._peer.answered()
 
 
 async def hide_software(_: web.BaseRequest, response: web.StreamResponse) -> None:

@@ -9,6 +9,7 @@ the hub without its certificate.
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,9 @@ HANDSHAKE_BYTES = 96 * 1024
 TLS_BYTES = 40 * 1024
 # A part of the bounds is freed at once, so that a flood does not sort all connections for each new one.
 FREED_PART = 16
+GARBAGE_PART = 8
+# The generation of objects that is collected: those of a flood are young. Older ones would take longer.
+YOUNG = 1
 
 
 class Waiting(Enum):
@@ -150,6 +154,8 @@ class Peers(Collector):
         self._max_memory = max_memory
         self._open: dict[Peer, None] = {}
         self._memory = 0
+        # Bytes of unknown peers since garbage was last collected.
+        self._uncollected = 0
         self._aborted: Counter[Reason] = Counter()
         self._log_limit: LogLimit | None = None
 
@@ -176,6 +182,8 @@ class Peers(Collector):
         if peer not in self._open:
             return
         self._memory += size
+        if size > 0 and not peer.verified:
+            self._collect_garbage(size)
         if size > 0 and self._memory > self._max_memory:
             self._free(Reason.MEMORY, peer)
 
@@ -219,6 +227,16 @@ class Peers(Collector):
         for reason in Reason:
             aborted.add_metric([reason.value], self._aborted[reason])
         yield aborted
+
+    def _collect_garbage(self, size: int) -> None:
+        """Free what closed connections left, each time that unknown peers have sent a part of the bound.
+
+        TLS and HTTP connections are reference cycles, which Python frees late: after many more connections.
+        """
+        self._uncollected += size
+        if self._uncollected > self._max_memory // GARBAGE_PART:
+            self._uncollected = 0
+            asyncio.get_running_loop().call_soon(gc.collect, YOUNG)
 
     def _free(self, reason: Reason, newest: Peer) -> None:
         """Closes connections until the bounds hold with some room; the newest one if no other waits."""

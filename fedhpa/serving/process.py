@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import resource
 import signal
 from collections.abc import Awaitable, Callable
@@ -18,6 +20,9 @@ from fedhpa.serving.logs import configure_logs
 logger = structlog.get_logger(__name__)
 
 EXIT_DONE, EXIT_FAILED = 0, 1
+# glibc's mallopt: from this size (bytes, its default at the start) each block is returned when it is freed.
+M_MMAP_THRESHOLD = -3
+LARGE_BLOCK = 128 * 1024
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:
@@ -41,6 +46,27 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:
             logger.debug("the limit of open files stays", limit=soft, error=str(error))
+
+
+def return_memory() -> None:
+    """Makes the C library return large blocks to the system when they are freed.
+
+    By default glibc raises the size from which it does so up to 32 MB. The TLS buffers of a thousand closed
+    connections (256 KB each) would then stay with the process for ever.
+    """
+    try:
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+    except (OSError, AttributeError) as error:
+        logger.debug("the memory allocator stays as it is", error=str(error))
+
+
+def spare_modules() -> None:
+    """Takes the loaded modules out of the garbage collection, which holds the event loop while it lasts.
+
+    They are never garbage, and each full collection would search them: for 10 to 30 ms.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class Signals:
@@ -76,6 +102,8 @@ def run_process(
     """
     configure_logs(values[common.LOGGING_FORMAT], values[common.VERBOSITY])
     raise_file_limit()
+    return_memory()
+    spare_modules()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_run(main))

@@ -302,7 +302,8 @@ async def test_selector_that_cannot_be_parsed_is_named() -> None:
     """A custom resource may have any text as its pod selector: ScalingActive says what is wrong with it."""
     kind = "argoproj.io/v1alpha1"
     path = f"/apis/{kind}/namespaces/{NAMESPACE}/rollouts/web/scale"
-    scale = {"spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "cheddar cheese"}}
+    status = {"replicas": 2, "selector": "cheddar cheese"}
+    scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": {"replicas": 2}, "status": status}
     async with world(m1=2) as w:
         for api in (w.hub, w.members["m1"]):
             api.served.add(kind)

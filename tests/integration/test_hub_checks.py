@@ -25,7 +25,8 @@ def karmadas_crd() -> Object:
         "status": {"properties": {"conditions": {}, "currentReplicas": {}}},
     }
     schema = {"openAPIV3Schema": {"properties": known}}
-    return {"spec": {"versions": [{"name": "v1alpha1", "served": True, "schema": schema}]}}
+    named = {"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1"}
+    return {**named, "spec": {"versions": [{"name": "v1alpha1", "served": True, "schema": schema}]}}
 
 
 def registration(name: str, webhook: str, resource: str = "federatedhpas") -> Object:

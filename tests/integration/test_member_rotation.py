@@ -43,6 +43,8 @@ def rotate_silently(world: FollowedMembers) -> None:
     api = world.members["member1"]
     stored = secret("member1", token="new", ca=api.ca_pem)
     world.hub._objects[SECRETS][("creds", "member1")] = {
+        "kind": "Secret",
+        "apiVersion": "v1",
         **stored,
         "metadata": {**stored["metadata"], "resourceVersion": "101"},
     }
