@@ -1,4 +1,4 @@
-"""Whether an API server answers its reflectors: one log line when it goes, and one when it returns.
+"""Outages of an API server, as its reflectors find them: one log line when it goes, one when it returns.
 
 A process has a reflector for each collection and each Secret that it reads, and all of them fail with the
 server. Their own lines would hide everything else in the log.
