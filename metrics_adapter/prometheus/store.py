@@ -36,7 +36,7 @@ FAILURES = 3
 COOLDOWN_SECONDS = 5.0
 # The bound of all cached results, in bytes. Callers can make up any number of queries.
 MAX_CACHED_BYTES = 256 * 2**20
-# What an entry costs without its text and its result.
+# Bytes of an entry without its text and its result.
 ENTRY_BYTES = 4 * 1024
 
 

@@ -29,7 +29,7 @@ from webhook.targets import Targets, _NotLookedUpError
 
 WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
 SCALE = Scale(ObjectMeta(name="web", namespace="shop", resourceVersion="1"), ScaleSpec(3))
-# What a proxy, an emptied store or a hostile member sends with status 200.
+# Answers with status 200 of a proxy, of an emptied store and of a hostile member.
 EMPTIED: list[Any] = [{}, {"status": "ok"}, {"kind": "Status", "apiVersion": "v1", "status": "Success"}, []]
 
 
@@ -74,7 +74,7 @@ READS: dict[str, Callable[[ApiClient], Awaitable[object]]] = {
 async def test_an_emptied_answer_is_an_error(
     read: Callable[[ApiClient], Awaitable[object]], answer: Any
 ) -> None:
-    """Whatever was asked for: no replicas, no holder, no user and no permission are read from it."""
+    """No replicas, no holder, no user and no permission are read from it."""
     with pytest.raises(ApiError, match="answer cannot be read"):
         await read(Answering(answer))
 
