@@ -26,9 +26,10 @@ MODULES: Final[Mapping[str, str]] = {
     "controller-large": "benchmarks.controller.large",
     "cron": "benchmarks.cron",
     "cron-rules": "benchmarks.cron_rules",
+    "cron-real": "benchmarks.cron_real",
 }
 # These take minutes, so they run only when named.
-ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers")
+ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers", "cron-real")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,7 +13,7 @@ FAILED: Final = "failed"
 MISSED: Final = "missed"
 NAMES: Final = ("namespace", "name")
 # From a tenth of a second, which is on time, to a day.
-LATENESS_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0, 86400.0)
+LATENESS_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 60.0, 300.0, 3600.0, 86400.0)
 
 
 class CronMetrics:

@@ -5,7 +5,7 @@ product's three processes.
 from testbed.stage.api import PlaneApi, has_condition
 from testbed.stage.kubeconfig import by_certificate, write_kubeconfig
 from testbed.stage.ports import free_port
-from testbed.stage.processes import Processes
+from testbed.stage.processes import CONTROLLER, Processes
 from testbed.stage.registrations import (
     MEMBER_USER,
     NAMESPACE,
@@ -20,6 +20,7 @@ from testbed.stage.up import hold, say
 from testbed.stage.waiting import NotInTime, eventually, gather
 
 __all__ = [
+    "CONTROLLER",
     "MEMBER_USER",
     "NAMESPACE",
     "Credentials",
