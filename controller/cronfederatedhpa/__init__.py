@@ -2,12 +2,22 @@
 
 `fedhpa.cron.execution` decides; this package reads and writes. `objects` has the objects by target, `targets`
 the values of a target, `wakeups` the times at which targets are due, `reconciler` one pass over one target,
-and `status` what people see.
+`status` what people see, and `one_shot` reads a target once for the command line.
 """
 
 from controller.cronfederatedhpa.controller import CronController
+from controller.cronfederatedhpa.one_shot import Unit, read_target, units_of, values_of
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets
 from controller.cronfederatedhpa.telemetry import CronMetrics
 
-__all__ = ["CronController", "CronMetrics", "CronReconciler", "Targets"]
+__all__ = [
+    "CronController",
+    "CronMetrics",
+    "CronReconciler",
+    "Targets",
+    "Unit",
+    "read_target",
+    "units_of",
+    "values_of",
+]

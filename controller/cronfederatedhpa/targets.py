@@ -110,7 +110,7 @@ class Targets:
     async def _read_federatedhpa(self, key: TargetKey) -> Reading:
         path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
         raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
-        return Reading(Target(_bounds(raw)), partial(self._write_federatedhpa, path, raw))
+        return Reading(Target(bounds_of(raw)), partial(self._write_federatedhpa, path, raw))
 
     async def _write_federatedhpa(
         self, path: str, raw: Mapping[str, Any], values: Values, marker: str
@@ -135,7 +135,7 @@ class Targets:
                 return
             await asyncio.sleep(backoff.next())
             before, raw = raw, await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
-            if _bounds(before) != _bounds(raw):
+            if bounds_of(before) != bounds_of(raw):
                 raise TargetChanged(f"the bounds of {path.rpartition('/')[2]} were changed at the same time")
 
     async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
@@ -232,7 +232,7 @@ class _MemberScale:
     scale: Scale
 
 
-def _bounds(raw: Mapping[str, Any]) -> Values:
+def bounds_of(raw: Mapping[str, Any]) -> Values:
     """Returns the bounds of a FederatedHPA under their usual names; None for one that is absent."""
     spec = raw.get("spec") or {}
     found: Values = {}

@@ -1,4 +1,4 @@
-"""`fedhpa explain` explains the current replicas of a FederatedHPA from its status.
+"""`fedhpa explain` explains a FederatedHPA or a CronFederatedHPA from its status.
 
 The right to get the object is enough, except where the hub's CRD drops the decision.
 """
@@ -15,12 +15,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from fedhpa.cli.hub import find_object, hub_client, parse_target, read_object
+from fedhpa.api.errors import ConfigError
+from fedhpa.cli.hub import (
+    find_object,
+    hub_client,
+    names_cron,
+    parse_cron_target,
+    parse_target,
+    read_object,
+)
 from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Namespace, Propagation
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient, Clock
 
+NO_CONTROLLER: Final = "check that a controller runs and leads: kubectl get leases -A"
 # The controller writes a status in which nothing but times moves every ten minutes.
 STILL_SECONDS: Final = 600
 DEFAULT_PERIOD_SECONDS: Final = 15
@@ -42,7 +51,12 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    target: Annotated[str, typer.Argument(metavar="fhpa/NAME", help="Name of the FederatedHPA.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="fhpa/NAME|cronfhpa/NAME", help="Name of the FederatedHPA or CronFederatedHPA."
+        ),
+    ],
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -58,11 +72,14 @@ def explain(
         ),
     ] = False,
 ) -> None:
-    """Explain why a FederatedHPA has its current replicas, and what would change them.
+    """Explain why a FederatedHPA has its current replicas, or what the rules of a CronFederatedHPA do.
 
     Where the hub's CRD drops status.decision, the command decides anew with your rights and writes nothing.
     --propagation and --metrics-via are for that decision only.
     """
+    if names_cron(target):
+        _explain_cron(parse_cron_target(target), namespace, kubeconfig, context, output, watch=watch)
+        return
     name = parse_target(target)
     if watch:
         asyncio.run(_watch(name, namespace, kubeconfig, context, output))
@@ -70,6 +87,35 @@ def explain(
     flags = (propagation, metrics_via)
     if not _show(asyncio.run(_explanation(name, namespace, kubeconfig, context, flags)), output):
         raise typer.Exit(1)
+
+
+def _explain_cron(
+    name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat, *, watch: bool
+) -> None:
+    """Prints what the rules of a CronFederatedHPA do."""
+    from fedhpa.cli.cron.explain import explanation, explanation_text
+
+    if watch:
+        raise ConfigError("--watch is for a FederatedHPA: follow a CronFederatedHPA with kubectl get -w")
+
+    async def read() -> dict[str, Any]:
+        async with hub_client(kubeconfig, context) as (hub, default):
+            chosen = namespace or default
+            return await read_object(hub, chosen, name, named=bool(namespace), kind="CronFederatedHPA")
+
+    raw = asyncio.run(read())
+    found = explanation(raw)
+    if not raw.get("status"):
+        typer.echo(f"fedhpa: {found['object']} has no status yet: {NO_CONTROLLER}", err=True)
+        raise typer.Exit(1)
+    if output is ExplainFormat.TEXT:
+        typer.echo(explanation_text(found), nl=False)
+    elif output is ExplainFormat.JSON:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        from fedhpa.api.yaml import print_yaml
+
+        typer.echo(print_yaml([found], sort_keys=False), nl=False)
 
 
 class Explanation(NamedTuple):
@@ -101,7 +147,7 @@ def stored_explanation(raw: Mapping[str, Any], now: float) -> Explanation:
     if _drops_decisions(status):
         note = f"the hub's CRD drops status.decision of {where}: explain it without --watch"
     else:
-        note = f"{where} has no decision yet: check that a controller runs and leads: kubectl get leases -A"
+        note = f"{where} has no decision yet: {NO_CONTROLLER}"
     return Explanation(where, {}, note)
 
 

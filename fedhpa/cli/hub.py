@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
 
 KINDS = ("fhpa", "federatedhpa", "federatedhpas", "federatedhpa.autoscaling.karmada.io")
+CRON_KINDS = (
+    "cronfhpa",
+    "cronfederatedhpa",
+    "cronfederatedhpas",
+    "cronfederatedhpa.autoscaling.karmada.io",
+)
 API_VERSION = "autoscaling.karmada.io/v1alpha1"
 DEADLINE_SECONDS = 10.0
 # Statuses of ApiError; 0 is that of a request without an answer.
@@ -27,6 +33,19 @@ def parse_target(text: str) -> str:
     kind, separator, name = text.rpartition("/")
     if dns_subdomain(name) or (separator and kind.lower() not in KINDS):
         raise ConfigError(f"{text[:300]!r}: expected fhpa/NAME, the name of a FederatedHPA")
+    return name
+
+
+def names_cron(text: str) -> bool:
+    """True for `cronfhpa/NAME`, which is no FederatedHPA."""
+    return text.rpartition("/")[0].lower() in CRON_KINDS
+
+
+def parse_cron_target(text: str) -> str:
+    """Returns the name in `cronfhpa/NAME` or NAME. Raises ConfigError for another kind, and for no name."""
+    kind, separator, name = text.rpartition("/")
+    if dns_subdomain(name) or (separator and kind.lower() not in CRON_KINDS):
+        raise ConfigError(f"{text[:300]!r}: expected cronfhpa/NAME, the name of a CronFederatedHPA")
     return name
 
 
@@ -66,33 +85,37 @@ def _log_errors_only() -> None:
     )
 
 
-async def find_object(hub: ApiClient, namespace: str, name: str) -> dict[str, Any] | None:
-    """Returns the FederatedHPA; None if it does not exist. Raises ConfigError if it cannot be read."""
+async def find_object(
+    hub: ApiClient, namespace: str, name: str, kind: str = "FederatedHPA"
+) -> dict[str, Any] | None:
+    """Returns an object of our kinds; None if it does not exist. Raises ConfigError if it cannot be read."""
     from fedhpa.kube import NOT_FOUND, resource_path
 
     try:
         return await hub.get_json(
-            resource_path(API_VERSION, "federatedhpas", namespace, name), deadline=DEADLINE_SECONDS
+            resource_path(API_VERSION, f"{kind.lower()}s", namespace, name), deadline=DEADLINE_SECONDS
         )
     except ApiError as error:
         if error.status == NOT_FOUND and NOT_SERVED not in str(error):
             return None
-        action = f"cannot read FederatedHPA {namespace}/{name}"
+        action = f"cannot read {kind} {namespace}/{name}"
         if error.status == NOT_FOUND:
             raise ConfigError(
-                f"{action}: the hub does not serve FederatedHPAs: choose another --context, or install them "
+                f"{action}: the hub does not serve {kind}s: choose another --context, or install them "
                 "with: fedhpa crds | kubectl apply -f -"
             ) from error
         raise hub_error(action, error) from error
 
 
-async def read_object(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> dict[str, Any]:
-    """Returns the FederatedHPA. Raises ConfigError if it cannot be read or does not exist.
+async def read_object(
+    hub: ApiClient, namespace: str, name: str, *, named: bool = True, kind: str = "FederatedHPA"
+) -> dict[str, Any]:
+    """Returns an object of our kinds. Raises ConfigError if it cannot be read or does not exist.
 
     `named` is True if the user gave the namespace; without it, the message suggests -n.
     """
-    found = await find_object(hub, namespace, name)
+    found = await find_object(hub, namespace, name, kind)
     if found is None:
         hint = "" if named else ": name its namespace with -n"
-        raise ConfigError(f"FederatedHPA {namespace}/{name} not found{hint}")
+        raise ConfigError(f"{kind} {namespace}/{name} not found{hint}")
     return found

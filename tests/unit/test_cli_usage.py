@@ -74,7 +74,7 @@ def test_a_kubectl_plugin_names_itself(capsys: pytest.CaptureFixture[str]) -> No
     out, err = capsys.readouterr()
     assert codes == [0, 2]
     assert out.startswith("Usage: kubectl fedhpa explain ")
-    assert err == "kubectl fedhpa: Missing argument 'fhpa/NAME'.\n"
+    assert err == "kubectl fedhpa: Missing argument 'fhpa/NAME|cronfhpa/NAME'.\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -22,7 +22,8 @@ MAY = {
     "fedhpa/api/json.py": "the function itself",
     "fedhpa/decision/record/scenario.py": "refuses a scenario with the path of the field first",
     "fedhpa/cli/replay.py": "splits files into scenarios",
-    "fedhpa/cli/cron.py": "answers each line of its input",
+    "fedhpa/cli/cron/preview.py": "turns the times of YAML into strings",
+    "fedhpa/cli/cron/next.py": "answers each line of its input",
     "fedhpa/cli/preview.py": "copies an object that was read from a file",
     "webhook/strict_json.py": "has its own limits and messages",
 }

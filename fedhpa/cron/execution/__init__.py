@@ -5,12 +5,13 @@ the statuses after the write succeeded or failed. Both are pure: the present val
 state and the time are arguments. Instants are POSIX seconds.
 
 `records` has the inputs and the stored state, `watermark` the instant up to which a rule is handled, `owed`
-the fires after it, `holding` the values that plain fires and windows make hold, and `stored` the state in
-the status of an object.
+the fires after it, `holding` the values that plain fires and windows make hold, `stored` the state in the
+status of an object, and `preview` the plans of the coming days.
 """
 
 from fedhpa.cron.execution.owed import latest_fire
 from fedhpa.cron.execution.planning import Plan, plan
+from fedhpa.cron.execution.preview import UNKNOWN, Conflict, Preview, Step, conflict_of
 from fedhpa.cron.execution.records import (
     MAXIMUM,
     MINIMUM,
@@ -41,19 +42,24 @@ __all__ = [
     "MAXIMUM",
     "MINIMUM",
     "REPLICAS",
+    "UNKNOWN",
+    "Conflict",
     "Execution",
     "Failure",
     "Missed",
     "Note",
     "OpenWindow",
     "Plan",
+    "Preview",
     "Rule",
     "RuleState",
     "ScheduledObject",
     "Settled",
+    "Step",
     "Target",
     "Values",
     "WindowRecord",
+    "conflict_of",
     "edited_at",
     "executable_rules",
     "latest_fire",

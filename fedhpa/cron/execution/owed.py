@@ -5,7 +5,7 @@ Only the newest owed fire of a rule can matter, so the older ones are counted an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -81,19 +81,24 @@ def last_handled(rule: Rule, owner: ScheduledObject, handled_until: float) -> Fi
     return None if at is None else Fire(handled_until, owner.name, rule.place, rule)
 
 
-def superseding(fire: Fire, others: Iterable[Fire]) -> tuple[Fire | None, set[str]]:
-    """Returns the latest fire that overtook one, and the fields of the fire that none of `others` set later.
+def latest_of_fields(fires: Iterable[Fire]) -> dict[str, Fire]:
+    """Returns the latest of some fires for each field that they set."""
+    latest: dict[str, Fire] = {}
+    for fire in fires:
+        for field in fire.rule.values:
+            if field not in latest or fire.order > latest[field].order:
+                latest[field] = fire
+    return latest
 
-    `others` are the newest plain fires of all rules. The first result is None while any field is left.
+
+def superseding(fire: Fire, latest: Mapping[str, Fire]) -> tuple[Fire | None, set[str]]:
+    """Returns the latest fire that overtook one, and the fields of the fire that no later fire sets.
+
+    `latest` has the latest plain fire of each field. The first result is None while any field is left.
     """
-    left = set(fire.rule.values)
-    latest: Fire | None = None
-    for other in others:
-        if other.order > fire.order and not left.isdisjoint(other.rule.values):
-            left -= other.rule.values.keys()
-            if latest is None or other.order > latest.order:
-                latest = other
-    return (None if left else latest), left
+    later = [latest[field] for field in fire.rule.values if latest[field].order > fire.order]
+    left = {field for field in fire.rule.values if latest[field].order <= fire.order}
+    return (None if left else max(later, key=lambda each: each.order)), left
 
 
 def missed_because_late(fire: Fire, now: float) -> Missed | None:
@@ -121,11 +126,11 @@ def window_seconds(rule: Rule) -> float | None:
     return rule.timetable.duration.total_seconds()
 
 
-def next_fire(rule: Rule, after: float) -> float | None:
-    """Returns the first fire of a rule after an instant, or None for a suspended or unreadable rule."""
+def next_fire(rule: Rule, after: float, until: float | None = None) -> float | None:
+    """Returns the first fire of a rule in (after, until], or None for a suspended or unreadable rule."""
     if rule.timetable is None:
         return None
-    fire = rule.timetable.next(_time(after))
+    fire = rule.timetable.next(_time(after), None if until is None else _time(until))
     return None if fire is None else fire.timestamp()
 
 

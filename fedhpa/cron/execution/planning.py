@@ -6,7 +6,7 @@ write, in which the latest value of each field holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -211,7 +211,8 @@ class _Planner:
                 self._read_rules(owner, owing, handled)
         newest = [due.newest for due in owing]
         plain = [fire for fire in (*newest, *handled) if owed.window_seconds(fire.rule) is None]
-        return [event for due in owing if (event := self._event(due, plain)) is not None]
+        latest = owed.latest_of_fields(plain)
+        return [event for due in owing if (event := self._event(due, latest)) is not None]
 
     def _read_rules(self, owner: ScheduledObject, owing: list[Due], handled: list[Fire]) -> None:
         """Adds what the rules of an object owe, and the fires at their watermarks."""
@@ -247,7 +248,7 @@ class _Planner:
             next_execution=coming if due is None else due.newest.at,
         )
 
-    def _event(self, due: Due, plain: list[Fire]) -> _Event | None:
+    def _event(self, due: Due, latest: Mapping[str, Fire]) -> _Event | None:
         """Returns the event of the newest fire of a rule, or None if it is never applied."""
         fire = due.newest
         if due.earlier is not None:
@@ -261,7 +262,7 @@ class _Planner:
             # The window was opened in time, and only its result was not stored.
             self._applied.append(Applied(fire, fire.rule.values, stored))
             return None
-        by, fields = (None, set(fire.rule.values)) if opens else owed.superseding(fire, plain)
+        by, fields = (None, set(fire.rule.values)) if opens else owed.superseding(fire, latest)
         missed = owed.missed_because_late(fire, self._now) if by is None else owed.superseded(fire, by)
         if missed is not None:
             self._skipped.append(Skipped(fire.object, fire.rule.name, missed))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 DEFAULT_COUNT = 5
 MAX_COUNT = 10_000
-ABOUT = "Evaluate schedules of CronFederatedHPAs."
 
 
 def cron_next(
@@ -152,16 +151,3 @@ def _dump(answer: dict[str, Any]) -> str:
     text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     # A lone surrogate in a query cannot be encoded as UTF-8.
     return text.encode("utf-8", errors="replace").decode("utf-8")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    group = typer.Typer(help=ABOUT, no_args_is_help=True)
-    # A text that begins with a dash is an invalid schedule, not an unknown option.
-    group.command("next", context_settings={"ignore_unknown_options": True})(cron_next)
-
-    @group.callback(help=ABOUT)
-    def _cron() -> None:
-        """Keeps `next` a subcommand: typer would make a single command the group itself."""
-
-    app.add_typer(group, name="cron")

@@ -1,0 +1,160 @@
+"""What `fedhpa explain cronfhpa/NAME` tells, from the stored object alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.decode import decode
+from fedhpa.api.times import format_time
+from fedhpa.cli.cron.lines import local_time, shown
+from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_object, read_record
+
+Json = dict[str, Any]
+
+
+def explanation(raw: Mapping[str, Any]) -> Json:
+    """Returns what holds and since when, what comes next, what failed or was missed, and the conditions.
+
+    Raises InvalidObject if the object cannot be decoded.
+    """
+    cron = decode(CronFederatedHPA, raw)
+    owner, record = read_object(cron), read_record(cron.status)
+    target = cron.spec.scale_target_ref
+    window = cron.status.window
+    # The object may hold windows on its former target.
+    named = target if window is None or record is None else window.target
+    return {
+        "object": f"{cron.metadata.namespace}/{cron.metadata.name}",
+        "target": {"apiVersion": target.api_version, "kind": target.kind, "name": target.name},
+        "holds": [] if named != target else _holding(owner, record),
+        "windows": [] if record is None else _windows(record),
+        "next": _next(owner),
+        "failed": _failed(owner),
+        "missed": _missed(owner),
+        "suspended": [rule.name for rule in owner.rules if rule.suspended],
+        "invalid": [{"rule": rule.name, "message": rule.problem} for rule in owner.rules if rule.problem],
+        "conditions": [
+            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+            for each in cron.status.conditions
+        ],
+    }
+
+
+def _holding(owner: ScheduledObject, record: WindowRecord | None) -> list[Json]:
+    """Returns the values that the rules made hold: that of the top window, else that of the newest fire."""
+    found: dict[str, tuple[float, Json]] = {}
+    for rule in owner.rules:
+        state = owner.states.get(rule.name)
+        plain = rule.timetable is None or rule.timetable.duration is None
+        for done in state.successes if state is not None and plain else ():
+            for field, value in done.values.items():
+                if field not in found or done.scheduled > found[field][0]:
+                    since = format_time(done.executed)
+                    found[field] = (
+                        done.scheduled,
+                        {"field": field, "value": value, "since": since, "rule": rule.name},
+                    )
+    for window in () if record is None else record.open:
+        for field, value in window.values.items():
+            held = {"field": field, "value": value, "since": format_time(window.opened), "rule": window.label}
+            found[field] = (window.opened, held | {"until": format_time(window.closes)})
+    return [found[field][1] for field in sorted(found)]
+
+
+def _windows(record: WindowRecord) -> list[Json]:
+    return [
+        {
+            "rule": window.label,
+            "opened": format_time(window.opened),
+            "closes": format_time(window.closes),
+            "values": window.values,
+            "before": {field: record.baseline[field] for field in window.values if field in record.baseline},
+        }
+        for window in record.open
+    ]
+
+
+def _next(owner: ScheduledObject) -> list[Json]:
+    coming = []
+    for rule in owner.rules:
+        state = owner.states.get(rule.name)
+        if state is not None and state.next_execution is not None and rule.timetable is not None:
+            when = local_time(state.next_execution, rule.timetable.zone)
+            coming.append((state.next_execution, {"rule": rule.name, "time": when, "values": rule.values}))
+    return [entry for _, entry in sorted(coming, key=lambda each: each[0])]
+
+
+def _failed(owner: ScheduledObject) -> list[Json]:
+    return [
+        {
+            "rule": rule.name,
+            "due": format_time(failure.scheduled),
+            "tried": format_time(failure.executed),
+            "message": failure.message,
+        }
+        for rule in owner.rules
+        if (state := owner.states.get(rule.name)) is not None
+        for failure in state.failures
+    ]
+
+
+def _missed(owner: ScheduledObject) -> list[Json]:
+    return [
+        {
+            "rule": rule.name,
+            "first": format_time(missed.first),
+            "last": format_time(missed.last),
+            "count": missed.count,
+            "message": missed.message,
+        }
+        for rule in owner.rules
+        if (state := owner.states.get(rule.name)) is not None
+        for missed in state.missed
+    ]
+
+
+def explanation_text(found: Json) -> str:
+    """Returns an explanation for people."""
+    target = found["target"]
+    lines = [f"CronFederatedHPA {found['object']} scales {target['kind']} {target['name']}", "holds:"]
+    lines += [f"  {_held_text(held)}" for held in found["holds"]] or ["  nothing that its rules set"]
+    if found["windows"]:
+        lines.append("open windows:")
+        lines += (f"  {_window_text(window)}" for window in found["windows"])
+    lines.append("next:")
+    lines += [f"  {each['time']} {each['rule']}: {shown(each['values'])}" for each in found["next"]] or [
+        "  no rule fires"
+    ]
+    if found["failed"]:
+        lines.append("failed:")
+        lines += (f"  {each['due']} {each['rule']}: {each['message']}" for each in found["failed"])
+    if found["missed"]:
+        lines.append("missed:")
+        lines += (f"  {_missed_text(each)}" for each in found["missed"])
+    if found["suspended"]:
+        lines.append(f"suspended: {', '.join(found['suspended'])}")
+    lines += (f"cannot run: {each['rule']}: {each['message']}" for each in found["invalid"])
+    lines.append("conditions:")
+    lines += (
+        f"  {each['type']}={each['status']} {each['reason']}: {each['message']}"
+        for each in found["conditions"]
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _held_text(held: Json) -> str:
+    until = f" until {held['until']}" if "until" in held else ""
+    return f"{held['field']} {held['value']} since {held['since']} by rule {held['rule']}{until}"
+
+
+def _window_text(window: Json) -> str:
+    before = f", then {shown(window['before'])}" if window["before"] else ""
+    return f"{window['rule']} until {window['closes']}: {shown(window['values'])}{before}"
+
+
+def _missed_text(missed: Json) -> str:
+    span = missed["first"] if missed["count"] == 1 else f"{missed['first']} to {missed['last']}"
+    count = "" if missed["count"] == 1 else f" ({missed['count']} fires)"
+    return f"{span} {missed['rule']}{count}: {missed['message']}"

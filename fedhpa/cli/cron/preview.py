@@ -1,0 +1,318 @@
+"""`fedhpa cron preview` shows what the rules of a target will do in the next seven days."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from fedhpa.api.errors import ApiError, ConfigError, FedHPAError, InvalidObject
+from fedhpa.cli.files import MAX_YAML_BYTES, read_file, yaml_documents
+from fedhpa.cli.hub import hub_client, hub_error, parse_cron_target
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
+
+if TYPE_CHECKING:
+    from controller.cronfederatedhpa import Unit
+    from fedhpa.cli.cron.lines import Line
+    from fedhpa.cron.execution import Target, Values
+    from fedhpa.kube import ApiClient
+
+DAYS: Final = 7
+MAX_LINES: Final = 1000
+KIND: Final = "CronFederatedHPA"
+DEFAULT_NAMESPACE: Final = "default"
+DEADLINE_SECONDS: Final = 10.0
+
+Object = dict[str, Any]
+
+
+class Objects(NamedTuple):
+    """The CronFederatedHPAs of one namespace, the names of those to preview, and manifests of targets."""
+
+    raws: dict[str, Object]
+    names: tuple[str, ...]
+    manifests: tuple[Object, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Preview(NamedTuple):
+    """The preview of one target. `end` is the last instant that the lines cover."""
+
+    unit: Unit
+    values: Values
+    notes: tuple[str, ...]
+    lines: tuple[Line, ...]
+    start: float
+    end: float
+    complete: bool
+
+    @property
+    def conflicts(self) -> int:
+        """The number of writes that admission would refuse."""
+        from fedhpa.cli.cron.lines import REFUSED
+
+        return sum(line.action == REFUSED for line in self.lines)
+
+
+def cron_preview(
+    target: Annotated[
+        str | None, typer.Argument(metavar="cronfhpa/NAME", help="Name of the CronFederatedHPA.")
+    ] = None,
+    file: Annotated[
+        str,
+        typer.Option(
+            "-f",
+            "--filename",
+            help="YAML or JSON file with CronFederatedHPAs, and their targets if wanted; - reads standard "
+            "input.",
+        ),
+    ] = "",
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not ask the hub; only with --filename.")
+    ] = False,
+    output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
+) -> None:
+    """Show what the rules of a target will do in the next seven days; nothing is written.
+
+    Exits 1 if admission would refuse an object of the file, or a write of a rule.
+    """
+    if bool(target) == bool(file) or (offline and not file):
+        raise ConfigError("expected either cronfhpa/NAME or --filename; --offline needs --filename")
+    now = datetime.now(UTC).timestamp()
+    if target:
+        name = parse_cron_target(target)
+        found = asyncio.run(_of_live(name, namespace, kubeconfig, context, now))
+    else:
+        objects = read_manifests(file)
+        refusals = [text for one in objects if one["kind"] == KIND and (text := _refusal(one))]
+        if refusals:
+            typer.echo("\n".join(refusals))
+            raise typer.Exit(1)
+        found = asyncio.run(_of_file(objects, namespace, kubeconfig, context, now, offline=offline))
+    if output is JsonOrText.JSON:
+        typer.echo(json.dumps([to_json(one) for one in found], indent=2))
+    else:
+        typer.echo("\n".join(to_text(one) for one in found), nl=False)
+    if any(one.conflicts for one in found):
+        raise typer.Exit(1)
+
+
+def read_manifests(file: str) -> list[Object]:
+    """Returns the objects of a YAML or JSON file. Raises ConfigError if none is a CronFederatedHPA."""
+    try:
+        documents = list(yaml_documents(read_file(file, option="--filename", max_bytes=MAX_YAML_BYTES)))
+    except InvalidObject as error:
+        raise ConfigError(f"--filename={file}: cannot be read: {error}") from error
+    objects: list[Any] = []
+    for document in documents:
+        items = document.get("items") if isinstance(document, dict) else None
+        objects.extend(items if isinstance(items, list) else [document])
+    for index, one in enumerate(objects):
+        metadata = one.get("metadata") if isinstance(one, dict) else None
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            raise ConfigError(f"--filename={file}: object {index}: metadata.name is missing")
+    if not any(one.get("kind") == KIND for one in objects):
+        raise ConfigError(f"--filename={file}: has no {KIND}")
+    # Times of YAML are strings on the wire.
+    return [json.loads(json.dumps(one, default=str)) for one in objects]
+
+
+def _refusal(raw: Mapping[str, Any]) -> str:
+    """Returns why admission would refuse an object; empty if it would not."""
+    from fedhpa.cli.preview import admitted
+
+    message, warnings, _ = admitted(KIND, raw)
+    remedies = "".join(f"\n  {text}" for text in warnings)
+    return f"{KIND} {raw['metadata']['name']} would be refused: {message}{remedies}" if message else ""
+
+
+async def _of_live(name: str, namespace: str, kubeconfig: str, context: str, now: float) -> list[Preview]:
+    async with hub_client(kubeconfig, context) as (hub, default):
+        chosen = namespace or default
+        return await previews(hub, await read_live(hub, chosen, name, named=bool(namespace)), now)
+
+
+async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> Objects:
+    """Returns an object and all others of its namespace. Raises ConfigError if it does not exist."""
+    try:
+        raws = await _list(hub, namespace)
+    except ApiError as error:
+        raise hub_error(f"cannot list CronFederatedHPAs in namespace {namespace}", error) from error
+    if name not in raws:
+        hint = "" if named else ": name its namespace with -n"
+        raise ConfigError(f"{KIND} {namespace}/{name} not found{hint}")
+    return Objects(raws, (name,))
+
+
+async def _list(hub: ApiClient, namespace: str) -> dict[str, Object]:
+    from fedhpa.api.federatedhpa import API_VERSION
+    from fedhpa.kube import resource_path
+
+    path = resource_path(API_VERSION, "cronfederatedhpas", namespace)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        items = (await hub.list(path, dict[str, Any])).items
+    return {raw["metadata"]["name"]: raw for raw in items}
+
+
+async def _of_file(
+    objects: list[Object], namespace: str, kubeconfig: str, context: str, now: float, *, offline: bool
+) -> list[Preview]:
+    async with AsyncExitStack() as stack:
+        hub, default, note = None, DEFAULT_NAMESPACE, ""
+        if not offline:
+            try:
+                hub, default = await stack.enter_async_context(hub_client(kubeconfig, context))
+            except ConfigError as error:
+                if kubeconfig or context:
+                    raise
+                note = f"the present values are unknown: {error}"
+        return await previews_of_manifests(hub, objects, namespace or default, now, note)
+
+
+async def previews_of_manifests(
+    hub: ApiClient | None, objects: list[Object], namespace: str, now: float, note: str = ""
+) -> list[Preview]:
+    """Returns the previews of manifests. `namespace` is that of a manifest without one."""
+    for one in objects:
+        one["metadata"].setdefault("namespace", namespace)
+    found = []
+    for place in dict.fromkeys(one["metadata"]["namespace"] for one in objects if one["kind"] == KIND):
+        here = [one for one in objects if one["metadata"]["namespace"] == place]
+        stored: dict[str, Object] = {}
+        notes = (note,) if note else ()
+        if hub is not None:
+            try:
+                stored = await _list(hub, place)
+            except (FedHPAError, TimeoutError) as error:
+                notes = (f"the stored objects are unknown: {str(error) or 'the hub did not answer'}",)
+        crons = [one for one in here if one["kind"] == KIND]
+        raws = dict(stored)
+        for one in crons:
+            name = one["metadata"]["name"]
+            raws[name] = _applied(one, stored.get(name), now)
+        names = tuple(one["metadata"]["name"] for one in crons)
+        manifests = tuple(one for one in here if one["kind"] != KIND)
+        found += await previews(hub, Objects(raws, names, manifests, notes), now)
+    return found
+
+
+def _applied(changed: Object, stored: Object | None, now: float) -> Object:
+    """Returns an object as it is after the file was applied now."""
+    from fedhpa.api.times import format_time
+
+    edit = {"fieldsV1": {"f:spec": {}}, "time": format_time(float(int(now)))}
+    if stored is None:
+        metadata = {**changed["metadata"], "creationTimestamp": edit["time"]}
+        return {**changed, "metadata": metadata, "status": {}}
+    if stored.get("spec") == changed.get("spec"):
+        return stored
+    edits = [*(stored["metadata"].get("managedFields") or ()), edit]
+    return {
+        **stored,
+        "spec": changed.get("spec") or {},
+        "metadata": {**stored["metadata"], "managedFields": edits},
+    }
+
+
+async def previews(hub: ApiClient | None, objects: Objects, now: float) -> list[Preview]:
+    """Returns the preview of each target of the named objects. Without a hub the values may be unknown."""
+    from controller.cronfederatedhpa import read_target, units_of, values_of
+    from fedhpa.cron.execution import Target
+
+    found = []
+    for unit in units_of(objects.raws.values(), objects.names):
+        manifest = next((one for one in objects.manifests if _is_target(one, unit)), None)
+        if manifest is not None:
+            target: Target | None = Target(values_of(manifest, unit))
+        else:
+            target = None if hub is None else await read_target(hub, unit)
+        found.append(preview_of(unit, target, now, objects.notes))
+    return found
+
+
+def _is_target(manifest: Object, unit: Unit) -> bool:
+    version, kind = manifest.get("apiVersion", ""), manifest.get("kind", "")
+    named = (version.rpartition("/")[0], kind, manifest["metadata"]["name"])
+    return named == (unit.target.group, unit.target.kind, unit.target.name)
+
+
+def preview_of(unit: Unit, target: Target | None, now: float, notes: Iterable[str] = ()) -> Preview:
+    """Returns the preview of one target. `target` is None if nobody can tell its values."""
+    from fedhpa.cli.cron.lines import LineWriter
+    from fedhpa.cron.execution import UNKNOWN
+    from fedhpa.cron.execution import Preview as Steps
+
+    told = list(notes)
+    values: Values = dict.fromkeys(unit.fields, UNKNOWN)
+    if unit.record is not None:
+        values |= unit.record.applied
+    if target is not None and not target.error:
+        values |= target.values
+    elif target is not None:
+        told.append(f"{target.error}; until this is mended, each fire fails")
+    end = now + DAYS * 86400
+    steps = Steps(unit.objects, unit.record, values, now=now, until=end)
+    writer = LineWriter(unit.objects, unit.record)
+    lines = list(writer.of(steps.present()))
+    for step in steps.steps():
+        lines += writer.of(step)
+        if len(lines) >= MAX_LINES:
+            break
+    complete = len(lines) < MAX_LINES and steps.until == end
+    return Preview(unit, values, tuple(told), tuple(lines[:MAX_LINES]), now, end, complete)
+
+
+def to_json(found: Preview) -> Object:
+    """Returns a preview as data."""
+    from fedhpa.api.times import format_time
+    from fedhpa.cli.cron.lines import known, line_json
+
+    target = found.unit.target
+    return {
+        "target": {
+            "apiVersion": found.unit.api_version,
+            "kind": target.kind,
+            "namespace": target.namespace,
+            "name": target.name,
+        },
+        "objects": [each.name for each in found.unit.objects],
+        "from": format_time(float(int(found.start))),
+        "until": format_time(float(int(found.end))),
+        "present": known(found.values),
+        "notes": list(found.notes),
+        "lines": [line_json(line) for line in found.lines],
+        "conflicts": found.conflicts,
+        "complete": found.complete,
+    }
+
+
+def to_text(found: Preview) -> str:
+    """Returns a preview as a table."""
+    from fedhpa.api.times import format_time
+    from fedhpa.cli.cron.lines import line_texts, shown, window_text
+
+    names = ", ".join(each.name for each in found.unit.objects)
+    text = f"{found.unit.target} ({KIND} {names})\n  now: {shown(found.values)}\n"
+    if found.unit.record is not None:
+        text += "".join(f"  open: {window_text(window)}\n" for window in found.unit.record.open)
+    text += "".join(f"  note: {note}\n" for note in found.notes)
+    rows = [("WHEN", "RULE", "WHAT", "THEN"), *(line_texts(line) for line in found.lines)]
+    if len(rows) == 1:
+        return f"{text}  nothing happens until {format_time(float(int(found.end)))}\n"
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        text += f"  {'  '.join((*cells, row[3]))}\n"
+    if not found.complete:
+        text += f"  ... and more: only the first {len(found.lines)} lines are shown\n"
+    if found.conflicts:
+        text += f"  conflicts: {found.conflicts}; admission refuses these writes\n"
+    return text

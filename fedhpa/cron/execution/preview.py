@@ -1,0 +1,244 @@
+"""What the rules of a target will do: the plans of the coming instants, each carried out on made-up values.
+
+Each step is the plan and the result that the controller makes at that instant, with `plan` and `settle`. A
+write succeeds, unless minReplicas would be above maxReplicas: admission refuses that write, and its fires are
+tried again at the next instant.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fedhpa.cron.execution import owed
+from fedhpa.cron.execution.owed import Fire
+from fedhpa.cron.execution.planning import Plan, plan
+from fedhpa.cron.execution.records import (
+    MAXIMUM,
+    MINIMUM,
+    OpenWindow,
+    Rule,
+    RuleState,
+    ScheduledObject,
+    Target,
+    Values,
+    WindowRecord,
+)
+from fedhpa.cron.execution.settling import Settled, settle
+
+# The value of a field that nobody has read. Sizes are never negative.
+UNKNOWN: Final = -1
+# The default of a FederatedHPA without minReplicas.
+DEFAULT_MINIMUM: Final = 1
+# Fires, ends of windows and open windows, summed over all steps. 1,000 of them cost about 20 ms of CPU.
+MAX_WORK: Final = 20_000
+
+# The object and the name of a rule.
+Key = tuple[str, str]
+_NO_RULE: Final = ("", "")
+
+
+class Conflict(NamedTuple):
+    """A write that admission refuses, because minReplicas would be above maxReplicas."""
+
+    minimum: int
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"minReplicas {self.minimum} would be above maxReplicas {self.maximum}"
+
+
+class Step(NamedTuple):
+    """One instant: its plan and result, the values of the target after it, and the refusal of the write."""
+
+    at: float
+    plan: Plan
+    settled: Settled
+    values: Values
+    conflict: Conflict | None
+
+
+def conflict_of(values: Values) -> Conflict | None:
+    """Returns the conflict of the bounds of a FederatedHPA; None if they agree or one is unknown."""
+    if MINIMUM not in values or MAXIMUM not in values:
+        return None
+    minimum, maximum = values[MINIMUM], values[MAXIMUM]
+    minimum = DEFAULT_MINIMUM if minimum is None else minimum
+    if maximum is None or UNKNOWN in (minimum, maximum) or minimum <= maximum:
+        return None
+    return Conflict(minimum, maximum)
+
+
+class Preview:
+    """The coming steps of a target. `until` is the last instant that they cover.
+
+    `values` are the present ones of the target; a field may be UNKNOWN. With `skips_repeats`, plain fires
+    that repeat the fire before them have no step of their own.
+    """
+
+    def __init__(
+        self,
+        objects: Sequence[ScheduledObject],
+        record: WindowRecord | None,
+        values: Values,
+        *,
+        now: float,
+        until: float,
+        skips_repeats: bool = False,
+        max_work: int = MAX_WORK,
+    ) -> None:
+        self._objects = {each.name: each for each in objects}
+        self._rules = {(each.name, rule.name): rule for each in objects for rule in each.rules}
+        self._record = record
+        self._values = values
+        self._now = now
+        self._end = until
+        self._skips_repeats = skips_repeats
+        self._work = max_work
+        self._coming: list[tuple[float, Key]] = []
+        self._failed: dict[Key, float] = {}
+        self._handled: dict[Key, float] = {}
+        self.until = now
+
+    def present(self) -> Step:
+        """Returns the step of the present instant, from the stored states. It owes the fires of the past."""
+        step = self._carry_out(list(self._objects.values()), self._now)
+        self._objects = {
+            each.name: each for each in self._objects.values() if each.present and each.deleted is None
+        }
+        return step
+
+    def steps(self) -> Iterator[Step]:
+        """Yields the steps after the present instant, in order, until the end or the limit of work."""
+        for each in self._objects.values():
+            for rule in each.rules:
+                self._schedule((each.name, rule.name), self._now)
+        while self._work > 0:
+            at = self._next_instant()
+            if at is None:
+                self.until = self._end
+                return
+            fired = self._due(at)
+            self._work -= 1 + len(fired) + len(self._windows())
+            yield self._carry_out(self._concerned(fired, at), at)
+            self.until = at
+            self._schedule_again(fired, at)
+
+    def _carry_out(self, objects: list[ScheduledObject], at: float) -> Step:
+        """Plans an instant, and stores the result of its write."""
+        planned = plan(objects, self._record, Target(dict(self._values)), at)
+        after = self._values | planned.write
+        conflict = conflict_of(after) if planned.write else None
+        settled = settle(planned, at, "" if conflict is None else str(conflict))
+        if conflict is None:
+            self._values = after
+        self._record = settled.record
+        before = self._failed
+        self._failed = {fire.key: fire.at for fire in settled.failed}
+        for fire in settled.failed:
+            if before.get(fire.key) != fire.at:
+                self._schedule_end(fire, at)
+        self._remember_handled(settled)
+        return Step(at, planned, settled, dict(self._values), conflict)
+
+    def _remember_handled(self, settled: Settled) -> None:
+        """Keeps the watermarks of fires that may supersede a failed one."""
+        if not self._failed:
+            self._handled.clear()
+            return
+        oldest = min(self._failed.values())
+        for name, states in settled.states.items():
+            for rule, state in states.items():
+                mark = state.handled_until
+                if mark is not None and mark >= oldest:
+                    self._handled[name, rule] = mark
+        for key in self._failed:
+            self._handled.pop(key, None)
+
+    def _schedule_end(self, fire: Fire, at: float) -> None:
+        """Notes when a failed fire is given up. That of a window is given up when the window closes."""
+        delay = fire.rule.max_delay
+        if delay is not None and fire.at + delay + 1 > at:
+            heapq.heappush(self._coming, (fire.at + delay + 1, _NO_RULE))
+
+    def _windows(self) -> tuple[OpenWindow, ...]:
+        return () if self._record is None else self._record.open
+
+    def _next_instant(self) -> float | None:
+        """Returns the instant of the next fire or end of a window, or None if it is after the end."""
+        closes = (window.closes for window in self._windows() if window.closes > self.until)
+        at = min(closes, default=None)
+        if self._coming and (at is None or self._coming[0][0] < at):
+            at = self._coming[0][0]
+        return None if at is None or at > self._end else at
+
+    def _due(self, at: float) -> list[Key]:
+        """Removes and returns the rules that fire at an instant."""
+        found = []
+        while self._coming and self._coming[0][0] <= at:
+            key = heapq.heappop(self._coming)[1]
+            if key in self._rules:
+                found.append(key)
+        return found
+
+    def _concerned(self, fired: list[Key], at: float) -> list[ScheduledObject]:
+        """Returns the objects with the rules that a plan of this instant is about.
+
+        These are the rules that fire, those that failed before, and those with an open window. All others
+        owe nothing, so a plan of all rules has the same result.
+        """
+        marks: dict[Key, float] = {(window.object, window.rule): at for window in self._windows()}
+        for key in fired:
+            self._handled.pop(key, None)
+        if self._failed:
+            marks |= self._handled
+        marks |= dict.fromkeys(fired, at - 1)
+        marks |= {key: since - 1 for key, since in self._failed.items()}
+        states: dict[str, dict[str, RuleState]] = {}
+        for key, mark in marks.items():
+            # The next fires are known here, so the plan need not compute them.
+            states.setdefault(key[0], {})[key[1]] = self._state(key, mark, self._end + 1)
+        return [
+            msgspec.structs.replace(
+                self._objects[name],
+                rules=self._chosen(name, chosen),
+                states=chosen,
+                known=True,
+            )
+            for name, chosen in states.items()
+            if name in self._objects
+        ]
+
+    def _chosen(self, name: str, names: Iterable[str]) -> tuple[Rule, ...]:
+        found = [self._rules[name, each] for each in names if (name, each) in self._rules]
+        return tuple(sorted(found, key=lambda rule: rule.place))
+
+    def _state(self, key: Key, handled_until: float, coming: float) -> RuleState:
+        rule = self._rules.get(key)
+        return RuleState(handled_until, "" if rule is None else rule.hash, coming)
+
+    def _schedule_again(self, fired: list[Key], at: float) -> None:
+        """Notes the next fires of the rules that fired."""
+        repeats = self._skips_repeats and self._is_repeated(fired)
+        after = at
+        if repeats:
+            coming = self._next_instant()
+            if coming is None:
+                return
+            after = coming - 1
+        for key in fired:
+            self._schedule(key, after)
+
+    def _is_repeated(self, fired: list[Key]) -> bool:
+        """True if these rules change nothing at their next fire: they have no window and one timetable."""
+        rules = [self._rules[key] for key in fired]
+        plain = all(owed.window_seconds(rule) is None for rule in rules)
+        return plain and len({rule.timetable for rule in rules}) == 1
+
+    def _schedule(self, key: Key, after: float) -> None:
+        fire = owed.next_fire(self._rules[key], after, self._end)
+        if fire is not None:
+            heapq.heappush(self._coming, (fire, key))

@@ -1,0 +1,268 @@
+"""`fedhpa cron preview` and `fedhpa explain cronfhpa/NAME`: what rules will do, and what they did."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedhpa.cli.cron.explain import explanation, explanation_text
+from fedhpa.cli.cron.preview import (
+    Preview,
+    previews,
+    previews_of_manifests,
+    read_live,
+    to_json,
+    to_text,
+)
+from fedhpa.kube.client import ApiClient
+from tests.support.commands import fedhpa
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, federated_hpa, world
+from tests.support.fakeapi import Object
+
+CRONS = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
+FHPA = {"apiVersion": HPAS[0], "kind": "FederatedHPA", "name": "web"}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+MONDAY = datetime.fromisoformat("2026-03-16T00:00:00+00:00").timestamp()
+
+
+def calendar(name: str, *rules: Object, target: Object = FHPA, **more: Any) -> Object:
+    """A CronFederatedHPA that was created an hour before Monday, 16 March 2026."""
+    metadata = {"name": name, "namespace": NAMESPACE, "creationTimestamp": "2026-03-15T23:00:00Z"}
+    spec = {"scaleTargetRef": target, "rules": [{"timeZone": "UTC", **rule} for rule in rules]}
+    return {"apiVersion": CRONS[0], "kind": "CronFederatedHPA", "metadata": metadata, "spec": spec, **more}
+
+
+def rule(name: str, schedule: str, low: int | None = None, high: int | None = None, **more: Any) -> Object:
+    found = {"name": name, "schedule": schedule, "targetMinReplicas": low, "targetMaxReplicas": high, **more}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+async def of_live(w: ControllerWorld, name: str, now: float = MONDAY) -> Preview:
+    async with ApiClient(w.hub.config()) as hub:
+        (found,) = await previews(hub, await read_live(hub, NAMESPACE, name), now)
+    assert w.hub.writes == []
+    return found
+
+
+async def of_manifests(*objects: Object, now: float = MONDAY) -> Preview:
+    (found,) = await previews_of_manifests(None, list(objects), NAMESPACE, now)
+    return found
+
+
+def told(found: Preview) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """When, the rule, the action, and the values after it."""
+    return [
+        (line["time"][5:16], f"{line['object']}/{line['rule']}", line["action"], line["then"])
+        for line in to_json(found)["lines"]
+    ]
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_all_objects_of_the_target_are_previewed_from_its_present_values() -> None:
+    """A window of one object opens and closes over the plain rule of another one. Nothing is written."""
+    async with world() as w:
+        w.hub.put(HPAS, federated_hpa(minReplicas=2, maxReplicas=20))
+        w.hub.put(CRONS, calendar("office", rule("day", "0 8 16 3 *", 10, 50, duration="9h")))
+        w.hub.put(CRONS, calendar("sale", rule("noon", "0 12 16 3 *", None, 30)))
+        w.hub.put(CRONS, calendar("other", rule("up", "0 9 * * *", 3), target={**FHPA, "name": "api"}))
+        found = await of_live(w, "office")
+
+    during, after = {"minReplicas": 10, "maxReplicas": 50}, {"minReplicas": 2, "maxReplicas": 30}
+    assert told(found) == [
+        ("03-16T08:00", "office/day", "opens", during),
+        ("03-16T12:00", "sale/noon", "fires", during),
+        ("03-16T17:00", "office/day", "closes", after),
+    ]
+    assert to_json(found)["present"] == {"minReplicas": 2, "maxReplicas": 20}
+    assert found.complete
+    assert "now: minReplicas 2, maxReplicas 20" in to_text(found)
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_owed_fires_are_late_superseded_or_too_late() -> None:
+    """At 11:30 nobody has run the fires of the morning."""
+    now = MONDAY + 11.5 * 3600
+    async with world() as w:
+        w.hub.put(HPAS, federated_hpa(minReplicas=2, maxReplicas=20))
+        rules = (
+            rule("up", "0 9 16 3 *", 5),
+            rule("down", "0 11 16 3 *", 3),
+            rule("high", "0 10 16 3 *", None, 15),
+            rule("strict", "0 11 16 3 *", None, 9, maxDelaySeconds=60),
+        )
+        w.hub.put(CRONS, calendar("office", *rules))
+        found = await of_live(w, "office", now)
+
+    assert [(each[1], each[2]) for each in told(found)] == [
+        ("office/up", "missed"),
+        ("office/high", "missed"),
+        ("office/strict", "missed"),
+        ("office/down", "fires"),
+    ]
+    text = to_text(found)
+    assert "superseded by office/down at 2026-03-16T11:00:00Z" in text
+    assert "1800 s late, and maxDelaySeconds is 60" in text
+    assert "fires: minReplicas 3 (30m0s late)" in text
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_minimum_above_the_maximum_is_a_conflict_until_another_rule_resolves_it() -> None:
+    """The refused fire is applied, late, together with the rule that raises the maximum."""
+    async with world() as w:
+        w.hub.put(HPAS, federated_hpa(minReplicas=2, maxReplicas=6))
+        rules = (rule("up", "0 9 16 3 *", 8), rule("wide", "0 10 16 3 *", None, 9))
+        w.hub.put(CRONS, calendar("office", *rules))
+        found = await of_live(w, "office")
+
+    assert [each[1:3] for each in told(found)] == [
+        ("office/up", "refused"),
+        ("office/up", "fires"),
+        ("office/wide", "fires"),
+    ]
+    assert told(found)[-1][3] == {"minReplicas": 8, "maxReplicas": 9}
+    assert found.conflicts == 1
+    assert "minReplicas 8 would be above maxReplicas 6" in to_text(found)
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_target_that_does_not_exist_is_said() -> None:
+    """The rules are shown all the same, without values that nobody knows."""
+    async with world() as w:
+        w.hub.put(CRONS, calendar("day", rule("up", "0 9 16 3 *", 4), target={**FHPA, "name": "gone"}))
+        found = await of_live(w, "day")
+
+    assert told(found) == [("03-16T09:00", "day/up", "fires", {"minReplicas": 4})]
+    assert "FederatedHPA shop/gone does not exist; until this is mended, each fire fails" in to_text(found)
+    assert "now: minReplicas ?, maxReplicas ?" in to_text(found)
+
+
+async def test_manifests_are_previewed_without_a_hub() -> None:
+    """The values come from the target's manifest. A Deployment is sized to zero and back."""
+    night = [
+        {"name": "off", "schedule": "0 1 16 3 *", "targetReplicas": 0},
+        {"name": "on", "schedule": "0 5 16 3 *", "targetReplicas": 7},
+    ]
+    deployment = {**DEPLOYMENT, "metadata": {"name": "web"}, "spec": {"replicas": 4}}
+    found = await of_manifests(calendar("night", *night, target=DEPLOYMENT), deployment)
+
+    assert to_json(found)["present"] == {"replicas": 4}
+    assert [(each[1], each[3]) for each in told(found)] == [
+        ("night/off", {"replicas": 0}),
+        ("night/on", {"replicas": 7}),
+    ]
+
+
+async def test_a_preview_is_bounded() -> None:
+    """It stops after a thousand lines, and says so."""
+    found = await of_manifests(calendar("busy", rule("each", "* * * * *", 2)))
+
+    assert len(found.lines) == 1000
+    assert not found.complete
+    assert "only the first 1000 lines are shown" in to_text(found)
+
+
+def test_the_command_reads_a_file_and_finds_conflicts(tmp_path: Path) -> None:
+    """Exit 0 if all is well, 1 for a conflict or a refused object, 2 for wrong usage; never a traceback."""
+    hpa = {**FHPA, "metadata": {"name": "web"}, "spec": {"minReplicas": 1, "maxReplicas": 5}}
+
+    def run(*objects: object, more: tuple[str, ...] = ("--offline",)) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / "rules.yaml"
+        file.write_text(yaml.safe_dump_all(objects))
+        return fedhpa("cron", "preview", "-f", str(file), "-n", NAMESPACE, *more)
+
+    fine = run(calendar("office", rule("up", "* * * * *", 3)), hpa)
+    crossed = run(calendar("office", rule("up", "* * * * *", 9)), hpa)
+    refused = run(calendar("office", rule("up", "99 * * * *", 9)), hpa)
+    data = run(calendar("office", rule("up", "@hourly", 3)), more=("--offline", "-o", "json"))
+    usage = [
+        run(hpa),
+        run(["text"]),
+        run({"kind": "CronFederatedHPA", "metadata": "x"}),
+        fedhpa("cron", "preview"),
+        fedhpa("cron", "preview", "fhpa/web"),
+        fedhpa("cron", "preview", "cronfhpa/x", "--offline"),
+        fedhpa("cron", "preview", "-f", str(tmp_path / "none.yaml")),
+    ]
+
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert (crossed.returncode, crossed.stderr) == (1, "")
+    assert "conflicts: " in crossed.stdout
+    assert refused.returncode == 1
+    assert "CronFederatedHPA office would be refused: " in refused.stdout
+    assert json.loads(data.stdout)[0]["objects"] == ["office"]
+    assert [(one.returncode, one.stdout) for one in usage] == [(2, "")] * len(usage)
+    assert all(len(one.stderr.splitlines()) == 1 for one in usage)
+
+
+def test_the_rules_of_an_object_are_explained_from_its_status() -> None:
+    """What holds and since when, what comes next, what failed and was missed, and the conditions."""
+    status = {
+        "conditions": [{"type": "Ready", "status": "True", "reason": "RulesRun", "message": "the rules run"}],
+        "executionHistories": [
+            {
+                "ruleName": "up",
+                "nextExecutionTime": "2026-03-17T09:00:00Z",
+                "handledUntil": "2026-03-16T09:00:00Z",
+                "successfulExecutions": [
+                    {
+                        "scheduleTime": "2026-03-16T09:00:00Z",
+                        "executionTime": "2026-03-16T09:00:01Z",
+                        "appliedMinReplicas": 5,
+                    }
+                ],
+                "missedExecutions": [
+                    {
+                        "scheduleTime": "2026-03-13T09:00:00Z",
+                        "lastScheduleTime": "2026-03-15T09:00:00Z",
+                        "count": 3,
+                        "message": "superseded by office/up at 2026-03-16T09:00:00Z",
+                    }
+                ],
+            }
+        ],
+        "window": {
+            "target": FHPA,
+            "baseline": [{"field": "maxReplicas", "value": 20}],
+            "applied": [{"field": "maxReplicas", "value": 50}],
+            "open": [
+                {
+                    "object": "office",
+                    "rule": "sale",
+                    "opened": "2026-03-16T08:00:00Z",
+                    "closes": "2026-03-16T17:00:00Z",
+                    "values": [{"field": "maxReplicas", "value": 50}],
+                }
+            ],
+            "revision": 2,
+        },
+    }
+    rules = (
+        rule("up", "0 9 * * *", 5),
+        rule("sale", "0 8 16 3 *", None, 50, duration="9h"),
+        rule("off", "0 1 * * *", 1, suspend=True),
+    )
+
+    text = explanation_text(explanation(calendar("office", *rules, status=status)))
+
+    assert text == (
+        "CronFederatedHPA shop/office scales FederatedHPA web\n"
+        "holds:\n"
+        "  maxReplicas 50 since 2026-03-16T08:00:00Z by rule office/sale until 2026-03-16T17:00:00Z\n"
+        "  minReplicas 5 since 2026-03-16T09:00:01Z by rule up\n"
+        "open windows:\n"
+        "  office/sale until 2026-03-16T17:00:00Z: maxReplicas 50, then maxReplicas 20\n"
+        "next:\n"
+        "  2026-03-17T09:00:00+00:00 up: minReplicas 5\n"
+        "missed:\n"
+        "  2026-03-13T09:00:00Z to 2026-03-15T09:00:00Z up (3 fires): superseded by office/up at "
+        "2026-03-16T09:00:00Z\n"
+        "suspended: off\n"
+        "conditions:\n"
+        "  Ready=True RulesRun: the rules run\n"
+    )

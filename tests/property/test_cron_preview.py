@@ -1,0 +1,111 @@
+"""The preview of rules, compared with a controller that plans all rules at every instant."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
+from fedhpa.cron.execution import (
+    Plan,
+    Preview,
+    ScheduledObject,
+    Settled,
+    Target,
+    Values,
+    WindowRecord,
+    conflict_of,
+    executable_rules,
+    plan,
+    settle,
+)
+from tests.property.test_cron_execution import FHPA, STARTS, rules_of
+from tests.support.nightly import examples
+
+MINUTE = 60.0
+Told = tuple[float, Any]
+
+
+class Controller:
+    """Runs all rules of a target; admission refuses a minimum above the maximum."""
+
+    def __init__(self, objects: list[ScheduledObject], values: Values) -> None:
+        self.objects = objects
+        self.record: WindowRecord | None = None
+        self.values = values
+
+    def run(self, now: float) -> tuple[Plan, Settled]:
+        planned = plan(self.objects, self.record, Target(dict(self.values)), now)
+        after = self.values | planned.write
+        conflict = conflict_of(after) if planned.write else None
+        settled = settle(planned, now, "" if conflict is None else str(conflict))
+        if conflict is None:
+            self.values = after
+        self.record = settled.record
+        self.objects = [
+            msgspec.structs.replace(each, states=settled.states[each.name], known=True)
+            for each in self.objects
+        ]
+        return planned, settled
+
+
+def told(at: float, planned: Plan, settled: Settled) -> list[Told]:
+    """What people see of an instant: the events, without those of fires that fail again."""
+    notes = sorted((note.object, note.reason, note.message) for note in settled.notes)
+    return [(at, note) for note in notes if "ScaleFailed" not in note]
+
+
+@st.composite
+def units(draw: st.DrawFn) -> tuple[list[ScheduledObject], float]:
+    """One to three objects of one target, some with maxDelaySeconds, and the instant of their creation."""
+    start = datetime.fromisoformat(f"{draw(st.sampled_from(STARTS))}+00:00").timestamp()
+    found = []
+    for name in draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True)):
+        rules = draw(rules_of())
+        for rule in rules:
+            rule["maxDelaySeconds"] = draw(st.sampled_from((None, None, 600, 1800)))
+        spec = CronFederatedHPASpec.model_validate({"scaleTargetRef": FHPA, "rules": rules})
+        found.append(ScheduledObject(name, start, executable_rules(spec)))
+    return found, start
+
+
+@given(units(), st.integers(1, 5), st.integers(5, 9), st.integers(0, 600))
+@settings(max_examples=examples(40, 1000), deadline=None)
+def test_the_preview_is_what_the_controller_does(
+    unit: tuple[list[ScheduledObject], float], minimum: int, maximum: int, age: int
+) -> None:
+    """Values, events and refusals are the same at every minute, also for fires that are owed at the start."""
+    objects, start = unit
+    now, values = start + age * MINUTE, {"minReplicas": minimum, "maxReplicas": maximum}
+    until = now + 36 * 3600
+    preview = Preview(objects, None, dict(values), now=now, until=until)
+    found = [preview.present(), *preview.steps()]
+
+    controller = Controller(objects, dict(values))
+    expected: list[Told] = []
+    held: dict[float, Values] = {}
+    failing = False
+    at = now
+    while at <= until:
+        planned, settled = controller.run(at)
+        failing = bool(settled.failed)
+        expected += told(at, planned, settled)
+        held[at] = dict(controller.values)
+        # A failed write is tried again one second after each minute, as long as nothing else is due.
+        coming = until + 1 if planned.wake is None else planned.wake
+        retry = at - at % MINUTE + (1 if at % MINUTE == 0 else MINUTE + 1)
+        at = min(coming, retry) if failing else coming
+
+    foreseen = [one for step in found for one in told(step.at, step.plan, step.settled)]
+    assert foreseen == expected
+    assert {step.at: step.values for step in found}.items() <= _at_all(held, found).items()
+    assert preview.until == until
+
+
+def _at_all(held: dict[float, Values], found: list[Any]) -> dict[float, Values]:
+    """The values of the controller at the instants of the steps."""
+    return {step.at: held[max(at for at in held if at <= step.at)] for step in found}
