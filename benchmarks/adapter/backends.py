@@ -187,7 +187,11 @@ class HubAnswers:
         if "watch=" in query:
             return NO_EVENTS
         if method == "POST":
-            return http({"status": {"allowed": True}})
+            is_access = path.endswith("/subjectaccessreviews")
+            kind, group = (
+                ("SubjectAccessReview", "authorization") if is_access else ("TokenReview", "authentication")
+            )
+            return http({"kind": kind, "apiVersion": f"{group}.k8s.io/v1", "status": {"allowed": is_access}})
         parts = path.strip("/").split("/")
         version, plural = parts[1] if parts[0] == "api" else "/".join(parts[1:3]), parts[-1]
         head = {"kind": f"{plural.removesuffix('s').capitalize()}List", "apiVersion": version}
@@ -247,8 +251,9 @@ class MemberAnswers:
             head = {"kind": "ExternalMetricValueList", "apiVersion": EXTERNAL[6:]}
             return {**head, "items": [_external(namespace, number) for number in range(2)]}
         if path == CUSTOM:
-            return {"versions": [{"groupVersion": f"{CUSTOM[6:]}/v1beta2", "version": "v1beta2"}]}
-        return {"resources": []}
+            served = [{"groupVersion": f"{CUSTOM[6:]}/v1beta2", "version": "v1beta2"}]
+            return {"kind": "APIGroup", "apiVersion": "v1", "versions": served}
+        return {"kind": "APIResourceList", "apiVersion": "v1", "resources": []}
 
     def _pod(self, number: int) -> dict[str, Any]:
         """PodMetrics as metrics-server writes it, with the pod's labels; 450 bytes with its cluster."""

@@ -148,6 +148,8 @@ class MemberBodies:
         """The scale subresource of a Deployment."""
         return msgspec.json.encode(
             {
+                "kind": "Scale",
+                "apiVersion": "autoscaling/v1",
                 "metadata": {"namespace": namespace, "name": name, "uid": "u", "resourceVersion": "1"},
                 "spec": {"replicas": self._size.pods},
                 "status": {"replicas": self._size.pods, "selector": f"app={name}"},

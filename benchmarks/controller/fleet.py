@@ -112,7 +112,8 @@ class Hub(ApiClient):
             self.writes += 1
         if path == "/apis/apps/v1":
             deployments = {"name": "deployments", "kind": "Deployment", "namespaced": True}
-            return Response(200, _NO_HEADERS, msgspec.json.encode({"resources": [deployments]}))
+            found = {"kind": "APIResourceList", "apiVersion": "v1", "resources": [deployments]}
+            return Response(200, _NO_HEADERS, msgspec.json.encode(found))
         if path == HPAS:
             head = {"kind": "FederatedHPAList", "apiVersion": "autoscaling.karmada.io/v1alpha1"}
             metadata = {"resourceVersion": "1"}

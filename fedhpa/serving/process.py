@@ -20,9 +20,9 @@ from fedhpa.serving.logs import configure_logs
 logger = structlog.get_logger(__name__)
 
 EXIT_DONE, EXIT_FAILED = 0, 1
-# glibc's mallopt: from this size (bytes, its default at the start) each block is returned when it is freed.
+# glibc's mallopt: each block from this size (bytes) is returned when it is freed. It is the size of TLS buffers.
 M_MMAP_THRESHOLD = -3
-LARGE_BLOCK = 128 * 1024
+LARGE_BLOCK = 256 * 1024
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:
