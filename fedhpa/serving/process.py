@@ -20,7 +20,7 @@ from fedhpa.serving.logs import configure_logs
 logger = structlog.get_logger(__name__)
 
 EXIT_DONE, EXIT_FAILED = 0, 1
-# glibc's mallopt: each block from this size (bytes) is returned when it is freed. It is the size of TLS buffers.
+# glibc's mallopt: each block from this size (bytes, that of a TLS buffer) is returned when it is freed.
 M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 256 * 1024
 
