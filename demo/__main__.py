@@ -2,7 +2,7 @@
 
 The exit code is 0 if every observation was made (CONTRIBUTING.md), 1 if not, and 2 for wrong usage.
 The demo ends DEMO_SECONDS after all processes are ready. Without DEMO_SECONDS it plays once in a pipe, and
-until Ctrl-C in a terminal.
+until Ctrl-C in a terminal. With little time, one fire of a rule is played before the count begins.
 """
 
 import argparse
@@ -15,12 +15,16 @@ from collections.abc import Callable
 from functools import partial
 
 from demo.embedded import EmbeddedStage
+from demo.rules import Rules
 from demo.stages import RealStage, Stage
 from demo.story import Story
 from demo.view import Lines, LiveView
 from demo.world import World
 from testbed.real.assets import PlaneUnavailable, ensure_assets
 from testbed.stage import NotInTime, StartFailed
+
+# Two fires at full minutes need so long at most. With less time, the first one comes before the story.
+TWO_FIRES_SECONDS = 150.0
 
 NEXT_COMMANDS = (
     (
@@ -85,10 +89,13 @@ async def _demo(stage: Stage, seconds: float | None) -> int:
     story: Story | None = None
     try:
         await world.start()
+        rules = Rules(world)
+        if seconds is not None and seconds < TWO_FIRES_SECONDS:
+            await rules.restart_over_a_fire(lines.say)
         lines.say("ready")
         on_terminal = sys.stdout.isatty()
         view = LiveView(stage.load.peak, _hints(stage)) if on_terminal else lines
-        story = Story(world, view.say, view.show)
+        story = Story(world, rules, view.say, view.show)
         try:
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):  # both are clean ends
                 async with asyncio.timeout(seconds):

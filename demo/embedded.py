@@ -5,7 +5,7 @@ import shutil
 from demo.curve import Load
 from demo.stages import ADAPTER_FLAGS, MEMBERS, NAME, NAMESPACE
 from testbed.embedded.plane import Plane
-from testbed.stage import Processes
+from testbed.stage import CONTROLLER, Processes
 
 
 class EmbeddedStage:
@@ -29,6 +29,14 @@ class EmbeddedStage:
     async def start_processes(self) -> None:
         """Starts webhook, adapter and controller."""
         await self._processes.start()
+
+    async def stop_controller(self) -> None:
+        """Stops the controller, and returns once it has ended."""
+        await self._processes.stop(CONTROLLER)
+
+    async def start_controller(self) -> None:
+        """Starts the controller, and returns once it is ready."""
+        await self._processes.start_one(CONTROLLER)
 
     async def demand(self, millis: int, pods: int) -> None:  # noqa: ARG002 - the load model counts the pods
         """Sets the demand in the load model."""

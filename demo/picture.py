@@ -1,8 +1,10 @@
 """The state that the demo reads from the objects at one moment, and the observations that it proves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from demo.rules import CAUGHT_UP, FIRED, RulesPicture
 
 OBSERVATIONS = (
     "refused",
@@ -11,6 +13,8 @@ OBSERVATIONS = (
     "nothing-scaled-on-missing-data",
     "member-back",
     "scaled-down",
+    CAUGHT_UP,
+    FIRED,
 )
 
 REQUEST_MILLIS = 200  # CPU that each pod requests, objects.yaml
@@ -28,11 +32,12 @@ class MemberView:
 
 @dataclass(frozen=True)
 class Picture:
-    """All members and the FederatedHPA, `seconds` after the start."""
+    """All members, the FederatedHPA and the rules, `seconds` after the start."""
 
     seconds: float
     members: Mapping[str, MemberView]
     object: Mapping[str, Any]
+    rules: RulesPicture = field(default_factory=RulesPicture)
 
     @property
     def replicas(self) -> dict[str, int]:

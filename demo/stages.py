@@ -10,10 +10,12 @@ import aiohttp
 from demo.curve import Load
 from fedhpa.api.errors import ApiError
 from testbed.real.plane import Plane
-from testbed.stage import PlaneApi, Processes, gather
+from testbed.stage import CONTROLLER, PlaneApi, Processes, gather
 
 MEMBERS = ("member1", "member2", "member3")
 NAMESPACE, NAME = "shop", "web"
+# The workload of the rules. It runs in the members that stay.
+JOBS_NAMESPACE, JOB, JOB_MEMBERS = "jobs", "report", ("member1", "member2")
 # A viewer should see changes sooner than after the default of 10 s.
 ADAPTER_FLAGS = ("--metrics-max-age=1s",)
 NO_ANSWER = (ApiError, aiohttp.ClientError, OSError)
@@ -58,6 +60,12 @@ class Stage(Protocol):
     async def start_processes(self) -> None:
         """Starts webhook, adapter and controller."""
 
+    async def stop_controller(self) -> None:
+        """Stops the controller, and returns once it has ended."""
+
+    async def start_controller(self) -> None:
+        """Starts the controller, and returns once it is ready."""
+
     async def demand(self, millis: int, pods: int) -> None:
         """Sets the CPU that the workload's `pods` pods use together, in milli-cores."""
 
@@ -97,6 +105,14 @@ class RealStage:
     async def start_processes(self) -> None:
         """Starts webhook, adapter and controller."""
         await self._processes.start()
+
+    async def stop_controller(self) -> None:
+        """Stops the controller, and returns once it has ended."""
+        await self._processes.stop(CONTROLLER)
+
+    async def start_controller(self) -> None:
+        """Starts the controller, and returns once it is ready."""
+        await self._processes.start_one(CONTROLLER)
 
     async def demand(self, millis: int, pods: int) -> None:
         """Sets the usage of each pod in kwok. A lost member keeps its last usage."""

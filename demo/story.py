@@ -1,5 +1,7 @@
 """The events of the demo: a refused object, rising load, a lost member while the load falls, its return.
 
+The rules (rules.py) play at the same time.
+
 The story acts and waits. It takes each observation from the objects alone (picture.py).
 """
 
@@ -9,6 +11,7 @@ from typing import Protocol
 
 from demo.curve import Curve, Load
 from demo.picture import OBSERVATIONS, Picture, scaled_down, scaled_up
+from demo.rules import Rules
 
 # After the story: seconds of a rise or fall, and of the rest between them.
 WAVE_SECONDS, REST_SECONDS = 20.0, 10.0
@@ -55,16 +58,26 @@ class Story:
     """One pass of the story, and then waves of load until cancelled."""
 
     def __init__(
-        self, world: World, say: Callable[[str], None], show: Callable[[Picture, int], None]
+        self,
+        world: World,
+        rules: Rules,
+        say: Callable[[str], None],
+        show: Callable[[Picture, int], None],
     ) -> None:
         self._world = world
+        self._rules = rules
         self._say = say
         self._show = show
         self._curve = Curve(world.load.quiet)
         self._started = 0.0
         self._news = asyncio.Condition()
         self._picture: Picture | None = None
-        self.observed: list[str] = []
+        self._seen: list[str] = []
+
+    @property
+    def observed(self) -> list[str]:
+        """The observations made so far."""
+        return [*self._seen, *self._rules.observed]
 
     @property
     def missing(self) -> list[str]:
@@ -76,11 +89,14 @@ class Story:
         self._started = _now()
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch())
+            firing = group.create_task(self._rules.run(self._say))
             try:
                 await self._tell()
             except NotSeen as error:
                 self._say(f"not seen: {error}")
-            if not once:
+            if once:
+                await firing
+            else:
                 await self._waves()
             watching.cancel()
 
@@ -128,7 +144,9 @@ class Story:
         self._say(
             f"usage of {', '.join(others)} is low, usage of {lost} is unknown: nothing may be scaled down"
         )
-        last = await self._until(lambda p: p.seconds > low.seconds + HOLD_SECONDS, "time passes")
+        async with self._rules.restarting:  # without a controller, the observation would prove nothing
+            begin = max(low.seconds, _now() - self._started)
+            last = await self._until(lambda p: p.seconds > begin + HOLD_SECONDS, "time passes")
         if all(last.replicas[name] == up.replicas[name] for name in others) and lost in last.missing:
             self._observe("nothing-scaled-on-missing-data")
         self._say(f"{lost} comes back")
@@ -157,7 +175,7 @@ class Story:
         self._curve.move(demand, now=_now(), seconds=seconds)
 
     def _observe(self, name: str) -> None:
-        self.observed.append(name)
+        self._seen.append(name)
         self._say(f"observed: {name}")
 
 

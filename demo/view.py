@@ -19,7 +19,7 @@ from demo.picture import REQUEST_MILLIS, TARGET, MemberView, Picture
 OBSERVED = "observed: "
 HISTORY = 500  # kept columns of the curves and lines of text, more than a terminal shows
 LABEL = 15  # columns in front of a curve
-HEIGHT_OF_OTHERS = 16  # lines besides the list of events
+HEIGHT_OF_OTHERS = 17  # lines besides the list of events
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -29,6 +29,7 @@ class Lines:
     def __init__(self, out: TextIO = sys.stdout) -> None:
         self._out = out
         self._last: tuple[object, ...] = ()
+        self._rules = ""
 
     def say(self, text: str) -> None:
         """Prints one line."""
@@ -36,6 +37,9 @@ class Lines:
 
     def show(self, picture: Picture, demand_millis: int) -> None:
         """Prints a line if replicas, desired replicas, reason or missing members changed."""
+        if picture.rules.line not in ("", self._rules):
+            self._rules = picture.rules.line
+            self.say(f"[{picture.seconds:5.1f} s] rules: {self._rules}")
         seen = (picture.replicas, picture.desired, picture.reason, picture.missing)
         if seen == self._last:
             return
@@ -92,6 +96,9 @@ class LiveView:
         room = self._console.height - HEIGHT_OF_OTHERS
         if self._picture is not None:
             parts += [self._decision(self._picture), _table(self._picture)]
+            if self._picture.rules.line:
+                text = f" rules: {self._picture.rules.line}"
+                parts.append(Text(text, no_wrap=True, overflow="ellipsis"))
         hints = ["in another terminal:", *(f"  {hint}" for hint in self._hints)]
         if self._hints and room >= len(hints) + 8:
             room -= len(hints)

@@ -12,7 +12,17 @@ import yaml
 
 from demo.curve import Load
 from demo.picture import MemberView, Picture
-from demo.stages import MEMBERS, NAME, NAMESPACE, NO_ANSWER, Stage
+from demo.rules import RulesPicture
+from demo.stages import (
+    JOB,
+    JOB_MEMBERS,
+    JOBS_NAMESPACE,
+    MEMBERS,
+    NAME,
+    NAMESPACE,
+    NO_ANSWER,
+    Stage,
+)
 from fedhpa.api.errors import ApiError
 from fedhpa.api.quantity import parse_milli
 from fedhpa.api.wire import CLUSTER_ANNOTATION
@@ -20,6 +30,8 @@ from testbed.stage import PlaneApi, gather
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 OBJECT = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{NAMESPACE}/federatedhpas/{NAME}"
+JOB_DEPLOYMENT = f"/apis/apps/v1/namespaces/{JOBS_NAMESPACE}/deployments/{JOB}"
+RULES = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{JOBS_NAMESPACE}/cronfederatedhpas/{JOB}"
 POD_METRICS = f"/apis/metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/pods"
 REFUSED_TRIES = 10
 METRICS_SECONDS = 120.0  # until a member's first pod metrics, which take metrics-server half a minute
@@ -33,7 +45,8 @@ class World:
         manifests = list(
             yaml.safe_load_all(Path(__file__).with_name("objects.yaml").read_text(encoding="utf-8"))
         )
-        self._namespace, self._deployment, self._scaler, self._refused = manifests
+        self._namespace, self._deployment, self._scaler, self._refused, *jobs = manifests
+        self._jobs_namespace, self._job, self._rules = jobs
         self._stack = contextlib.AsyncExitStack()
         self._apis: dict[str, PlaneApi] = {}
         self._lost: set[str] = set()
@@ -52,7 +65,7 @@ class World:
         self._hub = await self._stack.enter_async_context(self.stage.hub.api())
         for name, member in self.stage.members.items():
             self._apis[name] = await self._stack.enter_async_context(member.api())
-        await self._hub.apply(self._namespace)
+        await gather(*(self._hub.apply(each) for each in (self._namespace, self._jobs_namespace)))
         await gather(*(self._deploy(name) for name in MEMBERS))
         await self.play(self.load.quiet)
         self._say("starting webhook, metrics adapter and controller; waiting for the first metrics")
@@ -70,6 +83,18 @@ class World:
     async def create_scaler(self) -> None:
         """Applies the FederatedHPA."""
         await self._hub.apply(self._scaler)
+
+    async def create_rules(self) -> None:
+        """Applies the CronFederatedHPA."""
+        await self._hub.apply(self._rules)
+
+    async def stop_controller(self) -> None:
+        """Stops the controller, and returns once it has ended."""
+        await self.stage.stop_controller()
+
+    async def start_controller(self) -> None:
+        """Starts the controller, and returns once it is ready."""
+        await self.stage.start_controller()
 
     async def try_the_refused(self) -> str:
         """Applies an object that only the webhook can refuse; returns the refusal, or "" if admitted."""
@@ -100,7 +125,8 @@ class World:
         self._lost.discard(name)
 
     async def read(self, seconds: float) -> Picture:
-        """Reads Deployments from the members, and usage and the FederatedHPA from the hub."""
+        """Reads Deployments from the members, and usage, the FederatedHPA and the rules from the hub."""
+        rules = await self.read_rules()
         scaler, metrics, *found = await gather(
             self._get(self._hub, OBJECT),
             self._get(self._hub, POD_METRICS),
@@ -111,9 +137,19 @@ class World:
             name: MemberView(*_size(deployment), usage_millis=usage.get(name))
             for name, deployment in zip(MEMBERS, found, strict=True)
         }
-        picture = Picture(seconds=seconds, members=members, object=scaler or {})
+        picture = Picture(seconds=seconds, members=members, object=scaler or {}, rules=rules)
         self._seen |= picture.replicas
         return picture
+
+    async def read_rules(self) -> RulesPicture:
+        """Reads the CronFederatedHPA from the hub, and its Deployment from the members that run it."""
+        rules, *found = await gather(
+            self._get(self._hub, RULES),
+            *(self._get(self._apis[name], JOB_DEPLOYMENT) for name in JOB_MEMBERS),
+        )
+        sizes = [_size(deployment)[0] for deployment in found]
+        known = [size for size in sizes if size is not None]
+        return RulesPicture(rules or {}, sum(known) if len(known) == len(sizes) else None)
 
     # ---- reading objects
 
@@ -129,6 +165,9 @@ class World:
     async def _deploy(self, name: str) -> None:
         await self._apis[name].apply(self._namespace)
         await self._apis[name].apply(self._deployment)
+        if name in JOB_MEMBERS:
+            await self._apis[name].apply(self._jobs_namespace)
+            await self._apis[name].apply(self._job)
 
     async def _metrics_of_all_pods(self) -> None:
         async def of(name: str) -> Any:

@@ -13,7 +13,7 @@ from demo.__main__ import NEXT_COMMANDS
 from demo.picture import OBSERVATIONS
 
 ROOT = Path(__file__).parents[2]
-# The demo takes half a minute on a quiet machine, and gives up a step after 90 s.
+# The demo takes two minutes, because its rules fire at full minutes, and gives up a step after 90 s.
 SECONDS = 300.0
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="runs are recorded in /proc"),

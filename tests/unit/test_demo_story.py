@@ -1,12 +1,15 @@
 """The demo's judgement: an observation is made on what the objects show, and on nothing else."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from demo.curve import Curve, Load
 from demo.picture import OBSERVATIONS, REQUEST_MILLIS, MemberView, Picture, scaled_down, scaled_up
+from demo.rules import CAUGHT_UP, FIRED, Rules, RulesPicture
 from demo.story import Story
+from fedhpa.api.times import format_time
 
 MEMBERS = ("a", "b", "c")
 LOAD = Load(quiet=120, peak=1200, rise_seconds=6.0, fall_seconds=4.0)
@@ -15,8 +18,22 @@ LOAD = Load(quiet=120, peak=1200, rise_seconds=6.0, fall_seconds=4.0)
 class ToyWorld:
     """Three members that follow the demand at each reading."""
 
-    def __init__(self, *, careless: bool = False, admits_anything: bool = False, deaf: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        careless: bool = False,
+        admits_anything: bool = False,
+        deaf: bool = False,
+        forgetful: bool = False,
+        late: float = 0.0,
+        stop_seconds: float = 1.0,
+    ) -> None:
         self.careless, self.admits_anything, self.deaf = careless, admits_anything, deaf
+        self.forgetful, self.late, self.stop_seconds = forgetful, late, stop_seconds
+        self.fires: dict[float, float] = {}
+        self.created_at = 0.0
+        self.up_since: float | None = 0.0
+        self.stops: list[tuple[float, float]] = []
         self.pods = dict.fromkeys(MEMBERS, 1)
         self.lost: str | None = None
         self.demand = LOAD.quiet
@@ -28,6 +45,43 @@ class ToyWorld:
 
     async def try_the_refused(self) -> str:
         return "" if self.admits_anything else "denied the request"
+
+    async def create_rules(self) -> None:
+        self.created_at = wall()
+
+    async def stop_controller(self) -> None:
+        began = wall()
+        await asyncio.sleep(self.stop_seconds)
+        self.apply_rules()
+        self.up_since = None
+        self.stops.append((began, wall()))
+
+    async def start_controller(self) -> None:
+        await asyncio.sleep(2)
+        self.up_since = wall()
+
+    def apply_rules(self) -> None:
+        """Applies all fires until now: those of the past at the start, unless the controller forgets them."""
+        if self.up_since is None or not self.created_at:
+            return
+        due = (self.created_at // 60 + 1) * 60
+        while due + self.late <= wall():
+            if due >= self.up_since or not self.forgetful:
+                self.fires.setdefault(due, max(due + self.late, self.up_since))
+            due += 60
+
+    async def read_rules(self) -> RulesPicture:
+        self.apply_rules()
+        done: list[dict[str, Any]] = [
+            {
+                "scheduleTime": format_time(due),
+                "executionTime": format_time(float(int(at))),
+                "appliedReplicas": int(due // 60 % 7),
+            }
+            for due, at in sorted(self.fires.items(), reverse=True)
+        ]
+        size = done[0]["appliedReplicas"] if done else 1
+        return RulesPicture({"status": {"executionHistories": [{"successfulExecutions": done}]}}, size)
 
     async def play(self, demand_millis: int) -> None:
         self.demand = demand_millis
@@ -57,16 +111,21 @@ class ToyWorld:
         return {"desiredReplicas": sum(self.pods.values()), "conditions": [complete]}
 
 
+def wall() -> float:
+    """The time of day in these tests, which starts 20 s after a full minute."""
+    return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
 async def told(world: ToyWorld) -> tuple[list[str], list[str]]:
     lines: list[str] = []
-    story = Story(world, lines.append, lambda _picture, _demand: None)
+    story = Story(world, Rules(world, wall), lines.append, lambda _picture, _demand: None)
     await story.run(once=True)
     return story.missing, lines
 
 
 @pytest.mark.looptime
 async def test_every_observation_is_made_on_a_world_that_behaves() -> None:
-    """A careful world shows all six, each printed as a line of its own."""
+    """A careful world shows all eight, each printed as a line of its own."""
     missing, lines = await told(ToyWorld())
 
     assert missing == []
@@ -96,8 +155,51 @@ async def test_story_of_a_world_that_does_not_scale_ends() -> None:
     """An observation that does not appear in time ends the story, and the rest counts as missing."""
     missing, lines = await told(ToyWorld(deaf=True))
 
-    assert [name for name in OBSERVATIONS if name != "refused"] == missing
+    assert [name for name in OBSERVATIONS if name not in ("refused", CAUGHT_UP, FIRED)] == missing
     assert any(line.startswith("not seen: more pods") for line in lines)
+
+
+@pytest.mark.looptime
+async def test_fire_that_a_restart_loses_is_not_called_caught_up() -> None:
+    """A controller that forgets the fires of its absence only gets the observation of the other fire."""
+    missing, _ = await told(ToyWorld(forgetful=True))
+
+    assert missing == [CAUGHT_UP]
+
+
+@pytest.mark.looptime
+async def test_fire_that_is_late_is_not_called_fired() -> None:
+    """A rule that is applied ten seconds late was caught up, and did not fire on time."""
+    missing, _ = await told(ToyWorld(late=10.0))
+
+    assert missing == [FIRED]
+
+
+@pytest.mark.looptime
+async def test_controller_that_stops_too_slowly_gets_another_minute() -> None:
+    """A controller that still ran at the fire proves nothing, so the next fire is taken."""
+    world = ToyWorld(stop_seconds=6.0)
+    world_stops = world.stops
+    missing, _ = await told(world)
+
+    assert len(world_stops) == 3
+    assert missing == [CAUGHT_UP]
+
+
+@pytest.mark.looptime
+async def test_nothing_is_concluded_from_missing_data_while_no_controller_runs() -> None:
+    """The story waits with the hold until the controller is started again."""
+    world = ToyWorld()
+    rules = Rules(world, wall)
+    held: list[bool] = []
+
+    def say(line: str) -> None:
+        if line == "observed: nothing-scaled-on-missing-data":
+            held.append(world.up_since is not None)
+
+    await Story(world, rules, say, lambda _picture, _demand: None).run(once=True)
+
+    assert held == [True]
 
 
 def picture(**pods: int | None) -> Picture:
