@@ -23,6 +23,7 @@ from controller.cronfederatedhpa.status import (
     conditions,
     render_status,
     render_window,
+    replaced,
 )
 from controller.cronfederatedhpa.targets import (
     Reading,
@@ -265,7 +266,7 @@ class CronReconciler:
             coming = [state.next_execution for state in states.values() if state.next_execution is not None]
             self._metrics.set_next_fire(owner.key, min(coming, default=None))
         if latest.holds in (None, target) and stored.get("window") != window:
-            patch["window"] = window
+            patch["window"] = replaced(stored.get("window"), window)
         if patch:
             await self._writer.patch_status(latest, patch)
 

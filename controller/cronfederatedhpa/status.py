@@ -53,6 +53,13 @@ def changes(stored: Mapping[str, Any], status: Json) -> Json:
     return {name: value for name, value in status.items() if stored.get(name) != value}
 
 
+def replaced(stored: Mapping[str, Any] | None, new: Json | None) -> Json | None:
+    """Returns the part of a merge patch that leaves exactly `new` of a stored object. None removes it."""
+    if new is None or stored is None:
+        return new
+    return {**dict.fromkeys(stored.keys() - new.keys()), **new}
+
+
 def conditions(owner: CronObject, finding: Finding | None, now: float) -> list[Json]:
     """Returns the conditions of an object: Ready, and what others wrote."""
     generation = owner.raw["metadata"].get("generation", 0)

@@ -455,6 +455,19 @@ def test_a_window_whose_target_is_gone_is_closed() -> None:
     assert hub.record is None
 
 
+def test_a_target_that_cannot_be_read_keeps_its_windows() -> None:
+    """Nothing is planned for its values, and an overdue end is no wake-up in the past."""
+    hub = Hub(rule("up", "0 9 * * *", 5, duration="8h"))
+    hub.run("09:00:01")
+    away = Target({}, "FederatedHPA shop/web: connection refused")
+
+    during, overdue = hub.plan("10:00", away), hub.plan("17:00:05", away)
+
+    assert during.record == overdue.record == hub.record
+    assert during.wake == at("17:00")
+    assert overdue.wake == at("09:00") + 86400
+
+
 def test_a_crash_after_the_effect_of_an_opening_keeps_the_baseline() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5, duration="8h"))
     hub.run("08:00")

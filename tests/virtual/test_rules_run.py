@@ -3,107 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from controller.cronfederatedhpa import CronMetrics
-from controller.flags import DIRECT, KARMADA
-from controller.process import lead_rules
+from controller.flags import KARMADA
 from fedhpa.api.times import format_time
-from fedhpa.kube import ApiClient, EventRecorder
-from tests.support.controller import (
-    HPAS,
-    NAMESPACE,
-    ControllerWorld,
-    controller_settings,
-    world,
+from tests.support.controller import HPAS, NAMESPACE, world
+from tests.support.rules import (
+    CRONS,
+    DEPLOYMENT,
+    FINALIZER,
+    bounds,
+    history,
+    minute_after,
+    put_rules,
+    ready,
+    rules_running,
+    status,
 )
-from tests.support.fakeapi import Collection, Object
-from tests.support.members import registry_of
-from tests.support.timing import background
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
-
-CRONS: Collection = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
-FHPA = {"apiVersion": HPAS[0], "kind": "FederatedHPA", "name": "web"}
-DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-FINALIZER = "autoscaling.karmada.io/fedhpa-cron-window"
-
-
-def minute_after(w: ControllerWorld, minutes: int) -> str:
-    """A schedule that fires once an hour, `minutes` whole minutes after the present one."""
-    moment = datetime.fromtimestamp(w.clock.wall(), UTC) + timedelta(minutes=minutes)
-    return f"{moment.minute} * * * *"
-
-
-def put_rules(w: ControllerWorld, *rules: Object, target: Object = FHPA, name: str = "office") -> None:
-    """Creates or edits an object, as the API server stores it."""
-    stored = w.hub.find(CRONS, name, NAMESPACE)
-    metadata: Object = {
-        "name": name,
-        "namespace": NAMESPACE,
-        "uid": f"uid-{name}",
-        "generation": 1,
-        "creationTimestamp": format_time(float(int(w.clock.wall()))),
-    }
-    if stored is not None:
-        metadata = {**stored["metadata"], "generation": stored["metadata"]["generation"] + 1}
-        metadata["managedFields"] = [
-            {"manager": "kubectl", "time": format_time(w.clock.wall()), "fieldsV1": {"f:spec": {}}}
-        ]
-    body: Object = {
-        "apiVersion": CRONS[0],
-        "kind": "CronFederatedHPA",
-        "metadata": metadata,
-        "spec": {"scaleTargetRef": target, "rules": list(rules)},
-    }
-    if stored is not None and "status" in stored:
-        body["status"] = stored["status"]
-    w.hub.put(CRONS, body)
-
-
-def status(w: ControllerWorld, name: str = "office") -> Any:
-    found = w.hub.find(CRONS, name, NAMESPACE)
-    assert found is not None
-    return found.get("status") or {}
-
-
-def history(w: ControllerWorld, place: int = 0) -> Any:
-    return status(w)["executionHistories"][place]
-
-
-def ready(w: ControllerWorld) -> tuple[str, str]:
-    condition = next(each for each in status(w)["conditions"] if each["type"] == "Ready")
-    return condition["status"], condition["reason"]
-
-
-def bounds(w: ControllerWorld) -> tuple[int | None, int | None]:
-    found = w.hub.find(HPAS, "web", NAMESPACE)
-    assert found is not None
-    return found["spec"].get("minReplicas"), found["spec"].get("maxReplicas")
-
-
-@asynccontextmanager
-async def rules_running(
-    w: ControllerWorld, *, propagation: str = DIRECT, paused: bool = False
-) -> AsyncIterator[CollectorRegistry]:
-    """A running controller of rules without any memory of earlier ones."""
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(ApiClient(w.hub.config()))
-        members = registry_of(client, w.clock, 1.0)
-        await stack.enter_async_context(background(members.run()))
-        registry = CollectorRegistry()
-        metrics = CronMetrics(registry)
-        events = EventRecorder(client, "cron", wall=w.clock.wall)
-        settings = controller_settings(propagation=propagation, paused=paused)
-        work = lead_rules(settings, client, members, events, metrics, clock=w.clock)
-        await stack.enter_async_context(background(work))
-        yield registry
 
 
 async def test_a_rule_fires_on_time_and_is_recorded() -> None:

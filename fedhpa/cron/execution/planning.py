@@ -143,7 +143,8 @@ class _Planner:
             self._applied += (Applied(event.fire, event.values) for event in events if event.fire)
         else:
             marker = self._apply(sorted((*self._closings(), *events), key=lambda event: event[:5]))
-        self._wakes += (window.closes for window in self._holding.windows)
+        # An end that is overdue, because the target could not be read, waits for the next attempt.
+        self._wakes += (window.closes for window in self._holding.windows if window.closes > self._now)
         write = {} if error else self._holding.write()
         after = self._record_after()
         return Plan(
@@ -315,6 +316,8 @@ class _Planner:
         holding = self._holding
         if not holding.windows:
             return None
+        if self._target.error:
+            return self._record
         applied = {field: holding.values[field] for field in sorted(holding.covered())}
         after = WindowRecord(holding.baseline, None, applied, tuple(holding.windows), self._revision)
         return after if after == self._record else msgspec.structs.replace(after, revision=self._revision + 2)

@@ -1,0 +1,421 @@
+"""Rules are applied once, and windows restore, while clocks step, people edit and API servers refuse."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controller.flags import KARMADA
+from fedhpa.kube.clock import Clock
+from tests.support.controller import HPAS, NAMESPACE, SCALE_PATH, ControllerWorld, world
+from tests.support.fakeapi import Object
+from tests.support.rules import (
+    CRONS,
+    DEPLOYMENT,
+    FHPA,
+    FINALIZER,
+    bounds,
+    delete_rules,
+    history,
+    minute_after,
+    put_rules,
+    ready,
+    rules_running,
+    status,
+    stored,
+)
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+HOUR = 3600.0
+
+
+def window(w: ControllerWorld, minutes: int, duration: str, name: str = "sale", **values: int) -> Object:
+    """A rule that opens a window once an hour, with `values` or a minReplicas of 5."""
+    values = values or {"targetMinReplicas": 5}
+    return {"name": name, "schedule": minute_after(w, minutes), "duration": duration, **values}
+
+
+class Steps:
+    """A wall clock that a test steps while the controller runs."""
+
+    def __init__(self, w: ControllerWorld) -> None:
+        known = w.clock
+        self.ahead = 0.0
+        w.clock = Clock(known.monotonic, lambda: known.wall() + self.ahead)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_clock_that_steps_forward_applies_the_skipped_fire_once(*, restart: bool) -> None:
+    """The fire lies within the step. The controller notices the step within five seconds."""
+    async with world(m1=1) as w:
+        w.scale()
+        clock = Steps(w)
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 30), "targetMinReplicas": 5})
+        async with rules_running(w):
+            await asyncio.sleep(60)
+            if not restart:
+                clock.ahead = HOUR
+                await asyncio.sleep(6)
+        if restart:
+            clock.ahead = HOUR
+            async with rules_running(w):
+                await asyncio.sleep(6)
+        held = bounds(w)
+        async with rules_running(w):
+            await asyncio.sleep(600)
+
+        assert held == (5, 20)
+        assert len(history(w)["successfulExecutions"]) == 1
+
+
+async def test_a_clock_that_steps_back_repeats_no_fire() -> None:
+    """The same minute comes twice; its fire is applied the first time, and a later one on time."""
+    async with world(m1=1) as w:
+        w.scale()
+        clock = Steps(w)
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        async with rules_running(w):
+            await asyncio.sleep(130)
+            fired = bounds(w)
+            w.scale(minReplicas=2)
+            clock.ahead = -HOUR
+            await asyncio.sleep(HOUR + 300)
+            again = bounds(w)
+            await asyncio.sleep(HOUR)
+
+        assert fired == (5, 20)
+        assert again == (2, 20)
+        assert bounds(w) == (5, 20)
+        assert len(history(w)["successfulExecutions"]) == 2
+
+
+@pytest.mark.parametrize(("step", "left"), [(2400.0, 60.0), (-2400.0, 4230.0)])
+async def test_a_window_closes_by_the_wall_clock_after_a_step(step: float, left: float) -> None:
+    """A step beyond the end closes the window at once; a step back makes it longer by the step."""
+    async with world(m1=1) as w:
+        w.scale()
+        clock = Steps(w)
+        put_rules(w, window(w, 2, "30m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            during = bounds(w)
+            clock.ahead = step
+            await asyncio.sleep(6)
+            stepped = bounds(w)
+            await asyncio.sleep(left)
+
+        assert during == (5, 20)
+        assert stepped == ((1, 20) if step > 0 else (5, 20))
+        assert bounds(w) == (1, 20)
+
+
+async def test_windows_of_two_objects_nest_and_hand_on_their_record() -> None:
+    """The carrier of the record closes first; the other window holds its value and restores the baseline."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "10m"), name="first")
+        put_rules(w, window(w, 5, "20m", targetMinReplicas=8), name="second")
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            one = bounds(w), "window" in status(w, "first")
+        async with rules_running(w):
+            await asyncio.sleep(210)
+            both = bounds(w), len(status(w, "first")["window"]["open"])
+            await asyncio.sleep(420)
+            handed = bounds(w), "window" in status(w, "first"), "window" in status(w, "second")
+            first_finalizers = stored(w, "first")["metadata"].get("finalizers")
+        async with rules_running(w):
+            await asyncio.sleep(900)
+
+        assert one == ((5, 20), True)
+        assert both == ((8, 20), 2)
+        assert handed == ((8, 20), False, True)
+        assert not first_finalizers
+        assert bounds(w) == (1, 20)
+        assert "window" not in status(w, "second")
+        assert not stored(w, "second")["metadata"].get("finalizers")
+
+
+async def test_the_value_below_returns_when_the_upper_window_closes() -> None:
+    """The second window ends within the first one, whose value then holds until its own end."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "30m"), name="long")
+        put_rules(w, window(w, 5, "5m", targetMinReplicas=8), name="short")
+        seen = []
+        async with rules_running(w):
+            for pause in (150, 180, 360, 1500):
+                await asyncio.sleep(pause)
+                seen.append(bounds(w)[0])
+
+        assert seen == [5, 8, 5, 1]
+
+
+async def test_new_values_of_an_open_window_hold_at_once() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        rule = window(w, 2, "10m")
+        put_rules(w, rule)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            put_rules(w, {**rule, "targetMinReplicas": 7, "targetMaxReplicas": 30})
+            await asyncio.sleep(5)
+            edited = bounds(w)
+            await asyncio.sleep(600)
+
+        assert edited == (7, 30)
+        assert bounds(w) == (1, 20)
+
+
+async def test_a_new_duration_counts_from_the_opening() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        rule = window(w, 2, "30m")
+        put_rules(w, rule)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            put_rules(w, {**rule, "duration": "5m"})
+            await asyncio.sleep(120)
+            before_end = bounds(w)
+            await asyncio.sleep(180)
+
+        assert before_end == (5, 20)
+        assert bounds(w) == (1, 20)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"suspend": True}, {"schedule": "0 0 1 1 *"}, {"timeZone": "Asia/Tokyo"}, {"name": "other"}],
+)
+async def test_an_edit_of_the_schedule_closes_the_window(change: Object) -> None:
+    """Suspension, another schedule or zone, and another name restore the baseline at once."""
+    async with world(m1=1) as w:
+        w.scale()
+        rule = window(w, 2, "30m")
+        put_rules(w, rule)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            put_rules(w, {**rule, **change})
+            await asyncio.sleep(5)
+
+        assert bounds(w) == (1, 20)
+        assert "window" not in status(w)
+        assert not stored(w)["metadata"].get("finalizers")
+
+
+async def test_a_new_target_restores_the_old_one() -> None:
+    """The window closes on the target that it was opened for, and the new target waits for a fire."""
+    async with world(m1=1) as w:
+        w.scale()
+        w.scale("other")
+        rule = window(w, 2, "30m")
+        put_rules(w, rule)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            put_rules(w, rule, target={**FHPA, "name": "other"})
+            await asyncio.sleep(10)
+            moved = bounds(w)
+            other = w.hub.find(HPAS, "other", NAMESPACE)
+            finalizers = stored(w)["metadata"].get("finalizers")
+            await asyncio.sleep(HOUR)
+        later = w.hub.find(HPAS, "other", NAMESPACE)
+
+        assert moved == (1, 20)
+        assert other is not None
+        assert other["spec"]["minReplicas"] == 1
+        assert not finalizers
+        assert later is not None
+        assert later["spec"]["minReplicas"] == 5
+
+
+async def test_a_change_of_the_target_in_a_window_stays() -> None:
+    """Somebody scales while a window is open: the value stays, and the end restores nothing."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "10m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            w.scale(minReplicas=3)
+            await asyncio.sleep(900)
+
+        assert bounds(w) == (3, 20)
+        assert len(w.events("WindowOverridden", "office")) == 1
+        assert "window" not in status(w)
+        assert not stored(w)["metadata"].get("finalizers")
+
+
+async def test_a_target_that_goes_away_ends_the_window() -> None:
+    """Nothing can be restored, so the object is free to be deleted."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "10m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            w.hub.remove(HPAS, "web", NAMESPACE)
+            await asyncio.sleep(900)
+
+        assert "window" not in status(w)
+        assert not stored(w)["metadata"].get("finalizers")
+        assert w.events("NotRestored", "office") != []
+
+
+async def test_a_refused_scale_is_one_failed_execution() -> None:
+    """The member refuses the scale. The fire stays owed, and one entry tells it however often it is tried."""
+    async with world(m1=1, m2=1) as w:
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetReplicas": 8}, target=DEPLOYMENT)
+        w.members["m2"].refused["PUT", SCALE_PATH] = 403
+        async with rules_running(w):
+            await asyncio.sleep(300)
+            failed, tries = history(w)["failedExecutions"], w.members["m2"].request_count("PUT", SCALE_PATH)
+            shown = ready(w)
+            w.members["m2"].refused.clear()
+            await asyncio.sleep(120)
+
+        assert len(failed) == 1
+        assert failed[0]["message"].startswith("cluster m2: ")
+        assert 2 <= tries <= 20
+        assert shown == ("False", "ScaleFailed")
+        assert w.replicas == {"m1": 4, "m2": 4}
+        assert len(history(w)["successfulExecutions"]) == 1
+
+
+async def test_a_target_without_scale_is_named() -> None:
+    """With --propagation=karmada the hub has no such kind, and the failed execution says so."""
+    async with world(m1=1) as w:
+        target = {"apiVersion": "example.io/v1", "kind": "Widget", "name": "web"}
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetReplicas": 8}, target=target)
+        async with rules_running(w, propagation=KARMADA):
+            await asyncio.sleep(150)
+
+        (failed,) = history(w)["failedExecutions"]
+        assert "Widget" in failed["message"]
+        assert ready(w)[0] == "False"
+
+
+async def test_a_close_that_cannot_read_the_target_is_retried_slowly() -> None:
+    """The target cannot be read at the end of a window. It is asked with growing pauses, then restored."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "5m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            asked = w.hub.request_count("GET", "/federatedhpas/web")
+            w.hub.refused["GET", "/federatedhpas/web"] = 403
+            await asyncio.sleep(900)
+            asked = w.hub.request_count("GET", "/federatedhpas/web") - asked
+            w.hub.refused.clear()
+            await asyncio.sleep(120)
+
+        assert 3 <= asked <= 60
+        assert bounds(w) == (1, 20)
+        assert "window" not in status(w)
+
+
+async def test_a_status_that_meets_an_edit_keeps_both() -> None:
+    """Another client edits the object between the effect and the result. The result is stored on the edit."""
+    async with world(m1=1) as w:
+        w.scale()
+        rule = {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}
+        put_rules(w, rule)
+        edited: list[str] = []
+
+        def edit(method: str, path: str) -> None:
+            applied = bounds(w) == (5, 20)
+            if method == "PATCH" and path.endswith("/office/status") and applied and not edited:
+                edited.append(path)
+                put_rules(w, {**rule, "targetMinReplicas": 6})
+
+        w.hub.before = edit
+        async with rules_running(w):
+            await asyncio.sleep(300)
+
+        assert edited
+        assert bounds(w) == (5, 20)
+        assert len(history(w)["successfulExecutions"]) == 1
+        assert stored(w)["spec"]["rules"][0]["targetMinReplicas"] == 6
+        assert status(w)["observedGeneration"] == 2
+
+
+async def test_a_deletion_that_cannot_restore_is_let_go_after_a_minute() -> None:
+    """The API server refuses the restoring write. The finalizer goes after 60 s, with an event."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "30m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            w.hub.refused["PATCH", "/federatedhpas/web"] = 403
+            delete_rules(w)
+            await asyncio.sleep(50)
+            kept = stored(w)["metadata"].get("finalizers")
+            await asyncio.sleep(70)
+
+        assert kept == [FINALIZER]
+        assert not stored(w)["metadata"].get("finalizers")
+        assert len(w.events("NotRestored", "office")) == 1
+        assert bounds(w) == (5, 20)
+
+
+async def test_a_process_that_leads_no_more_writes_nothing() -> None:
+    """The Lease ends before a fire. The old claim writes nothing, and the next leader applies the fire."""
+    async with world(m1=1) as w:
+        w.scale()
+        leading = [True]
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}, name="plain")
+        put_rules(w, window(w, 2, "10m", targetMaxReplicas=30))
+        async with rules_running(w, leads=lambda: leading[0]):
+            await asyncio.sleep(60)
+            leading[0] = False
+            before = len(w.hub.writes)
+            await asyncio.sleep(120)
+            delete_rules(w, "plain")
+            await asyncio.sleep(60)
+            written = w.hub.writes[before:]
+            async with rules_running(w):
+                await asyncio.sleep(60)
+        held = bounds(w)
+
+        assert written == []
+        assert held == (1, 30)
+        assert len(history(w)["successfulExecutions"]) == 1
+
+
+async def test_a_leader_that_is_frozen_over_a_write_is_followed_once() -> None:
+    """The old leader hangs in its effect while the new one applies the fire. Its late write is a conflict."""
+    async with world(m1=1) as w:
+        w.scale()
+        leading = [True]
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+
+        def lose_the_lease(method: str, path: str) -> None:
+            if method == "GET" and path.endswith("/federatedhpas/web") and w.clock.wall() % 60 < 5:
+                leading[0] = False
+
+        async with rules_running(w, leads=lambda: leading[0]):
+            w.hub.before = lose_the_lease
+            await asyncio.sleep(130)
+            before = bounds(w)
+            w.hub.before = lambda method, path: None
+            async with rules_running(w):
+                await asyncio.sleep(60)
+
+        assert before in ((1, 20), (5, 20))
+        assert bounds(w) == (5, 20)
+        assert len(history(w)["successfulExecutions"]) == 1
+        assert w.hub.request_count("PATCH", "/federatedhpas/web") == 1
+
+
+async def test_an_object_that_is_gone_costs_no_further_requests() -> None:
+    """The object vanishes with its window open, as after a forced deletion. Nothing is asked for it again."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "10m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            w.hub.remove(CRONS, "office", NAMESPACE)
+            await asyncio.sleep(10)
+            asked = w.hub.request_count("GET", "/federatedhpas/web")
+            await asyncio.sleep(900)
+
+        assert w.hub.request_count("GET", "/federatedhpas/web") == asked
