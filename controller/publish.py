@@ -1,15 +1,19 @@
-"""Publishing a decision on the object itself: its status and its events."""
+"""Publishing a decision on the object itself: its status, its record and its events."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
+from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.federatedhpa import API_VERSION, KIND
-from fedhpa.decision import Event
-from fedhpa.kube import ApiClient, EventRecorder, InvolvedObject, Resource, update_with_retry
+from fedhpa.api.record_annotation import RECORD_ANNOTATION
+from fedhpa.decision import Event, with_record
+from fedhpa.kube import NOT_FOUND, ApiClient, EventRecorder, InvolvedObject, Resource, update_with_retry
 
 FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "federatedhpas", namespaced=True, scale=False)
+FIELD_MANAGER: Final = "fedhpa-controller"
+RECORD_TRIES: Final = 5
 
 
 async def write_status(
@@ -20,8 +24,8 @@ async def write_status(
     deadline: float,
     *,
     unless_newer: bool = False,
-) -> Mapping[str, Any]:
-    """Write the status of the object read as `raw`; return the object as stored.
+) -> Mapping[str, Any] | None:
+    """Write the status of the object read as `raw`; return the object as stored, None if nothing was written.
 
     A change of the spec in between does not matter, because only this controller writes the status. Nothing
     is written if the object was deleted and created again or, with `unless_newer`, if its status has a newer
@@ -29,16 +33,48 @@ async def write_status(
     """
     metadata = raw["metadata"]
     uid = metadata.get("uid")
+    writes = False
 
     def mutate(current: dict[str, Any]) -> dict[str, Any] | None:
-        if current["metadata"].get("uid") != uid:
-            return None
-        if unless_newer and _decided_at(current.get("status")) > _decided_at(status):
-            return None
-        return {**current, "status": dict(status)}
+        nonlocal writes
+        writes = current["metadata"].get("uid") == uid
+        if unless_newer and _decided_at(with_record(current).get("status")) > _decided_at(status):
+            writes = False
+        return {**current, "status": dict(status)} if writes else None
 
     path = resource.path(metadata["namespace"], metadata["name"])
-    return await update_with_retry(hub, path, mutate, subresource="status", deadline=deadline)
+    stored = await update_with_retry(hub, path, mutate, subresource="status", deadline=deadline)
+    return stored if writes else None
+
+
+async def write_record(
+    hub: ApiClient, resource: Resource, stored: Mapping[str, Any], text: str, deadline: float
+) -> None:
+    """Set the record annotation of the object read as `stored`; "" removes it.
+
+    Nothing is written if the object was deleted in between. Raises ApiError if the hub refuses.
+    """
+    metadata = stored["metadata"]
+    uid, path = metadata.get("uid"), resource.path(metadata["namespace"], metadata["name"])
+    for attempt in range(1, RECORD_TRIES + 1):
+        change = {
+            "resourceVersion": metadata.get("resourceVersion", ""),
+            "annotations": {RECORD_ANNOTATION: text or None},
+        }
+        try:
+            await hub.patch(path, {"metadata": change}, manager=FIELD_MANAGER, deadline=deadline)
+        except Conflict:
+            if attempt == RECORD_TRIES:
+                raise
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return
+            raise
+        else:
+            return
+        metadata = (await hub.get_json(path, deadline=deadline))["metadata"]
+        if metadata.get("uid") != uid:
+            return
 
 
 def _decided_at(status: Any) -> str:

@@ -1,7 +1,8 @@
 """The controller's memory of an object between two reconciles, and its restoration after a restart.
 
 A restarted controller restores all of it from the object's status: the history from `status.decision`, the
-clusters' shares and when each was last seen from `status.clusters`.
+clusters' shares and when each was last seen from `status.clusters`. Where the hub drops these fields, the
+record annotation has them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fedhpa.decision import (
     StoredStatus,
     history_after_scale,
     read_status,
+    with_record,
 )
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
@@ -74,7 +76,7 @@ class ObjectMemory:
         metadata = raw["metadata"]
         memory = cls(uid=str(metadata.get("uid", "")))
         try:
-            status = read_status(raw.get("status"))
+            status = read_status(with_record(raw).get("status"))
             memory.history = status.decision.history()
             memory._restore_from(status)
             memory.history = _prolonged(memory.history, memory.status_written_at, now)

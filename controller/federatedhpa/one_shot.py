@@ -25,7 +25,15 @@ from controller.members import member_registry
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.decision import Decision, History, Snapshot, StoredDecision, decide, encode_scenario
+from fedhpa.decision import (
+    Decision,
+    History,
+    Snapshot,
+    StoredDecision,
+    decide,
+    encode_scenario,
+    with_record,
+)
 from fedhpa.kube import SYSTEM, ApiClient, Clock, Key, resource_path
 from fedhpa.members import CLUSTERS_PATH, Cluster, MemberRegistry, SharedLists
 from fedhpa.serving.flags import parse_flags
@@ -80,7 +88,7 @@ class OneShotReader:
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
         """Read the decision input of the object `raw`. Raises InvalidObject if the object cannot be read."""
-        metadata = raw["metadata"]
+        raw, metadata = with_record(raw), raw["metadata"]
         key = (str(metadata["namespace"]), str(metadata["name"]))
         now = self._clock.wall()
         objects = {**await self._others(key), key: raw}
@@ -130,12 +138,12 @@ class OneShotReader:
 
 
 def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str = "") -> Settings:
-    """The settings of the object's last decision, as its status stores them.
+    """The settings of the object's last decision, as its status or its record stores them.
 
     `propagation` overrides the stored one. `metrics_via` is not stored. Raises ConfigError for an unknown
     propagation.
     """
-    status = raw.get("status")
+    status = with_record(raw).get("status")
     fields = status.get("decision") if isinstance(status, Mapping) else None
     stored = StoredDecision(fields if isinstance(fields, Mapping) else {})
     chosen = propagation or stored.propagation or KARMADA

@@ -20,6 +20,7 @@ from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.failures import INVALID_OBJECT, FailureReports
 from controller.federatedhpa.health import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.records import StatusRecords
 from controller.federatedhpa.scale_writes import (
     NotWritten,
     Superseded,
@@ -33,7 +34,7 @@ from controller.federatedhpa.status import QUIET_SECONDS, Unstored, Windows, wor
 from controller.federatedhpa.unsupported import NOT_BUILT
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
-from controller.publish import FEDERATED_HPAS, record_events, write_status
+from controller.publish import FEDERATED_HPAS, record_events
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.decision import ClusterScale, Decision, Snapshot, TemplateScale, decide, history_after_scale
@@ -73,6 +74,7 @@ class FederatedHPAReconciler:
         self._times = SteppedClock(wall, clock)
         self._health = HealthLog(metrics, clock)
         self._failures = FailureReports(hub, events, metrics, self._health, wall, writes=not settings.paused)
+        self._records = StatusRecords(hub)
         self._unstored: dict[Key, Unstored] = {}
         # The objects and statuses that a former leader's successor would want to know.
         self._unwritten: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
@@ -89,6 +91,7 @@ class FederatedHPAReconciler:
         for table in (self._competitors, self._unstored, self._unwritten):
             table.pop(key, None)
         self._hub_check.forget(key)
+        self._records.forget(key)
         self._times.forget(key)
         self._failures.clear(key)
         self._health.forget(key)
@@ -106,6 +109,7 @@ class FederatedHPAReconciler:
         object shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
         """
         began = self._clock()
+        raw = self._records.complete(key, raw)
         memory = self._memory(key, raw)
         try:
             now = self._times.now(key, memory)
@@ -297,7 +301,7 @@ class FederatedHPAReconciler:
                 self._unwritten[key] = (raw, decision.status)
             return True
         try:
-            await write_status(self._hub, FEDERATED_HPAS, raw, decision.status, HUB_DEADLINE_SECONDS)
+            await self._records.write(key, raw, decision.status, HUB_DEADLINE_SECONDS)
         except FedHPAError as error:
             self._health.status_failed(key, error)
             self._unwritten[key] = (raw, decision.status)
@@ -319,14 +323,20 @@ class FederatedHPAReconciler:
             return
         slots = asyncio.Semaphore(FLUSH_CONCURRENCY)
 
-        async def write(raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+        async def write(key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
             async with slots:
-                await write_status(self._hub, FEDERATED_HPAS, raw, status, FLUSH_SECONDS, unless_newer=True)
+                await self._records.write(key, raw, status, FLUSH_SECONDS, unless_newer=True)
             return True
 
         tasks = [
             asyncio.create_task(
-                contain("flush-status", partial(write, raw, status), lambda _: False, namespace=ns, name=name)
+                contain(
+                    "flush-status",
+                    partial(write, (ns, name), raw, status),
+                    lambda _: False,
+                    namespace=ns,
+                    name=name,
+                )
             )
             for (ns, name), (raw, status) in left.items()
         ]

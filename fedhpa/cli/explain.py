@@ -1,6 +1,7 @@
 """`fedhpa explain` explains a FederatedHPA or a CronFederatedHPA from its status.
 
-The right to get the object is enough, except where the hub's CRD drops the decision.
+The right to get the object is enough, except where the hub's CRD drops the decision and the record annotation
+does not have all of it.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def explain(
 ) -> None:
     """Explain why a FederatedHPA has its current replicas, or what the rules of a CronFederatedHPA do.
 
-    Where the hub's CRD drops status.decision, the command decides anew with your rights and writes nothing.
+    Where the hub's CRD drops status.decision, the record annotation has the decision. If the record is
+    shortened or absent, the command decides anew with your rights and writes nothing.
     --propagation and --metrics-via are for that decision only.
     """
     if names_cron(target):
@@ -139,10 +141,15 @@ def _show(explanation: Explanation, output: ExplainFormat) -> bool:
 
 
 def stored_explanation(raw: Mapping[str, Any], now: float) -> Explanation:
-    """Returns the stored decision of a FederatedHPA, with a warning if it is too old at `now`."""
-    status, metadata = raw.get("status") or {}, raw["metadata"]
+    """Returns the stored decision of a FederatedHPA, with a warning if it is too old at `now`.
+
+    Where the hub's CRD drops the decision, that of the record annotation counts, if it has all details.
+    """
+    from fedhpa.decision import is_shortened, with_record
+
+    status, metadata = with_record(raw).get("status") or {}, raw["metadata"]
     where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    if status.get("decision"):
+    if status.get("decision") and not is_shortened(status["decision"]):
         return Explanation(where, status, _late(status, raw.get("spec") or {}, now))
     if _drops_decisions(status):
         note = f"the hub's CRD drops status.decision of {where}: explain it without --watch"

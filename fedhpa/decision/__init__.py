@@ -21,6 +21,7 @@ from fedhpa.decision.model import (
     Step,
 )
 from fedhpa.decision.normalize import history_after_scale
+from fedhpa.decision.record.annotation import is_shortened, record_text, with_record
 from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.decision import to_json, to_line
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
@@ -89,13 +90,16 @@ __all__ = [
     "forbidden_in_member",
     "forbidden_on_hub",
     "history_after_scale",
+    "is_shortened",
     "missing_in_members",
     "missing_on_hub",
     "no_candidates",
     "read_status",
+    "record_text",
     "scenario_name",
     "targets",
     "to_json",
     "to_line",
     "to_text",
+    "with_record",
 ]

@@ -139,8 +139,13 @@ class StoredStatus(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int | None:
-        """The size after the last decision: the desired one only if it was written; None if unknown."""
-        return self.desired_replicas if self.decision.wrote_scale else self.current_replicas
+        """The size after the last decision: the desired one only if it was written; None if unknown.
+
+        The numbers of the decision come first. If the hub drops it, its record may be older than the status.
+        """
+        wrote, fields = self.decision.wrote_scale, self.decision.fields
+        decided = _number(fields.get("desiredReplicas" if wrote else "currentReplicas"))
+        return (self.desired_replicas if wrote else self.current_replicas) if decided is None else decided
 
     def shares(self) -> dict[str, int]:
         """Returns the clusters' replicas after the last decision, as far as known."""

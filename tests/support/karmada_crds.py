@@ -1,0 +1,110 @@
+"""Karmada's CRDs, as far as tests need them: the fields that they keep, and a hub that drops all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.hub_check import CRD_PATH
+from tests.support.controller import HPAS, Plane
+from tests.support.fakeapi import Collection, Object
+
+CRONS: Collection = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
+
+
+def fields(*names: str, **nested: Object) -> Object:
+    """A schema of an object with these fields, of which those by keyword have schemas of their own."""
+    return {"type": "object", "properties": {name: {} for name in names} | nested}
+
+
+def items(schema: Object) -> Object:
+    """A schema of a list."""
+    return {"type": "array", "items": schema}
+
+
+CONDITION = fields("type", "status", "reason", "message", "lastTransitionTime")
+# pkg/apis/autoscaling/v1alpha1/federatedhpa_types.go of Karmada v1.19
+FEDERATED_HPA: Object = fields(
+    spec=fields("scaleTargetRef", "minReplicas", "maxReplicas", "metrics", "behavior"),
+    status=fields(
+        "observedGeneration",
+        "lastScaleTime",
+        "currentReplicas",
+        "desiredReplicas",
+        "currentMetrics",
+        conditions=items(CONDITION),
+    ),
+)
+# pkg/apis/autoscaling/v1alpha1/cronfederatedhpa_types.go of Karmada v1.19
+CRON_FEDERATED_HPA: Object = fields(
+    spec=fields(
+        "scaleTargetRef",
+        rules=items(
+            fields(
+                "name",
+                "schedule",
+                "targetReplicas",
+                "targetMinReplicas",
+                "targetMaxReplicas",
+                "suspend",
+                "timeZone",
+                "successfulHistoryLimit",
+                "failedHistoryLimit",
+            )
+        ),
+    ),
+    status=fields(
+        executionHistories=items(
+            fields(
+                "ruleName",
+                "nextExecutionTime",
+                successfulExecutions=items(
+                    fields(
+                        "scheduleTime",
+                        "executionTime",
+                        "appliedReplicas",
+                        "appliedMinReplicas",
+                        "appliedMaxReplicas",
+                    )
+                ),
+                failedExecutions=items(fields("scheduleTime", "executionTime", "message")),
+            )
+        ),
+    ),
+)
+SCHEMAS = {HPAS: FEDERATED_HPA, CRONS: CRON_FEDERATED_HPA}
+
+
+def definition(schema: Object) -> Object:
+    """A CustomResourceDefinition with a schema."""
+    return {
+        "spec": {"versions": [{"name": "v1alpha1", "served": True, "schema": {"openAPIV3Schema": schema}}]}
+    }
+
+
+def pruned(value: Any, schema: Object) -> Any:
+    """Returns a value without the fields that a schema does not have."""
+    known, each = schema.get("properties"), schema.get("items")
+    if known is not None and isinstance(value, dict):
+        return {name: pruned(part, known[name]) for name, part in value.items() if name in known}
+    if each is not None and isinstance(value, list):
+        return [pruned(entry, each) for entry in value]
+    return value
+
+
+def install(hub: Plane) -> None:
+    """From now on the hub has Karmada's CRDs: it drops all other fields of each object that is written."""
+    store = hub.put
+
+    def put(collection: Collection, obj: Object) -> Object:
+        schema = SCHEMAS.get(collection)
+        if schema is not None:
+            obj = {**obj, **{part: pruned(obj[part], schema["properties"][part]) for part in _parts(obj)}}
+        return store(collection, obj)
+
+    hub.put = put  # type: ignore[method-assign]  # the hub's API server prunes
+    hub.answers[CRD_PATH] = lambda: definition(FEDERATED_HPA)
+    hub.answers[CRD_PATH.replace(HPAS[1], CRONS[1])] = lambda: definition(CRON_FEDERATED_HPA)
+
+
+def _parts(obj: Object) -> list[str]:
+    return [part for part in ("spec", "status") if obj.get(part) is not None]
