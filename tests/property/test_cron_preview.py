@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
+from fedhpa.cron import TargetBounds
 from fedhpa.cron.execution import (
+    MAXIMUM,
+    MINIMUM,
+    Conflict,
     Plan,
     Preview,
     ScheduledObject,
@@ -23,6 +27,8 @@ from fedhpa.cron.execution import (
     plan,
     settle,
 )
+from fedhpa.cron.forecast.bounds import bounds_conflicts
+from fedhpa.cron.forecast.rules import ActiveRule
 from tests.property.test_cron_execution import FHPA, STARTS, rules_of
 from tests.support.nightly import examples
 
@@ -109,3 +115,34 @@ def test_the_preview_is_what_the_controller_does(
 def _at_all(held: dict[float, Values], found: list[Any]) -> dict[float, Values]:
     """The values of the controller at the instants of the steps."""
     return {step.at: held[max(at for at in held if at <= step.at)] for step in found}
+
+
+@given(units(), st.integers(1, 5), st.integers(5, 9))
+@settings(max_examples=examples(60, 1000), deadline=None)
+def test_admission_warns_of_the_conflicts_that_the_preview_shows(
+    unit: tuple[list[ScheduledObject], float], minimum: int, maximum: int
+) -> None:
+    """Every warning is a refused write of the preview, and the first refused write has a warning."""
+    (owner, *_), now = unit
+    start, until = datetime.fromtimestamp(now, UTC), now + 7 * 86400
+    rules = [
+        ActiveRule(rule.name, rule.timetable, rule.values.get(MINIMUM), rule.values.get(MAXIMUM))
+        for rule in owner.rules
+        if rule.timetable is not None
+    ]
+    # The forecast does not know if a window that began before is open.
+    assume(all(rule.timetable.window(start) is None for rule in rules))
+    owner = msgspec.structs.replace(
+        owner, rules=tuple(msgspec.structs.replace(rule, max_delay=None) for rule in owner.rules)
+    )
+
+    preview = Preview([owner], None, {MINIMUM: minimum, MAXIMUM: maximum}, now=now, until=until)
+    refused = {step.at: step.conflict for step in preview.steps() if step.conflict is not None}
+    bounds = TargetBounds(minimum, maximum)
+    warned = list(bounds_conflicts(rules, bounds, start, datetime.fromtimestamp(until, UTC)))
+
+    for each in warned:
+        low, high = (each.value, each.other_value)
+        pair = Conflict(low, high) if each.bound == MINIMUM else Conflict(high, low)
+        assert refused[each.at.timestamp()] == pair
+    assert min(refused, default=None) == min((each.at.timestamp() for each in warned), default=None)

@@ -33,7 +33,7 @@ from fedhpa.cron.execution.settling import Settled, settle
 UNKNOWN: Final = -1
 # The default of a FederatedHPA without minReplicas.
 DEFAULT_MINIMUM: Final = 1
-# Fires, ends of windows and open windows, summed over all steps. 1,000 of them cost about 20 ms of CPU.
+# Steps, fires, and a quarter of the open windows, summed over all steps. 1,000 cost about 50 ms of CPU.
 MAX_WORK: Final = 20_000
 
 # The object and the name of a rule.
@@ -122,7 +122,7 @@ class Preview:
                 self.until = self._end
                 return
             fired = self._due(at)
-            self._work -= 1 + len(fired) + len(self._windows())
+            self._work -= 1 + len(fired) + len(self._windows()) // 4
             yield self._carry_out(self._concerned(fired, at), at)
             self.until = at
             self._schedule_again(fired, at)
@@ -239,6 +239,7 @@ class Preview:
         return plain and len({rule.timetable for rule in rules}) == 1
 
     def _schedule(self, key: Key, after: float) -> None:
-        fire = owed.next_fire(self._rules[key], after, self._end)
+        rule = self._rules[key]
+        fire = None if rule.suspended else owed.next_fire(rule, after, self._end)
         if fire is not None:
             heapq.heappush(self._coming, (fire, key))

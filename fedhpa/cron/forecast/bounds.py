@@ -1,8 +1,8 @@
 """Rules that set the minReplicas of a FederatedHPA above its maxReplicas.
 
-A rule may set one bound only, so a conflict depends on the present bounds and on the other rules. The rules
-are simulated fire by fire, up to a limit. For each bound the open window that started last decides, else the
-baseline. Rules without a window change the baseline, also while a window is open.
+A rule may set one bound only, so a conflict depends on the present bounds and on the other rules. The preview
+of `fedhpa.cron.execution` gives the coming writes, as the controller would make them. Each conflict is here
+given to the rule that causes it.
 
 A window that a rule may have opened before the forecast begins hides the baseline of its bounds. These bounds
 count as unknown until a rule sets them, so they cause no warning.
@@ -10,21 +10,34 @@ count as unknown until a rule sets them, so they cause no warning.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
+from fedhpa.cron.execution.preview import DEFAULT_MINIMUM, UNKNOWN, Conflict, Preview, Step
+from fedhpa.cron.execution.records import (
+    MAXIMUM,
+    MINIMUM,
+    OpenWindow,
+    Rule,
+    ScheduledObject,
+    Values,
+    WindowRecord,
+)
 from fedhpa.cron.forecast.rules import ActiveRule
-from fedhpa.cron.timetable import elapsed, later
+from fedhpa.cron.timetable import elapsed
 
-_MAX_RULES: Final = 100
-# Fires and ends of windows, of all rules together.
+# Fires and ends of windows that are followed at least, of all rules together.
 MAX_EVENTS: Final = 200
-# The default of a FederatedHPA without minReplicas.
-_DEFAULT_MINIMUM: Final = 1
+# The work of a preview for these events, which counts the steps, too.
+_MAX_WORK: Final = 2 * MAX_EVENTS
+# Rules that are followed; those that never apply do not count.
+_MAX_RULES: Final = 100
+# The object whose rules are forecast, and a made-up one with the windows that may be open already.
+_OBJECT: Final = "object"
+_BEFORE: Final = "before"
 
 
 class TargetBounds(msgspec.Struct, frozen=True):
@@ -66,213 +79,165 @@ class BoundsConflict(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """The value of a bound (None: unknown), and the rule that set it (None: the target had it before)."""
+    """The value of a bound, and the rule that set it (None: the target had it before, or it is unknown)."""
 
     value: int | None
     setter: ActiveRule | None
-
-
-_UNKNOWN: Final = _Bound(None, None)
-
-
-class _Event(NamedTuple):
-    """A fire of the rule with this index, or the end of its window. Events sort by time, then by rule."""
-
-    instant: datetime
-    rule: int
-    closes: bool
-
-
-class _OpenWindow(NamedTuple):
-    """The open window of the rule with this index, and the bounds that it covers (None: not covered)."""
-
-    rule: int
-    closes: datetime
-    minimum: _Bound | None
-    maximum: _Bound | None
-
-
-class _State(NamedTuple):
-    """The baseline of both bounds, and the open windows in the order in which they started."""
-
-    minimum: _Bound
-    maximum: _Bound
-    windows: tuple[_OpenWindow, ...] = ()
-
-    def bounds(self) -> tuple[_Bound, _Bound]:
-        """Returns the minimum and the maximum that the target has."""
-        low, high = self.minimum, self.maximum
-        for window in self.windows:
-            low, high = window.minimum or low, window.maximum or high
-        return low, high
 
 
 def bounds_conflicts(
     rules: list[ActiveRule], target: TargetBounds | None, now: datetime, until: datetime
 ) -> Iterator[BoundsConflict]:
     """Yields the first conflict of each rule in (now, until], in the order of time."""
-    if not _can_conflict(rules, target):
-        return
-    yield from _Simulation(rules[:_MAX_RULES], target, until).run(now)
+    if _can_conflict(rules, target):
+        yield from _Forecast(rules, target, now, until).run()
 
 
 def _can_conflict(rules: list[ActiveRule], target: TargetBounds | None) -> bool:
     """True if any minimum is above any maximum. Otherwise no order of events leads to a conflict."""
-    present = _present(target)
-    lows = [
-        bound for bound in (present.minimum.value, *(rule.minimum for rule in rules)) if bound is not None
-    ]
-    highs = [
-        bound for bound in (present.maximum.value, *(rule.maximum for rule in rules)) if bound is not None
-    ]
+    lows = [rule.minimum for rule in rules if rule.minimum is not None]
+    highs = [rule.maximum for rule in rules if rule.maximum is not None]
+    if target is not None:
+        lows.append(DEFAULT_MINIMUM if target.minimum is None else target.minimum)
+        highs += [] if target.maximum is None else [target.maximum]
     return bool(lows and highs) and max(lows) > min(highs)
 
 
-def _present(target: TargetBounds | None) -> _State:
-    if target is None:
-        return _State(_UNKNOWN, _UNKNOWN)
-    minimum = _DEFAULT_MINIMUM if target.minimum is None else target.minimum
-    return _State(_Bound(minimum, None), _Bound(target.maximum, None))
+class _Forecast:
+    """Finds the rules that cause the conflicts of a preview."""
 
+    def __init__(
+        self, rules: list[ActiveRule], target: TargetBounds | None, now: datetime, until: datetime
+    ) -> None:
+        self._rules = {rule.label: rule for rule in rules}
+        values: Values = {MINIMUM: UNKNOWN, MAXIMUM: UNKNOWN}
+        if target is not None:
+            values = {MINIMUM: target.minimum, MAXIMUM: target.maximum}
+        planned = _planned(rules)
+        windows = _open_windows([self._rules[rule.name] for rule in planned], now)
+        hidden: Values = {field: UNKNOWN for window in windows for field in window.values}
+        record = WindowRecord(dict(hidden), None, dict(hidden), tuple(windows)) if windows else None
+        before = tuple(_holder(self._rules[window.rule], window) for window in windows)
+        self._preview = Preview(
+            [ScheduledObject(_OBJECT, 0.0, planned), ScheduledObject(_BEFORE, 0.0, before)],
+            record,
+            values | hidden,
+            now=now.timestamp(),
+            until=until.timestamp(),
+            skips_repeats=True,
+            max_work=_MAX_WORK,
+        )
+        # The rule that set each bound without a window. The value may lie below a window.
+        self._plain: dict[str, ActiveRule] = {}
+        self._bounds = self._attributed(record, values, self._plain)
 
-class _Simulation:
-    """Simulates rules: the present state and the coming events."""
-
-    def __init__(self, rules: list[ActiveRule], target: TargetBounds | None, until: datetime) -> None:
-        self._rules = rules
-        self._until = until
-        self._state = _present(target)
-        self._events: list[_Event] = []
-
-    def run(self, now: datetime) -> Iterator[BoundsConflict]:
-        """Yields the conflicts after `now`, at most one for each rule."""
+    def run(self) -> Iterator[BoundsConflict]:
+        """Yields the conflicts, at most one for each rule."""
         reported: set[str] = set()
-        self._open_windows(now)
-        for index, rule in enumerate(self._rules):
-            self._schedule(index, rule.timetable.next(now, self._until))
-        left = MAX_EVENTS
-        while self._events and left > 0:
-            instant = self._events[0].instant
-            due = self._due(instant)
-            left -= len(due)
-            previous = self._state
-            closed = self._close_windows(instant)
-            fired = [event.rule for event in due if not event.closes]
-            self._fire(fired, instant)
-            if _is_crossed(self._state):
-                conflict = self._conflict(previous, closed, fired, instant)
-                # Admission will refuse the update, so the bounds stay.
-                self._state = previous
-                if conflict is not None and conflict.rule.label not in reported:
-                    reported.add(conflict.rule.label)
-                    yield conflict
-            # Rules with the same timetable always fire together, so they count as one.
-            alone = len({self._rules[index].timetable for index in fired}) == 1
-            for index in fired:
-                self._schedule(index, self._next_fire(index, instant, alone=alone))
-
-    def _open_windows(self, now: datetime) -> None:
-        """Opens the windows of fires before `now`, with unknown values over an unknown baseline.
-
-        Whether they are open is unknown too: a rule does not say since when it exists.
-        """
-        found = []
-        for index, rule in enumerate(self._rules):
-            duration = rule.timetable.duration
-            fired = None if duration is None else rule.timetable.previous(now)
-            if fired is not None and duration is not None and elapsed(fired, now) < duration:
-                found.append((fired.astimezone(UTC), index, later(fired, duration).astimezone(UTC)))
-        low, high, windows = self._state
-        for _, index, closes in sorted(found):
-            rule = self._rules[index]
-            minimum = None if rule.minimum is None else _UNKNOWN
-            maximum = None if rule.maximum is None else _UNKNOWN
-            low, high = minimum or low, maximum or high
-            windows = (*windows, _OpenWindow(index, closes, minimum, maximum))
-            heapq.heappush(self._events, _Event(closes, index, closes=True))
-        self._state = _State(low, high, windows)
-
-    def _schedule(self, index: int, fire: datetime | None) -> None:
-        if fire is not None:
-            heapq.heappush(self._events, _Event(fire.astimezone(UTC), index, closes=False))
-
-    def _due(self, instant: datetime) -> list[_Event]:
-        """Removes and returns the events of an instant, by rule."""
-        due = []
-        while self._events and self._events[0].instant == instant:
-            due.append(heapq.heappop(self._events))
-        return due
-
-    def _close_windows(self, instant: datetime) -> list[int]:
-        """Closes the windows whose end has come, also those whose end was refused before."""
-        windows = self._state.windows
-        closed = [window.rule for window in windows if window.closes <= instant]
-        if closed:
-            left = tuple(window for window in windows if window.closes > instant)
-            self._state = self._state._replace(windows=left)
-        return closed
-
-    def _fire(self, fired: list[int], instant: datetime) -> None:
-        """Applies the rules without a window to the baseline, then opens the windows of the others."""
-        low, high, windows = self._state
-        for index in fired:
-            rule = self._rules[index]
-            minimum = None if rule.minimum is None else _Bound(rule.minimum, rule)
-            maximum = None if rule.maximum is None else _Bound(rule.maximum, rule)
-            duration = rule.timetable.duration
-            if duration is None:
-                low, high = minimum or low, maximum or high
+        for step in self._preview.steps():
+            plain = dict(self._plain)
+            for fire, values, window in step.plan.applied:
+                if window is None:
+                    plain |= dict.fromkeys(values, self._rules[fire.rule.name])
+            after = step.values | step.plan.write
+            bounds = self._attributed(step.plan.record, after, plain)
+            if step.conflict is None:
+                self._plain, self._bounds = plain, bounds
                 continue
-            closes = later(instant, duration)
-            heapq.heappush(self._events, _Event(closes, index, closes=True))
-            others = tuple(window for window in windows if window.rule != index)
-            windows = (*others, _OpenWindow(index, closes, minimum, maximum))
-        self._state = _State(low, high, windows)
+            found = self._conflict(step, step.conflict, bounds)
+            if found is not None and found.rule.label not in reported:
+                reported.add(found.rule.label)
+                yield found
 
-    def _next_fire(self, index: int, instant: datetime, *, alone: bool) -> datetime | None:
-        """Returns the next fire that may change something.
+    def _attributed(
+        self, record: WindowRecord | None, values: Values, plain: dict[str, ActiveRule]
+    ) -> dict[str, _Bound]:
+        """Returns each bound with the rule that set it: the one of the top window, else of a plain fire."""
+        setters: dict[str, ActiveRule] = dict(plain)
+        for window in () if record is None else record.open:
+            setters |= dict.fromkeys(window.values, self._rules[window.rule])
+        return {field: _Bound(values[field], setters.get(field)) for field in (MINIMUM, MAXIMUM)}
 
-        A rule without a window changes nothing when it fires again before any other event.
-        """
-        rule = self._rules[index]
-        if rule.timetable.duration is not None or not alone:
-            return rule.timetable.next(instant, self._until)
-        if not self._events:
-            return None
-        return rule.timetable.at_or_after(self._events[0].instant, self._until)
-
-    def _conflict(
-        self, previous: _State, closed: list[int], fired: list[int], instant: datetime
-    ) -> BoundsConflict | None:
+    def _conflict(self, step: Step, conflict: Conflict, bounds: dict[str, _Bound]) -> BoundsConflict | None:
         """Returns the conflict with the rule that caused it: of the fires the last, else of the closings."""
-        low, high = self._state.bounds()
-        for index in reversed(fired):
-            rule = self._rules[index]
-            if rule is low.setter or rule is high.setter:
-                return _reported(rule, instant, low, high, sets_low=low.setter is rule)
-        before, _ = previous.bounds()
-        for index in reversed(closed):
-            rule = self._rules[index]
-            if rule.minimum is not None and low != before:
-                return _reported(rule, instant, low, high, sets_low=True, closes=True)
+        low, high = bounds[MINIMUM].setter, bounds[MAXIMUM].setter
+        retried = {applied.fire.rule.name for applied in step.plan.applied if applied.fire.at < step.at}
+        if any(rule is not None and rule.label in retried for rule in (low, high)):
+            # The refusal of the earlier fire, which is tried again, was told.
+            return None
+        fired = sorted(applied.fire.order for applied in step.plan.applied if applied.fire.at == step.at)
+        by_order = {applied.fire.order: applied.fire.rule.name for applied in step.plan.applied}
+        for order in reversed(fired):
+            rule = self._rules[by_order[order]]
+            if rule in (low, high):
+                return _reported(rule, step.at, conflict, low, high, sets_low=low is rule)
+        closed = sorted(
+            self._rules[window.rule].label for window in step.plan.closed if window.closes == step.at
+        )
+        changed = bounds[MINIMUM] != self._bounds[MINIMUM]
+        for label in reversed(closed):
+            rule = self._rules[label]
+            if rule.minimum is not None and changed:
+                return _reported(rule, step.at, conflict, low, high, sets_low=True, closes=True)
             if rule.maximum is not None:
-                return _reported(rule, instant, low, high, sets_low=False, closes=True)
+                return _reported(rule, step.at, conflict, low, high, sets_low=False, closes=True)
         return None
 
 
-def _is_crossed(state: _State) -> bool:
-    low, high = state.bounds()
-    return low.value is not None and high.value is not None and low.value > high.value
+def _planned(rules: list[ActiveRule]) -> tuple[Rule, ...]:
+    """Returns the rules that can matter, for a plan.
+
+    A plain rule never applies if a later one with the same timetable sets the same bounds.
+    """
+    found: list[Rule] = []
+    covered: dict[object, set[str]] = {}
+    for place in range(len(rules) - 1, -1, -1):
+        rule = rules[place]
+        if not rule.bounds:
+            continue
+        if rule.timetable.duration is None:
+            fields = covered.setdefault(rule.timetable, set())
+            if fields.issuperset(rule.bounds):
+                continue
+            fields.update(rule.bounds)
+        found.append(Rule(rule.label, place, rule.timetable, rule.bounds, "", max_delay=rule.max_delay))
+    return tuple(reversed(found))[:_MAX_RULES]
+
+
+def _open_windows(rules: list[ActiveRule], now: datetime) -> list[OpenWindow]:
+    """Returns the windows of fires before `now`, with unknown values.
+
+    Nothing tells if they are open: a rule does not say since when it exists.
+    """
+    found = []
+    for rule in rules:
+        duration = rule.timetable.duration
+        if duration is None or not rule.bounds:
+            continue
+        fired = rule.timetable.previous(now, now.astimezone(UTC) - duration)
+        if fired is not None and elapsed(fired, now) < duration:
+            opened = fired.timestamp()
+            closes = opened + duration.total_seconds()
+            found.append(OpenWindow(_BEFORE, rule.label, opened, closes, dict.fromkeys(rule.bounds, UNKNOWN)))
+    return sorted(found, key=lambda window: window.opened)
+
+
+def _holder(rule: ActiveRule, window: OpenWindow) -> Rule:
+    """Returns the made-up rule of a window that may be open. It is suspended, so it never fires."""
+    return Rule(rule.label, 0, rule.timetable, window.values, "", suspended=True)
 
 
 def _reported(
-    rule: ActiveRule, instant: datetime, low: _Bound, high: _Bound, *, sets_low: bool, closes: bool = False
+    rule: ActiveRule,
+    instant: float,
+    conflict: Conflict,
+    low: ActiveRule | None,
+    high: ActiveRule | None,
+    *,
+    sets_low: bool,
+    closes: bool = False,
 ) -> BoundsConflict:
-    assert low.value is not None
-    assert high.value is not None
-    at = instant.astimezone(rule.timetable.zone)
+    at = datetime.fromtimestamp(instant, rule.timetable.zone)
     if sets_low:
-        return BoundsConflict(
-            rule, at, closes, "minReplicas", low.value, "maxReplicas", high.value, high.setter
-        )
-    return BoundsConflict(rule, at, closes, "maxReplicas", high.value, "minReplicas", low.value, low.setter)
+        return BoundsConflict(rule, at, closes, MINIMUM, conflict.minimum, MAXIMUM, conflict.maximum, high)
+    return BoundsConflict(rule, at, closes, MAXIMUM, conflict.maximum, MINIMUM, conflict.minimum, low)

@@ -8,13 +8,14 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.federatedhpa import API_VERSION, KIND
+from fedhpa.cron.execution.records import MAXIMUM, MINIMUM
+from fedhpa.cron.execution.rules import targets_federatedhpa
 from fedhpa.cron.timetable import Timetable, timetable
 
-# A forecast has few warnings and must not delay admission, so it covers only the first rules of an object.
-MAX_RULES: Final = 256
-# Dates are parsed one by one, and 256 rules can list ninety thousand of them.
-_MAX_DATES: Final = 4000
+# As many as an object may have.
+MAX_RULES: Final = 1000
+# Dates are parsed one by one, and must not delay admission.
+_MAX_DATES: Final = 20_000
 # The maximum length of a name in the CRD.
 _MAX_NAME: Final = 32
 
@@ -31,6 +32,13 @@ class ActiveRule(msgspec.Struct, frozen=True):
     minimum: int | None = None
     maximum: int | None = None
     replicas: int | None = None
+    max_delay: int | None = None
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds that a fire sets, by field."""
+        fields = ((MINIMUM, self.minimum), (MAXIMUM, self.maximum))
+        return {field: value for field, value in fields if value is not None}
 
     def __str__(self) -> str:
         return self.label
@@ -52,12 +60,6 @@ def active_rules(spec: CronFederatedHPASpec) -> list[ActiveRule]:
     return found
 
 
-def targets_federatedhpa(spec: CronFederatedHPASpec) -> bool:
-    """True if the target is a FederatedHPA, whose bounds the rules change."""
-    target = spec.scale_target_ref
-    return (target.api_version, target.kind) == (API_VERSION, KIND)
-
-
 def _active_rule(rule: CronFederatedHPARule, index: int, *, targets_fhpa: bool) -> ActiveRule | None:
     try:
         times = timetable(rule)
@@ -65,7 +67,8 @@ def _active_rule(rule: CronFederatedHPARule, index: int, *, targets_fhpa: bool) 
         return None
     label = f"spec.rules[{index}] ({_shortened(rule.name)})"
     if targets_fhpa:
-        return ActiveRule(label, times, rule.target_min_replicas, rule.target_max_replicas)
+        low, high = rule.target_min_replicas, rule.target_max_replicas
+        return ActiveRule(label, times, low, high, max_delay=rule.max_delay_seconds)
     return ActiveRule(label, times, replicas=rule.target_replicas)
 
 

@@ -1,9 +1,9 @@
 """Admission warnings about effects of a CronFederatedHPA's rules that are wrong or surprising.
 
 Rules without such an effect get no warning. Warnings never change a verdict, because they depend on the
-present time. The work is bounded for every object: it covers the first 256 rules with at most 4,000 excluded
-dates, and one year. The pairs of rules that are compared, and the fires that are followed or simulated, are
-limited too (`conflicts`, `bounds`). So every warning is right, but a problem may go without one.
+present time. The work is bounded for every object: it covers one year, and the rules up to the first that
+brings the excluded dates above 20,000. The pairs of rules that are compared, and the fires that are followed,
+are limited too (`conflicts`, `bounds`). So every warning is right, but a problem may go without one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Final
 from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.times import format_duration
+from fedhpa.cron.execution.rules import targets_federatedhpa
 from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
 from fedhpa.cron.forecast.clock_changes import affected_fires
 from fedhpa.cron.forecast.conflicts import value_conflicts
-from fedhpa.cron.forecast.rules import MAX_RULES, ActiveRule, active_rules, targets_federatedhpa
+from fedhpa.cron.forecast.rules import MAX_RULES, ActiveRule, active_rules
 from fedhpa.cron.interval import shortest_interval
 
 _MAX_WARNINGS: Final = 5
