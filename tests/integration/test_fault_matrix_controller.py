@@ -128,7 +128,8 @@ async def test_nothing_is_scaled_on_missing_data(row: Row, tmp_path: Path, logs:
         held, _, message = f.condition("MetricsComplete")
         state, rescales, events = f.state("m2"), list(f.rescales), f.events("ClusterMissing")
         (entry,) = (entry for entry in f.status()["clusters"] if entry["name"] == "m2")
-        told = [line for line in logs if line.get("cluster") == "m2" and line["log_level"] != "debug"]
+        failing = [line for line in logs if line["event"] == "autoscaler fails"]
+        told = [line for line in failing if "m2: " in line["error"] and line["log_level"] != "debug"]
 
         await mend(f, row)
         await until(lambda: f.total == 2)
