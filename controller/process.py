@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -127,8 +127,7 @@ async def run(values: Values, signals: Signals) -> None:
             ]
             if settings.paused:
                 namespace = values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace()
-                lease = lease_name(0, values[SHARDS])
-                record = functools.partial(_record_paused, hub, namespace, lease)
+                record = functools.partial(_record_paused, hub, namespace, _leases_of(values))
                 background.append(group.create_task(supervise("events", record)))
             leading = []
             if FEDERATED_HPA in values[CONTROLLERS]:
@@ -151,12 +150,23 @@ async def run(values: Values, signals: Signals) -> None:
                 task.cancel()
 
 
-async def _record_paused(hub: ApiClient, namespace: str, lease: str) -> None:
-    """Record an event on the Lease that this process would hold, until cancelled. The hub may refuse it."""
-    events = EventRecorder(hub, COMPONENT)
-    about = InvolvedObject("coordination.k8s.io/v1", "Lease", lease, namespace)
-    events.event(about, "Warning", "Paused", PAUSED_MESSAGE)
-    await events.run()
+def _leases_of(values: Values) -> dict[str, str]:
+    """The first Lease that each controller of this process would hold, with the source of its events."""
+    leases = {
+        FEDERATED_HPA: (lease_name(0, values[SHARDS]), COMPONENT),
+        CRON_FEDERATED_HPA: (lease_name(0, values[SHARDS], CRON), CRON_COMPONENT),
+    }
+    return dict(leases[kind] for kind in values[CONTROLLERS])
+
+
+async def _record_paused(hub: ApiClient, namespace: str, leases: Mapping[str, str]) -> None:
+    """Record an event on each Lease, until cancelled. The hub may refuse it."""
+    async with asyncio.TaskGroup() as group:
+        for lease, component in leases.items():
+            events = EventRecorder(hub, component)
+            about = InvolvedObject("coordination.k8s.io/v1", "Lease", lease, namespace)
+            events.event(about, "Warning", "Paused", PAUSED_MESSAGE)
+            group.create_task(events.run())
 
 
 async def _lead_autoscalers(

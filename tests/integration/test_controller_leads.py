@@ -26,6 +26,7 @@ eventually = functools.partial(fakeapi.eventually, within=20.0)
 # For processes that shall lose a Lease. Other Leases outlast any pause of the machine, and are released.
 SHORT_LEASE = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s")
 LEASE = "fedhpa-controller-0-of-1"
+CRON_LEASE = "fedhpa-controller-cron-0-of-1"
 WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 300}}
 
 
@@ -142,7 +143,7 @@ async def test_leader_that_cannot_renew_stops_writing(tmp_path: Path) -> None:
 
 
 async def test_pause_takes_no_lease(tmp_path: Path) -> None:
-    """With --pause nothing is written, not even the Lease, except for one event."""
+    """With --pause nothing is written, not even a Lease, except for one event on the Lease of each kind."""
     async with world_on_sockets(m1=2) as w:
         w.load(400)
         w.scale()
@@ -150,12 +151,33 @@ async def test_pause_takes_no_lease(tmp_path: Path) -> None:
             await eventually(
                 lambda: w.members["m1"].request_count("GET", "/v1beta1/namespaces/shop/pods") >= 2
             )
-            await eventually(lambda: w.hub.writes)
+            await eventually(lambda: len(w.hub.writes) >= 2)
 
-        assert w.hub.writes == ["POST /api/v1/namespaces/kube-system/events"]
-        (event,) = w.hub.all(EVENTS)
-        assert (event["reason"], event["involvedObject"]["name"]) == ("Paused", LEASE)
+        assert w.hub.writes == ["POST /api/v1/namespaces/kube-system/events"] * 2
+        told = sorted((event["reason"], event["involvedObject"]["name"]) for event in w.hub.all(EVENTS))
+        assert told == [("Paused", LEASE), ("Paused", CRON_LEASE)]
         assert w.members["m1"].writes == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "lease"), [("federatedhpa", LEASE), ("cronfederatedhpa", CRON_LEASE)], ids=["hpas", "rules"]
+)
+async def test_a_process_with_one_kind_holds_and_names_the_lease_of_that_kind_only(
+    tmp_path: Path, kind: str, lease: str
+) -> None:
+    """Beside a process with the other kind it waits for nobody; paused, its event is on that Lease alone."""
+    async with world_on_sockets(m1=2) as w:
+        async with process(w, tmp_path, "paused", "--pause", f"--controllers={kind}"):
+            await eventually(lambda: w.hub.all(EVENTS))
+        (event,) = w.hub.all(EVENTS)
+        leases_before = w.hub.all(LEASES)
+        async with process(w, tmp_path, "first", f"--controllers={kind}"):
+            await eventually(lambda: w.hub.find(LEASES, lease, "kube-system"))
+            held = [each["metadata"]["name"] for each in w.hub.all(LEASES)]
+
+        assert event["involvedObject"]["name"] == lease
+        assert leases_before == []
+        assert held == [lease]
 
 
 @pytest.mark.looptime(noop_cycles=0)
