@@ -122,6 +122,8 @@ class CronReconciler:
             self.forget(target)
             return None
         now = self._wall()
+        if self._paused:
+            await self._free_deleted(objects)
         for owner in objects:
             finding = self._blocked(owner, now)
             if finding is not None:
@@ -280,8 +282,16 @@ class CronReconciler:
         if not holds_here and not holds_elsewhere:
             await self._writer.set_finalizer(latest, wanted=False)
 
+    async def _free_deleted(self, objects: list[CronObject]) -> None:
+        """Removes the finalizer of deleted objects, whose values this process must not restore."""
+        for owner in objects:
+            meta = owner.cron.metadata
+            if meta.deletion_timestamp is not None and FINALIZER in meta.finalizers:
+                await self._writer.set_finalizer(owner, wanted=False)
+
     async def _hold(self, objects: list[CronObject], finding: Finding, now: float) -> float:
         """Shows why nothing is written, and returns when to look again."""
+        await self._free_deleted(objects)
         for owner in () if self._paused else objects:
             patch = changes(owner.raw.get("status") or {}, {"conditions": conditions(owner, finding, now)})
             if patch:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from controller.flags import KARMADA
+from fedhpa.api.times import format_time
 from fedhpa.kube.clock import Clock
 from tests.support.controller import HPAS, NAMESPACE, SCALE_PATH, ControllerWorld, world
 from tests.support.fakeapi import Object
@@ -404,6 +405,33 @@ async def test_a_leader_that_is_frozen_over_a_write_is_followed_once() -> None:
         assert bounds(w) == (5, 20)
         assert len(history(w)["successfulExecutions"]) == 1
         assert w.hub.request_count("PATCH", "/federatedhpas/web") == 1
+
+
+@pytest.mark.parametrize("contested", [False, True], ids=["paused", "contested"])
+async def test_a_deleted_object_is_let_go_by_a_controller_that_must_not_write(*, contested: bool) -> None:
+    """The finalizer goes without restoring. It is the only write."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "30m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+        delete_rules(w)
+        if contested:
+            found = stored(w)
+            entry = {
+                "manager": "karmada-controller-manager",
+                "subresource": "status",
+                "time": format_time(w.clock.wall()),
+            }
+            w.hub.put(CRONS, {**found, "metadata": {**found["metadata"], "managedFields": [entry]}})
+        before = len(w.hub.writes)
+        async with rules_running(w, paused=not contested):
+            await asyncio.sleep(30)
+        written = [line for line in w.hub.writes[before:] if "/status" not in line and "/events" not in line]
+
+        assert not stored(w)["metadata"].get("finalizers")
+        assert len(written) == 1
+        assert bounds(w) == (5, 20)
 
 
 async def test_an_object_that_is_gone_costs_no_further_requests() -> None:
