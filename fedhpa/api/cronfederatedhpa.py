@@ -181,7 +181,9 @@ class ExecutionHistory(ApiModel):
         None, description="All fires up to this time were applied, superseded or missed."
     )
     schedule_hash: Text = Field(
-        "", description="Hash of schedule, timeZone, excludeDates and suspend. An edit of them starts anew."
+        "",
+        description="Hash of the target and of schedule, timeZone, excludeDates and suspend. An edit of one "
+        "of them starts anew.",
     )
     successful_executions: Annotated[
         tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})

@@ -1,241 +1,177 @@
-"""Random histories of rules, compared with an oracle that applies every event on time.
+"""Random histories of rules, compared with an oracle that visits every event in order.
 
-The controller may be away, crash at every step of a write, or have its writes refused. Once it has caught up,
-the target has the values of the oracle, and every fire was applied or missed exactly once.
+The controller may be away, crash at every write, see a wrong clock, or have its writes refused. People edit
+rules and objects, and change the target, while it runs and while it is away. Once it has caught up, the
+target has the values of the oracle, and every fire was applied or missed exactly once.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import UTC, datetime, timedelta
 
-import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec, CronFederatedHPAStatus
-from fedhpa.api.times import format_time
-from fedhpa.cron.execution import (
-    Rule,
-    RuleState,
-    ScheduledObject,
-    Settled,
-    Target,
-    executable_rules,
-    plan,
-    read_object,
-    read_record,
-    settle,
-    write_histories,
-    write_record,
+from fedhpa.cron import load_zone
+from tests.property.cron.histories import (
+    HOURS,
+    MINUTE,
+    STARTS,
+    YEARS,
+    Edit,
+    Json,
+    Step,
+    edited,
+    objects,
+    steps,
 )
-from tests.support.nightly import examples
+from tests.property.cron.hub import FHPA, Hub, as_spec
+from tests.property.cron.oracle import Oracle
+from tests.property.schedules import ZONES, clock_changes
+from tests.support.nightly import NIGHTLY, examples
 
-FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
-ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC")
-# The last Sundays of March and October, and days without a clock change.
-STARTS = ("2026-03-28T20:00", "2026-10-24T20:00", "2026-11-01T00:00", "2026-04-04T06:00", "2026-06-01T00:00")
-SCHEDULES = ("0 * * * *", "30 */2 * * *", "0 2 * * *", "30 2,3 * * *", "15 1-4 * * *", "0 9 * * MON-FRI")
-DURATIONS = (None, None, "45m", "1h", "3h", "90m")
-MINUTE = 60.0
-
-values = st.none() | st.integers(1, 9)
+FEW_ZONES = ("Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns")
+CHANGING = tuple(name for name in ZONES if clock_changes(load_zone(name), 2026)) if NIGHTLY else FEW_ZONES
 
 
-@st.composite
-def rules_of(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """One to three rules; each sets a field at least."""
-    found = []
-    for place in range(draw(st.integers(1, 3))):
-        low, high = draw(values), draw(values)
-        found.append(
-            {
-                "name": f"r{place}",
-                "schedule": draw(st.sampled_from(SCHEDULES)),
-                "timeZone": draw(st.sampled_from(ZONES)),
-                "duration": draw(st.sampled_from(DURATIONS)),
-                "targetMinReplicas": low,
-                "targetMaxReplicas": (high or 1) if low is None else high,
-            }
-        )
-    return found
+class History:
+    """A hub, an oracle beside it, and the time."""
 
+    def __init__(self, written: list[list[Json]], begin: float) -> None:
+        self.now = begin
+        specs = {f"object{place}": as_spec(rules) for place, rules in enumerate(written)}
+        self.hub = Hub(specs, begin)
+        self.oracle = Oracle()
+        self.clean = False
 
-class Step(NamedTuple):
-    """Minutes that pass, and what the controller does at their end."""
-
-    minutes: int
-    does: str
-
-
-steps = st.lists(
-    st.builds(
-        Step,
-        st.integers(1, 400),
-        st.sampled_from(
-            ("run", "run", "run", "away", "crash-pending", "crash-effect", "crash-status", "refused", "back")
-        ),
-    ),
-    min_size=3,
-    max_size=25,
-)
-
-
-class Open(NamedTuple):
-    """A window of the oracle."""
-
-    opened: float
-    order: tuple[str, int]
-    closes: float
-    values: dict[str, int]
-
-
-class Oracle:
-    """Applies every event at its instant: closings, plain fires, openings, by object and place."""
-
-    def __init__(self, objects: dict[str, tuple[Rule, ...]], start: float) -> None:
-        self.base: dict[str, int | None] = {"minReplicas": 1, "maxReplicas": 10}
-        self._windows: dict[tuple[str, int], Open] = {}
-        self._coming = {
-            (name, rule.place): (rule, self._fires(rule, start))
-            for name, rules in objects.items()
-            for rule in rules
-        }
-        self._next = {key: next(fires) for key, (_, fires) in self._coming.items()}
-        self.fired: dict[tuple[str, str], int] = defaultdict(int)
-
-    @staticmethod
-    def _fires(rule: Rule, start: float) -> Iterator[float]:
-        assert rule.timetable is not None
-        for fire in rule.timetable.fires(datetime.fromtimestamp(start, UTC)):
-            yield fire.timestamp()
-
-    def advance(self, now: float) -> dict[str, int | None]:
-        """Applies all events up to an instant. Returns the values that hold."""
-        while (event := min(self._events()))[0] <= now:
-            _, kind, name, place = event
-            key = (name, place)
-            if kind == 0:
-                del self._windows[key]
-                continue
-            rule, fires = self._coming[key]
-            at, self._next[key] = self._next[key], next(fires)
-            self.fired[name, rule.name] += 1
-            if kind == 1:
-                self.base |= rule.values
-            else:
-                assert rule.timetable is not None
-                assert rule.timetable.duration is not None
-                closes = at + rule.timetable.duration.total_seconds()
-                self._windows[key] = Open(at, key, closes, rule.values)
-        held = dict(self.base)
-        for window in sorted(self._windows.values()):
-            held |= window.values
-        return held
-
-    def _events(self) -> Iterator[tuple[float, int, str, int]]:
-        for (name, place), window in self._windows.items():
-            yield window.closes, 0, name, place
-        for (name, place), at in self._next.items():
-            table = self._coming[name, place][0].timetable
-            assert table is not None
-            yield at, 1 if table.duration is None else 2, name, place
-
-
-class Hub:
-    """The stored objects, the record of windows and the target. Statuses are stored as JSON."""
-
-    def __init__(self, specs: dict[str, dict[str, Any]], start: float) -> None:
-        self.values: dict[str, int | None] = {"minReplicas": 1, "maxReplicas": 10}
-        self._window: dict[str, Any] | None = None
-        self._objects = {
-            name: {
-                "metadata": {"name": name, "creationTimestamp": format_time(start)},
-                "spec": spec,
-                "status": {},
-            }
-            for name, spec in specs.items()
-        }
-        self.applied: dict[tuple[str, str], set[float]] = defaultdict(set)
-        self.missed: dict[tuple[str, str], int] = defaultdict(int)
-
-    def run(self, now: float, does: str) -> None:
-        """Plans and writes at one instant, as far as `does` lets it."""
-        objects = [
-            read_object(CronFederatedHPA.model_validate_json(msgspec.json.encode(each)))
-            for each in self._objects.values()
-        ]
-        window = CronFederatedHPAStatus.model_validate({"window": self._window})
-        planned = plan(objects, read_record(window), Target(dict(self.values)), now)
-        if planned.pending is not None:
-            self._window = write_record(planned.pending, FHPA)
-        if does == "crash-pending":
+    def edit(self, edit: Edit) -> None:
+        """Somebody edits, creates or deletes an object. An edit that is not possible is none."""
+        names = sorted(name for name in self.hub.objects if not self.hub.is_deleted(name))
+        if edit.what == "create":
+            fresh = next(name for n in range(99) if (name := f"object{n}") not in self.hub.objects)
+            if len(names) < 3:
+                self.hub.create(fresh, edited(as_spec([]), edit, ""), self.now)
             return
-        if does == "refused" and planned.write:
-            self._store(objects, settle(planned, now, "refused"), None)
+        if not names:
             return
-        self.values |= planned.write
-        if does == "crash-effect":
+        name = names[edit.place % len(names)]
+        spec = self.hub.objects[name]["spec"]
+        if edit.what == "delete":
+            before = set(self.hub.objects)
+            self.hub.delete(name, self.now)
+            self.oracle.forget(before - set(self.hub.objects))
+        elif edit.what in ("retarget", "return"):
+            target = FHPA if edit.what == "return" else {**FHPA, "name": "other"}
+            self.hub.edit(name, {**spec, "scaleTargetRef": target}, self.now)
+        else:
+            day = (datetime.fromtimestamp(self.now, UTC) + timedelta(days=1)).date().isoformat()
+            self.hub.edit(name, edited(spec, edit, day), self.now)
+
+    def run(self, does: str, now: float | None = None) -> None:
+        """The controller looks at the target, and the oracle too."""
+        now = self.now if now is None else now
+        before = set(self.hub.objects)
+        owners = [self.hub.read(name) for name in sorted(before)]
+        outcome = self.hub.run(now, does)
+        if outcome.effect:
+            self.oracle.advance(owners, now, outcome.stored)
+        self.clean = outcome.effect and does in ("run", "refused")
+        if self.clean:
+            elsewhere = {n for n in self.hub.objects if not self.hub.is_present(n)} - self.hub.holders()
+            self.oracle.elsewhere(elsewhere)
+        self.oracle.forget(before - set(self.hub.objects))
+
+    def check(self) -> None:
+        """The values and the numbers of fires are those of the oracle."""
+        assert self.hub.values == self.oracle.values
+        for key, count in self.oracle.fired.items():
+            assert len(self.hub.applied[key]) + self.hub.missed[key] == count, key
+
+    def take(self, step: Step, *, anytime: bool, delays: bool) -> None:
+        """Takes one step. Without `anytime`, people act only if nothing is unfinished."""
+        self.now += step.minutes * MINUTE
+        if step.edit is not None and (self.clean or anytime):
+            self.edit(step.edit)
+            self.now += MINUTE
+        if step.person is not None and (self.clean or anytime):
+            name, value = step.person
+            self.hub.values[name] = value
+            self.oracle.person(name, value)
+        if step.does == "away" or (delays and step.does in ("refused", "crash-effect")):
             return
-        # The status with the record of windows is stored first, and a crash may lose the others.
-        first = planned.carrier or objects[0].name
-        self._store(objects, settle(planned, now), first if does == "crash-status" else None)
-
-    def _store(self, objects: list[ScheduledObject], settled: Settled, only: str | None) -> None:
-        """Stores the status of one object, or of all for None."""
-        self._window = None if settled.record is None else write_record(settled.record, FHPA)
-        for owner in objects:
-            if only in (None, owner.name):
-                states = settled.states[owner.name]
-                for rule, state in states.items():
-                    self._count((owner.name, rule), owner.states.get(rule, RuleState()), state)
-                histories = write_histories(states, [rule.name for rule in owner.rules])
-                self._objects[owner.name]["status"] = {"executionHistories": histories}
-
-    def _count(self, key: tuple[str, str], old: RuleState, new: RuleState) -> None:
-        """Counts the executions that a state adds."""
-        self.missed[key] += sum(each.count for each in new.missed) - sum(each.count for each in old.missed)
-        known = {done.scheduled for done in old.successes}
-        fresh = {done.scheduled for done in new.successes} - known
-        assert not fresh & self.applied[key], "a fire was applied twice"
-        self.applied[key] |= fresh
+        if step.does == "back":
+            was = self.clean
+            self.run("run", self.now - 90 * MINUTE)
+            self.clean = self.clean and was
+        else:
+            self.run(step.does)
 
 
-@given(st.lists(rules_of(), min_size=1, max_size=2), st.sampled_from(STARTS), steps)
+def live(written: list[list[Json]], begin: float, taken: list[Step]) -> None:
+    """Plays a history and compares it with the oracle whenever nothing is unfinished."""
+    history = History(written, begin)
+    # A write that is refused until its fire is late may leave the values of the fire as a baseline.
+    delays = any(rule["maxDelaySeconds"] is not None for rules in written for rule in rules)
+    history.run("run")
+    for step in taken:
+        history.take(step, anytime=False, delays=delays)
+        if history.clean:
+            history.check()
+    history.run("run")
+    history.run("run")
+    history.check()
+
+
+def instant(text: str) -> float:
+    return datetime.fromisoformat(f"{text}+00:00").timestamp() + 7
+
+
+@given(objects(HOURS), st.sampled_from(STARTS), steps(HOURS))
 @settings(max_examples=examples(150, 20_000), deadline=None)
 def test_what_should_hold_holds_after_any_interruption(
-    written: list[list[dict[str, Any]]], start: str, taken: list[Step]
+    written: list[list[Json]], start: str, taken: list[Step]
 ) -> None:
     """The values are those of the oracle, and each fire was applied or missed exactly once."""
-    begin = datetime.fromisoformat(f"{start}+00:00").timestamp() + 7
-    specs = {
-        f"object{place}": {"scaleTargetRef": FHPA, "rules": rules} for place, rules in enumerate(written)
-    }
-    hub = Hub(specs, begin)
-    oracle = Oracle(
-        {name: executable_rules(CronFederatedHPASpec.model_validate(spec)) for name, spec in specs.items()},
-        begin,
-    )
-    now = begin
-    hub.run(now, "run")
+    live(written, instant(start), taken)
+
+
+@given(objects(YEARS), st.sampled_from(STARTS), steps(YEARS))
+@settings(max_examples=examples(50, 5_000), deadline=None)
+def test_what_should_hold_holds_over_two_years(
+    written: list[list[Json]], start: str, taken: list[Step]
+) -> None:
+    """The same with steps of up to a month."""
+    live(written, instant(start), taken)
+
+
+@pytest.mark.parametrize("zone", CHANGING)
+def test_what_should_hold_holds_around_every_clock_change(zone: str) -> None:
+    """The same in one zone, from the day before each of its clock changes."""
+    span = HOURS._replace(zones=(zone,))
+    begins = [change.instant.timestamp() - 86_393 for change in clock_changes(load_zone(zone), 2026)]
+
+    @given(objects(span), st.sampled_from(begins), steps(span))
+    @settings(max_examples=examples(15, 100), deadline=None)
+    def lived(written: list[list[Json]], begin: float, taken: list[Step]) -> None:
+        live(written, begin, taken)
+
+    lived()
+
+
+@given(objects(HOURS), st.sampled_from(STARTS), steps(HOURS))
+@settings(max_examples=examples(100, 20_000), deadline=None)
+def test_edits_between_a_crash_and_its_repair_fire_nothing_twice(
+    written: list[list[Json]], start: str, taken: list[Step]
+) -> None:
+    """No fire is applied twice or for the past of an edit, and suspended rules leave no window open."""
+    history = History(written, instant(start))
     for step in taken:
-        now += step.minutes * MINUTE
-        if step.does == "away":
-            continue
-        if step.does == "back":
-            # The clock was wrong for a moment, and the controller looked.
-            hub.run(now - 90 * MINUTE, "run")
-            continue
-        hub.run(now, step.does)
-        if step.does == "run":
-            assert hub.values == oracle.advance(now)
+        history.take(step, anytime=True, delays=False)
+    for name in [name for name in history.hub.objects if not history.hub.is_deleted(name)]:
+        spec = history.hub.objects[name]["spec"]
+        rules = [rule | {"suspend": True} for rule in spec["rules"]]
+        history.hub.edit(name, {**spec, "rules": rules}, history.now)
+    history.run("run")
 
-    hub.run(now, "run")
-    hub.run(now, "run")
-    expected = oracle.advance(now)
-
-    assert hub.values == expected
-    for key, count in oracle.fired.items():
-        assert len(hub.applied[key]) + hub.missed[key] == count, key
+    assert history.hub.holders() == set()

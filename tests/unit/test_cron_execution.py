@@ -49,7 +49,8 @@ class Hub:
 
     def write(self, name: str, *rules: Json, edited: str, created: str = "00:00", **more: Any) -> None:
         """Creates or edits an object."""
-        spec = CronFederatedHPASpec.model_validate({"scaleTargetRef": FHPA, "rules": list(rules)})
+        target = {**FHPA, "name": more.pop("target", "web")}
+        spec = CronFederatedHPASpec.model_validate({"scaleTargetRef": target, "rules": list(rules)})
         old = self.objects.get(name)
         self.objects[name] = ScheduledObject(
             name,
@@ -514,3 +515,87 @@ def test_the_wake_is_the_next_fire_or_end_of_a_window() -> None:
     assert hub.plan("09:00:02").wake == at("09:30")
     hub.run("09:30:00")
     assert hub.plan("09:30:01").wake == at("20:00")
+
+
+def test_an_edit_between_creation_and_the_first_pass_starts_at_the_edit() -> None:
+    """The schedule may be as new as the edit, so its fires from before it are not owed."""
+    hub = Hub(rule("up", "0 9 * * *", 5), created="08:00")
+    hub.write("office", rule("up", "0 9 * * *", 5), edited="10:00")
+
+    assert hub.run("10:30").notes == []
+    assert hub.bounds == (1, 10)
+
+
+def test_a_clock_behind_the_hub_does_not_make_a_rule_owe_fires_from_before_its_creation() -> None:
+    hub = Hub(rule("up", "0 9 * * *", 5), created="10:00")
+    hub.run("08:30")
+
+    hub.run("10:00:01")
+
+    assert hub.bounds == (1, 10)
+
+
+def test_a_clock_behind_the_hub_does_not_make_a_rule_owe_fires_from_before_an_edit() -> None:
+    hub = Hub(rule("up", "0 7 * * *", 5), created="08:00")
+    hub.run("08:00:01")
+    hub.write("office", rule("up", "0 9 * * *", 5), edited="10:00")
+    hub.run("08:30")
+
+    hub.run("10:00:01")
+
+    assert hub.bounds == (1, 10)
+
+
+def test_a_new_target_gets_no_fires_from_before_the_edit() -> None:
+    """The object had another target until 10:00, and its controller was away from 08:00 to 10:30."""
+    hub = Hub()
+    hub.write("office", rule("up", "0 9 * * *", 5), edited="00:00", target="other")
+    hub.run("08:00")
+    hub.write("office", rule("up", "0 9 * * *", 5), edited="10:00")
+
+    assert hub.run("10:30").notes == []
+    assert hub.bounds == (1, 10)
+
+
+def test_an_opening_whose_effect_was_made_stays_open_after_a_late_return() -> None:
+    """Only the result of the opening was lost, so maxDelaySeconds does not concern it."""
+    hub = Hub(rule("up", "0 9 * * *", 5, duration="8h", maxDelaySeconds=60))
+    hub.run("08:00")
+    planned = hub.plan("09:00:01")
+    hub.record = planned.pending
+    hub.values |= planned.write
+
+    hub.run("09:30")
+
+    assert hub.bounds == (5, 10)
+    assert hub.state().missed == ()
+    hub.run("17:00:01")
+    assert hub.bounds == (1, 10)
+
+
+def test_a_refused_fire_is_not_written_once_it_is_too_late() -> None:
+    """Also if the window of another rule is open, whose record holds the write that was begun."""
+    window = rule("day", "0 8 * * *", None, 50, duration="8h")
+    hub = Hub(window, rule("up", "0 9 * * *", 5, maxDelaySeconds=600))
+    hub.run("08:00:01")
+    hub.run("09:00:01", error="refused")
+
+    hub.run("10:00")
+
+    assert hub.bounds == (1, 50)
+    assert [missed.first for missed in hub.state().missed] == [at("09:00")]
+
+
+def test_of_two_rules_with_one_name_the_first_runs() -> None:
+    hub = Hub(rule("up", "0 9 * * *", 5, duration="2h"), rule("up", "0 10 * * *", 7, duration="2h"))
+    hub.run("09:00:01")
+    hub.run("10:00:01")
+
+    first, second = hub.objects["office"].rules
+
+    assert hub.bounds == (5, 10)
+    assert [done.scheduled for done in hub.state().successes] == [at("09:00")]
+    assert first.problem == ""
+    assert second.problem == "spec.rules[1].name: an earlier rule has this name, and only that one runs"
+    hub.run("11:00:01")
+    assert hub.bounds == (1, 10)

@@ -15,14 +15,16 @@ from fedhpa.cron.execution.records import OpenWindow, Values, WindowRecord
 class Holding:
     """The values of one target while events are applied to it in order.
 
-    `values` are those of the target, with the values of an unfinished write in their place. `baseline` and
-    `windows` are those of the stored record.
+    `values` are those of the target. For the fields of windows, the values of an unfinished write take their
+    place. `baseline` and `windows` are those of the stored record.
     """
 
     def __init__(self, values: Values, record: WindowRecord | None) -> None:
         self.values: Values = dict(values)
         if record is not None and record.pending is not None:
-            self.values |= record.pending
+            # The value of a plain fire is left out: its fire is still owed, unless it is too late by now.
+            held = {field for window in record.open for field in window.values}
+            self.values |= {field: value for field, value in record.pending.items() if field in held}
         self.baseline: Values = {} if record is None else dict(record.baseline)
         self.windows: list[OpenWindow] = [] if record is None else list(record.open)
         self._present = dict(values)

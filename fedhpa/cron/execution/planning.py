@@ -150,7 +150,8 @@ class _Planner:
         return Plan(
             write,
             self._states,
-            {(name, rule.name): rule for name, owner in self._owners.items() for rule in owner.rules},
+            # Of two rules with one name the first counts.
+            {(name, rule.name): rule for name, each in self._owners.items() for rule in reversed(each.rules)},
             marker,
             tuple(self._applied),
             tuple(self._invalid),
@@ -218,6 +219,9 @@ class _Planner:
     def _read_rules(self, owner: ScheduledObject, owing: list[Due], handled: list[Fire]) -> None:
         """Adds what the rules of an object owe, and the fires at their watermarks."""
         for rule in owner.rules:
+            if rule.name in self._states[owner.name]:
+                # A later rule of the same name; it does not run.
+                continue
             mark = watermark(rule, owner, self._now)
             if mark.was_ahead:
                 text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
@@ -259,7 +263,7 @@ class _Planner:
             return None
         opens = owed.window_seconds(fire.rule) is not None
         stored = self._stored_window(fire) if opens else None
-        if stored is not None and not self._unfinished():
+        if stored is not None and not self._unfinished(stored):
             # The window was opened in time, and only its result was not stored.
             self._applied.append(Applied(fire, fire.rule.values, stored))
             return None
@@ -281,9 +285,13 @@ class _Planner:
                 return window
         return None
 
-    def _unfinished(self) -> bool:
-        """True if a write was begun, and it is not known to be done."""
-        return self._record is not None and self._record.pending is not None
+    def _unfinished(self, window: OpenWindow) -> bool:
+        """True if a write of fields of a window was begun, and the target does not have its values."""
+        pending = None if self._record is None else self._record.pending
+        present = self._target.values
+        return pending is not None and any(
+            present.get(field) != value for field, value in pending.items() if field in window.values
+        )
 
     def _closings(self) -> Iterator[_Event]:
         """Yields the ends of windows that are due."""

@@ -86,8 +86,8 @@ def read_record(status: CronFederatedHPAStatus) -> WindowRecord | None:
 
 
 def write_histories(states: Mapping[str, RuleState], rules: Iterable[str]) -> list[Json]:
-    """Returns status.executionHistories: one entry for each of the named rules, in their order."""
-    return [_history(rule, states[rule]) for rule in rules if rule in states]
+    """Returns status.executionHistories: one entry for each name of a rule, in their order."""
+    return [_history(rule, states[rule]) for rule in dict.fromkeys(rules) if rule in states]
 
 
 def write_record(record: WindowRecord, target: Json) -> Json:

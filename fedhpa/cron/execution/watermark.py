@@ -1,8 +1,8 @@
 """The instant up to which the fires of a rule are handled.
 
-A rule owes the fires after its watermark. A new object starts at its creation and an edited schedule at the
-edit, so no fire of the past is ever applied because somebody wrote an object. Fires while no controller ran
-are after the watermark, and so they are still owed.
+A rule owes the fires after its watermark. A new object starts at its creation or at its last edit, and an
+edited schedule at the edit. So no fire of the past is ever applied because somebody wrote an object. Fires
+while no controller ran are after the watermark, and so they are still owed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def watermark(rule: Rule, owner: ScheduledObject, now: float) -> Watermark:
 def _stored(rule: Rule, owner: ScheduledObject, now: float) -> float:
     state = owner.states.get(rule.name)
     if state is None:
-        return _edited(owner, now) if owner.known else min(owner.created, now)
+        return _edited(owner, now) if owner.known else _first_seen(owner)
     if state.handled_until is None:
         return min(_from_karmada(state, now), now)
     if state.hash and state.hash != rule.hash:
@@ -43,9 +43,18 @@ def _stored(rule: Rule, owner: ScheduledObject, now: float) -> float:
     return state.handled_until
 
 
+def _first_seen(owner: ScheduledObject) -> float:
+    """Returns the creation, or the later edit: the schedule may be as new as that."""
+    return owner.created if owner.edited is None else max(owner.created, owner.edited)
+
+
 def _edited(owner: ScheduledObject, now: float) -> float:
-    """Returns when the spec was last written; `now` if unknown, and never later than that."""
-    return now if owner.edited is None else min(owner.edited, now)
+    """Returns when the spec was last written; `now` if unknown.
+
+    It may be later than `now`, because it is a time of the hub. An earlier time would make the rule owe fires
+    that precede the edit.
+    """
+    return now if owner.edited is None else owner.edited
 
 
 def _from_karmada(state: RuleState, now: float) -> float:

@@ -1,0 +1,1 @@
+"""Random histories of rules: the steps, a hub that stores what the controller writes, and an oracle."""

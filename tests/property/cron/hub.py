@@ -1,0 +1,181 @@
+"""The hub of a random history: the stored objects, the record of windows, and the target.
+
+Statuses go through JSON, as they do on a hub. All edits are valid objects, and each edit is noted in the
+managed fields, as an API server does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPAStatus
+from fedhpa.api.times import format_time
+from fedhpa.cron.execution import (
+    Plan,
+    RuleState,
+    ScheduledObject,
+    Settled,
+    Target,
+    Values,
+    plan,
+    read_object,
+    read_record,
+    settle,
+    write_histories,
+    write_record,
+)
+from tests.property.cron.histories import Json
+
+FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
+BEGINNING: Values = {"minReplicas": 1, "maxReplicas": 10}
+
+
+class Outcome(NamedTuple):
+    """What a pass left behind: the effect, and the objects whose status was stored."""
+
+    effect: bool
+    stored: frozenset[str]
+
+
+class Era(NamedTuple):
+    """A rule between two edits of its calendar; fires up to `since` are its past."""
+
+    since: float
+    hash: str
+
+
+class Hub:
+    """The stored objects, the record of windows and the target."""
+
+    def __init__(self, specs: dict[str, Json], start: float) -> None:
+        self.values: Values = dict(BEGINNING)
+        self.objects: dict[str, Json] = {}
+        self._window: Json | None = None
+        self.applied: dict[tuple[str, str], set[float]] = defaultdict(set)
+        self.missed: dict[tuple[str, str], int] = defaultdict(int)
+        self._eras: dict[tuple[str, str], Era] = {}
+        self._known_eras: dict[tuple[str, str], Era] = {}
+        for name, spec in specs.items():
+            self.create(name, spec, start)
+
+    def create(self, name: str, spec: Json, now: float) -> None:
+        """Creates an object."""
+        self.objects[name] = {"metadata": {"name": name, "creationTimestamp": format_time(now)}, "status": {}}
+        self.edit(name, spec, now)
+
+    def edit(self, name: str, spec: Json, now: float) -> None:
+        """Writes the spec of an object."""
+        found = self.objects[name]
+        found["spec"] = spec
+        found["metadata"]["managedFields"] = [
+            {"manager": "kubectl", "time": format_time(now), "fieldsV1": {"f:spec": {}}}
+        ]
+        for rule in (owner := self.read(name)).rules:
+            key, state = (name, rule.name), owner.states.get(rule.name)
+            era = self._eras.get(key)
+            if state is not None and state.hash == rule.hash and key in self._known_eras:
+                # The controller did not see the rule change and change back.
+                self._eras[key] = self._known_eras[key]
+            elif era is None or era.hash != rule.hash:
+                self._eras[key] = Era(now, rule.hash)
+        names = {rule["name"] for rule in spec["rules"]}
+        for key in [key for key in self._eras if key[0] == name and key[1] not in names]:
+            del self._eras[key]
+
+    def delete(self, name: str, now: float) -> None:
+        """Deletes an object. One with a finalizer stays until its windows are closed."""
+        self.objects[name]["metadata"].setdefault("deletionTimestamp", format_time(now))
+        self._release()
+
+    def is_deleted(self, name: str) -> bool:
+        return "deletionTimestamp" in self.objects[name]["metadata"]
+
+    def is_present(self, name: str) -> bool:
+        """True if an object has our target."""
+        return bool(self.objects[name]["spec"]["scaleTargetRef"] == FHPA)
+
+    def read(self, name: str) -> ScheduledObject:
+        found = CronFederatedHPA.model_validate_json(msgspec.json.encode(self.objects[name]))
+        return read_object(found, present=self.is_present(name))
+
+    def run(self, now: float, does: str) -> Outcome:
+        """Plans and writes at one instant, as far as `does` lets it."""
+        owners = [self.read(name) for name in sorted(self.objects) if self._belongs(name)]
+        record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
+        planned = plan(owners, record, Target(dict(self.values)), now)
+        if planned.pending is not None:
+            self._window = write_record(planned.pending, FHPA)
+        if does == "crash-effect":
+            return Outcome(False, frozenset())
+        if does == "refused" and planned.write:
+            self._store(owners, planned, settle(planned, now, "refused"), None)
+            return Outcome(False, frozenset())
+        self.values |= planned.write
+        if does == "crash-result":
+            return Outcome(bool(planned.write), frozenset())
+        first = planned.carrier or (owners[0].name if owners else "")
+        only = first if does == "crash-status" else None
+        self._store(owners, planned, settle(planned, now), only)
+        stored = frozenset(owner.name for owner in owners if only in (None, owner.name))
+        if only is None:
+            self._store_elsewhere()
+        return Outcome(True, stored)
+
+    def _belongs(self, name: str) -> bool:
+        return self.is_present(name) or name in self.holders()
+
+    def holders(self) -> set[str]:
+        return set() if self._window is None else {each["object"] for each in self._window["open"]}
+
+    def _store(
+        self, owners: list[ScheduledObject], planned: Plan, settled: Settled, only: str | None
+    ) -> None:
+        """Stores the status of one object, or of all for None. The record is stored with the first one."""
+        self._window = None if settled.record is None else write_record(settled.record, FHPA)
+        for owner in owners:
+            if only in (None, owner.name) and owner.present and owner.deleted is None:
+                states = settled.states[owner.name]
+                for rule, state in states.items():
+                    key = (owner.name, rule)
+                    self._count(key, owner.states.get(rule, RuleState()), state)
+                    self._known_eras[key] = self._eras[key]
+                histories = write_histories(states, [rule.name for rule in owner.rules])
+                self.objects[owner.name]["status"] = {
+                    "observedGeneration": 1,
+                    "executionHistories": histories,
+                }
+        self._release()
+
+    def _store_elsewhere(self) -> None:
+        """The rules of objects with another target are run there."""
+        for name, found in self.objects.items():
+            if not self.is_present(name) and name not in self.holders():
+                for history in found["status"].get("executionHistories", []):
+                    history["scheduleHash"] = "elsewhere"
+
+    def _release(self) -> None:
+        """Removes the deleted objects without an open window."""
+        for name in [name for name in self.objects if self.is_deleted(name)]:
+            if name not in self.holders():
+                del self.objects[name]
+                for key in [key for key in self._eras if key[0] == name]:
+                    del self._eras[key]
+
+    def _count(self, key: tuple[str, str], old: RuleState, new: RuleState) -> None:
+        """Counts the executions that a state adds, each of which must be new and of this era."""
+        self.missed[key] += sum(each.count for each in new.missed) - sum(each.count for each in old.missed)
+        known = {done.scheduled for done in old.successes}
+        fresh = {done.scheduled for done in new.successes} - known
+        assert not fresh & self.applied[key], "a fire was applied twice"
+        assert all(at > self._eras[key].since for at in fresh), "a fire of the past was applied"
+        self.applied[key] |= fresh
+        if len(new.missed) > len(old.missed):
+            assert new.missed[0].last > self._eras[key].since, "a fire of the past was missed"
+
+
+def as_spec(rules: list[Json]) -> dict[str, Any]:
+    """Returns the spec of an object with our target."""
+    return {"scaleTargetRef": FHPA, "rules": rules}
