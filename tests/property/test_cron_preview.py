@@ -29,7 +29,9 @@ from fedhpa.cron.execution import (
 )
 from fedhpa.cron.forecast.bounds import bounds_conflicts
 from fedhpa.cron.forecast.rules import ActiveRule
-from tests.property.test_cron_execution import FHPA, STARTS, rules_of
+from tests.property.cron.histories import HOURS, STARTS
+from tests.property.cron.histories import rules as rules_of
+from tests.property.cron.hub import FHPA
 from tests.support.nightly import examples
 
 MINUTE = 60.0
@@ -71,7 +73,7 @@ def units(draw: st.DrawFn) -> tuple[list[ScheduledObject], float]:
     start = datetime.fromisoformat(f"{draw(st.sampled_from(STARTS))}+00:00").timestamp()
     found = []
     for name in draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True)):
-        rules = draw(rules_of())
+        rules = draw(rules_of(HOURS))
         for rule in rules:
             rule["maxDelaySeconds"] = draw(st.sampled_from((None, None, 600, 1800)))
         spec = CronFederatedHPASpec.model_validate({"scaleTargetRef": FHPA, "rules": rules})
