@@ -263,7 +263,7 @@ class _Planner:
             return None
         opens = owed.window_seconds(fire.rule) is not None
         stored = self._stored_window(fire) if opens else None
-        if stored is not None and not self._unfinished(stored):
+        if stored is not None and not self._unfinished():
             # The window was opened in time, and only its result was not stored.
             self._applied.append(Applied(fire, fire.rule.values, stored))
             return None
@@ -285,13 +285,11 @@ class _Planner:
                 return window
         return None
 
-    def _unfinished(self, window: OpenWindow) -> bool:
-        """True if a write of fields of a window was begun, and the target does not have its values."""
+    def _unfinished(self) -> bool:
+        """True if a write was begun, and the target does not have all of its values."""
         pending = None if self._record is None else self._record.pending
         present = self._target.values
-        return pending is not None and any(
-            present.get(field) != value for field, value in pending.items() if field in window.values
-        )
+        return pending is not None and any(present.get(field) != value for field, value in pending.items())
 
     def _closings(self) -> Iterator[_Event]:
         """Yields the ends of windows that are due."""
