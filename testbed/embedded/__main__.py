@@ -1,11 +1,14 @@
-"""`python -m testbed.embedded up [--members N]` runs an embedded hub, members and the processes."""
+"""`python -m testbed.embedded up [--members N]` runs an embedded hub, members and the processes.
+
+The other commands act on the plane that runs.
+"""
 
 import argparse
 import asyncio
 import sys
 
 from testbed.embedded.plane import Plane
-from testbed.stage import NotInTime, StartFailed, hold, say
+from testbed.stage import COMMANDS, NotInTime, StartFailed, add_commands, carry_out, hold, say
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -14,7 +17,12 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     up_ = commands.add_parser("up", help="start a hub, members and the processes; Ctrl-C ends them")
     up_.add_argument("--members", type=int, default=2, metavar="N")
+    add_commands(commands)
     options = parser.parse_args(arguments)
+    if options.command in COMMANDS:
+        code, text = carry_out(options)
+        print(text, file=sys.stderr if code else sys.stdout)
+        return code
     try:
         asyncio.run(_up(options.members))
     except (StartFailed, NotInTime) as error:

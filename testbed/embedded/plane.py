@@ -19,7 +19,7 @@ CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
 class Plane:
     """`start` opens the ports and registers the members; `end` removes ports, files and processes.
 
-    All members share one load.
+    All members share one load, and each may have an additional one.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Plane:
         """Open the member's port again."""
         await self.members[name].faults.clear(Fault.REFUSE)
 
-    def set_demand(self, namespace: str, name: str, millis: int) -> None:
-        """Set the CPU demand on a workload of all members, in milli-units."""
-        self.load.demand(namespace, name, millis)
+    def set_demand(self, namespace: str, name: str, millis: int, cluster: str = "") -> None:
+        """Set the CPU demand on a workload, in milli-units: on all members, or in addition on one."""
+        load = self.members[cluster].load if cluster else self.load
+        load.demand(namespace, name, millis)

@@ -1,4 +1,7 @@
-"""`python -m testbed.real build | stop [--all] | up [--members N]`."""
+"""`python -m testbed.real build | stop [--all] | up [--members N]`.
+
+The other commands act on the plane that runs.
+"""
 
 import argparse
 import asyncio
@@ -6,7 +9,7 @@ import sys
 
 from testbed.real.assets import PlaneUnavailable, ensure_assets
 from testbed.real.up import up
-from testbed.stage import NotInTime, StartFailed, reap
+from testbed.stage import COMMANDS, NotInTime, StartFailed, add_commands, carry_out, reap
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,7 +23,12 @@ def main(arguments: list[str] | None = None) -> int:
     stop.add_argument("--all", action="store_true", help="also end runs whose owner is alive")
     up_ = commands.add_parser("up", help="run a hub, members and the three processes until Ctrl-C")
     up_.add_argument("--members", type=int, default=2, metavar="N")
+    add_commands(commands)
     options = parser.parse_args(arguments)
+    if options.command in COMMANDS:
+        code, text = carry_out(options)
+        print(text, file=sys.stderr if code else sys.stdout)
+        return code
     try:
         if options.command == "build":
             print(ensure_assets())

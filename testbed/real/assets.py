@@ -95,7 +95,8 @@ def _find(root: Path, tool: Tool) -> Path | None:
             pinned = _has_pinned_version(candidate, tool)
             note = "" if pinned else f" (not known to be the pinned {tool.version})"
             say(f"{tool.name}: {candidate}, from KUBEBUILDER_ASSETS{note}")
-            return candidate
+            # The folder itself may hold links of an earlier run, which must not come to point at themselves.
+            return candidate.resolve()
     built = _built_path(root, tool)
     if _executable(built):
         return built

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from testbed.real.hub import Hub
+from testbed.real.load import Load
 from testbed.real.member import Member
 from testbed.stage import Run, StartFailed, gather, has_condition
 
@@ -26,6 +27,7 @@ class Plane:
         try:
             self.hub = Hub(self.run, assets)
             self.members = {name: Member(self.run, assets, name, nodes=nodes) for name in members}
+            self.load = Load(self.members)
         except BaseException:
             self.run.end()
             raise
@@ -66,6 +68,21 @@ class Plane:
         if process.returncode != 0:
             raise StartFailed(f"fedhpa crds --with-clusters ended with {process.returncode}")
         return [document for document in yaml.safe_load_all(out) if document]
+
+    def set_demand(self, namespace: str, name: str, millis: int, cluster: str = "") -> None:
+        """Sets the CPU demand on a workload, in milli-units: on all members, or in addition on one.
+
+        It takes effect while `load.follow` runs.
+        """
+        self.load.demand(namespace, name, millis, cluster)
+
+    async def lose(self, name: str) -> None:
+        """Kills the member's API server; its pods keep running."""
+        await self.members[name].kill_component("kube-apiserver")
+
+    async def bring_back(self, name: str) -> None:
+        """Starts the member's API server again."""
+        await self.members[name].start_api_server()
 
     def end(self) -> None:
         """Ends every program of this run."""

@@ -3,6 +3,7 @@ product's three processes.
 """
 
 from testbed.stage.api import PlaneApi, has_condition
+from testbed.stage.control import COMMANDS, add_commands, carry_out, ready_pods
 from testbed.stage.kubeconfig import by_certificate, write_kubeconfig
 from testbed.stage.ports import free_port
 from testbed.stage.processes import CONTROLLER, Processes
@@ -20,6 +21,7 @@ from testbed.stage.up import hold, say
 from testbed.stage.waiting import NotInTime, eventually, gather
 
 __all__ = [
+    "COMMANDS",
     "CONTROLLER",
     "MEMBER_USER",
     "NAMESPACE",
@@ -29,8 +31,10 @@ __all__ = [
     "Processes",
     "Run",
     "StartFailed",
+    "add_commands",
     "aggregated_api",
     "by_certificate",
+    "carry_out",
     "cluster_objects",
     "documents",
     "eventually",
@@ -39,6 +43,7 @@ __all__ = [
     "has_condition",
     "hold",
     "member_rights",
+    "ready_pods",
     "reap",
     "say",
     "write_kubeconfig",

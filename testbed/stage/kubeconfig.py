@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -33,6 +34,30 @@ def write_kubeconfig(
     }
     path.touch(mode=0o600)
     path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def merge_kubeconfigs(path: Path, kubeconfigs: Mapping[str, Path]) -> Path:
+    """Writes a kubeconfig with a context for each of the kubeconfigs, by name; returns the path.
+
+    Clusters and contexts have these names, users are called NAME-admin. The first context is the current one.
+    """
+    merged: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [],
+        "users": [],
+        "contexts": [],
+    }
+    for name, kubeconfig in kubeconfigs.items():
+        content = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+        user = f"{name}-admin"
+        merged["clusters"].append({**content["clusters"][0], "name": name})
+        merged["users"].append({**content["users"][0], "name": user})
+        merged["contexts"].append({"name": name, "context": {"cluster": name, "user": user}})
+    merged["current-context"] = next(iter(kubeconfigs))
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(merged, sort_keys=False), encoding="utf-8")
     return path
 
 

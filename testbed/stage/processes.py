@@ -60,11 +60,17 @@ class Plane(Protocol):
 class Processes:
     """Starts, stops, kills and restarts webhook, adapter and controller against one plane's hub.
 
-    Each process is started by its installed command, with files and flags. All end with the plane's run.
+    Each process is started by its installed command, with files and flags. All end with the plane's run. With
+    `webhook_reads_the_hub` the webhook also warns about other objects.
     """
 
     def __init__(
-        self, plane: Plane, *, adapter_flags: Sequence[str] = (), controller_flags: Sequence[str] = ()
+        self,
+        plane: Plane,
+        *,
+        adapter_flags: Sequence[str] = (),
+        controller_flags: Sequence[str] = (),
+        webhook_reads_the_hub: bool = False,
     ) -> None:
         self._run = plane.run
         self._hub = plane.hub
@@ -73,10 +79,11 @@ class Processes:
         self.ca = CertificateAuthority.create("fedhpa-ca")
         self.ca.save(self.folder)
         self.ports = {name: free_port() for name in (WEBHOOK, ADAPTER, CONTROLLER)}
+        self._reader_rights: list[dict[str, Any]] = []
         self.issue(WEBHOOK, dns=["localhost"])
         self.issue(ADAPTER, dns=["localhost", f"{ADAPTER_SERVICE}.{NAMESPACE}.svc"])
         self._commands = {
-            WEBHOOK: self._webhook(),
+            WEBHOOK: [*self._webhook(), *(self._reader() if webhook_reads_the_hub else ())],
             ADAPTER: [*self._adapter(), *adapter_flags],
             CONTROLLER: [*self._controller(), *controller_flags],
         }
@@ -88,7 +95,7 @@ class Processes:
     async def start(self) -> None:
         """Starts and registers all three; returns once the hub calls webhook and adapter."""
         async with self._hub.api() as api:
-            await api.apply_all(hub_rights())
+            await api.apply_all([*hub_rights(), *self._reader_rights])
             await gather(*(self.start_one(name) for name in (WEBHOOK, ADAPTER, CONTROLLER)))
             await api.apply_all(
                 [
@@ -184,6 +191,10 @@ class Processes:
             "--metrics-bind-address=0",
             "--health-probe-bind-address=0",
         ]
+
+    def _reader(self) -> list[str]:
+        self._reader_rights = rights.webhook_rights(rights.user(WEBHOOK), propagation="direct")
+        return [f"--kubeconfig={self._hub.user_kubeconfig(WEBHOOK)}", "--propagation=direct"]
 
     def _adapter(self) -> list[str]:
         kubeconfig = self._hub.user_kubeconfig(ADAPTER)

@@ -1,16 +1,19 @@
 """Runs a hub, members and the three processes until Ctrl-C, for manual trials."""
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from testbed.stage import processes
+from testbed.stage import control, processes
+from testbed.stage.kubeconfig import merge_kubeconfigs
+from testbed.stage.registrations import ADAPTER
 
 
-class Reachable(Protocol):
+class Reachable(control.Member, Protocol):
     """A hub or a member that kubectl can reach."""
 
     @property
@@ -26,7 +29,7 @@ class Hub(processes.Hub, Reachable, Protocol):
     """A hub for processes and kubectl."""
 
 
-class Plane(processes.Plane, Protocol):
+class Plane(processes.Plane, control.Plane, Protocol):
     """A plane that can be started. Its creator ends it."""
 
     @property
@@ -42,31 +45,39 @@ class Plane(processes.Plane, Protocol):
 
 
 async def hold(plane: Plane, more: Sequence[str] = ()) -> None:
-    """Starts plane and processes, prints `export KUBECONFIG` lines and the lines `more`, and returns at a
-    signal.
+    """Starts plane and processes, prints the shell lines for kubectl and the paths of the logs, carries out
+    commands, and returns at a signal. `more` are further shell lines.
     """
     stopping = stop_event((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     say(f"starting a hub, {len(plane.members)} members and the processes")
-    starting = asyncio.ensure_future(_start(plane, more))
-    stopped = asyncio.ensure_future(stopping.wait())
-    try:
-        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-            await stopped
-    finally:
-        for task in (starting, stopped):
-            task.cancel()
-        await asyncio.wait((starting, stopped))
+    async with contextlib.AsyncExitStack() as stack:
+        starting = asyncio.ensure_future(_start(plane, more, stack))
+        stopped = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                await stopped
+        finally:
+            for task in (starting, stopped):
+                task.cancel()
+            await asyncio.wait((starting, stopped))
 
 
-async def _start(plane: Plane, more: Sequence[str]) -> None:
+async def _start(plane: Plane, more: Sequence[str], stack: contextlib.AsyncExitStack) -> None:
     await plane.start()
-    await processes.Processes(plane).start()
-    for one in (plane.hub, *plane.members.values()):
-        print(f"export KUBECONFIG={one.kubeconfig}  # {one.name}", flush=True)
-    for line in more:
+    started = processes.Processes(plane, webhook_reads_the_hub=True)
+    await started.start()
+    folder, clusters = plane.run.folder, (plane.hub, *plane.members.values())
+    merged = merge_kubeconfigs(folder / "kubeconfig", {one.name: one.kubeconfig for one in clusters})
+    contexts = ", ".join(one.name for one in clusters)
+    lines = [f"export KUBECONFIG={merged}  # contexts {contexts}", *more]
+    (folder / control.ENVIRONMENT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    await stack.enter_async_context(control.listening(plane, folder))
+    for line in lines:
         print(line, flush=True)
+    for name in (processes.WEBHOOK, ADAPTER, processes.CONTROLLER):
+        say(f"log of {name}: {started.log(name)}")
     say("up; Ctrl-C ends everything")
 
 

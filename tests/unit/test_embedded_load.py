@@ -46,6 +46,22 @@ def test_pod_uses_no_more_than_its_limit() -> None:
     assert cpu_of(member) == [400, 400]
 
 
+def test_a_member_can_have_a_load_of_its_own() -> None:
+    """The additional load of one member is shared by the pods of this member only."""
+    together = Load()
+    one, two = SimulatedMember(Load(shared=together)), SimulatedMember(together)
+    together.join(one.store)
+    one.run("web", 2)
+    two.run("web", 1)
+    one.settle()
+    two.settle()
+    together.demand("shop", "web", 900)
+    one.load.demand("shop", "web", 100)
+
+    assert cpu_of(one) == [350, 350]
+    assert cpu_of(two) == [300]
+
+
 class Answers:
     """The metrics APIs of a member with two ready pods of 250m each."""
 

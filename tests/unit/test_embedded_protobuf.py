@@ -45,3 +45,6 @@ def test_an_unknown_message_is_refused(body: bytes) -> None:
         protobuf.decode(body)
 
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
+    assert "add --dry-run=client -o yaml to the command and pipe it into kubectl apply -f -" in str(
+        caught.value
+    )

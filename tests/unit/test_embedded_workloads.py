@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from testbed.embedded.api.types import Object
 from testbed.embedded.cluster.controllers import NODES, Controllers
 from testbed.embedded.cluster.pods import PODS, is_ready
 from testbed.embedded.storage.store import Store
@@ -49,7 +50,7 @@ def test_status_counts_the_pods() -> None:
     member.run("web", 3)
     member.settle()
 
-    assert member.status("web") == {
+    assert without_conditions(member.status("web")) == {
         "observedGeneration": 1,
         "replicas": 3,
         "updatedReplicas": 3,
@@ -58,7 +59,33 @@ def test_status_counts_the_pods() -> None:
     }
     member.resize("web", 0)
     member.settle()
-    assert member.status("web") == {"observedGeneration": 2}
+    assert without_conditions(member.status("web")) == {"observedGeneration": 2}
+
+
+def without_conditions(status: Object) -> Object:
+    return {name: value for name, value in status.items() if name != "conditions"}
+
+
+def test_a_deployment_is_available_with_three_quarters_of_its_pods() -> None:
+    """`kubectl wait --for=condition=Available` works. The time is that of the last change."""
+    member = SimulatedMember()
+    member.run("web", 4)
+    member.controllers.step()
+    before = condition(member.store.get(DEPLOYMENTS, "shop", "web"), "Available")
+    member.settle()
+    member.settle()
+    after = condition(member.store.get(DEPLOYMENTS, "shop", "web"), "Available")
+    member.resize("web", 5)
+    member.controllers.step()
+    growing = condition(member.store.get(DEPLOYMENTS, "shop", "web"), "Available")
+
+    assert before["status"] == "False"
+    assert after["status"] == "True"
+    assert growing == after
+    member.resize("web", 8)
+    member.controllers.step()
+    status = condition(member.store.get(DEPLOYMENTS, "shop", "web"), "Available")["status"]
+    assert status == "False"
 
 
 def test_pods_beyond_the_capacity_stay_pending() -> None:

@@ -115,6 +115,19 @@ def test_other_programs_are_not_found_by_a_run_without_them(
     assert with_assets != ensure_assets()
 
 
+def test_kubebuilder_assets_may_name_the_folder_that_an_earlier_run_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The links of the folder do not come to point at themselves."""
+    fake_go(tmp_path)
+    folder = ensure_assets()
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
+
+    again = ensure_assets()
+
+    assert all((again / name).is_file() for name in NAMES)
+
+
 def test_without_go_the_message_names_what_is_missing_and_the_remedy() -> None:
     """Without Go the message names the missing programs and the remedy."""
     with pytest.raises(PlaneUnavailable) as failure:

@@ -18,6 +18,10 @@ from testbed.embedded.objects.kinds import Kind
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
+APPLY: Final = "application/apply-patch"
+NO_SERVER_SIDE_APPLY: Final = (
+    "the embedded plane has no server-side apply: run kubectl apply without --server-side"
+)
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
 _ORDER: Final = "$setElementOrder/"
@@ -54,11 +58,16 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-def apply_patch(kind: Kind, schema: Object, obj: Object, content_type: str, body: bytes) -> Object:
-    """Returns the object after the patch of a request. Raises StatusError."""
+def check_type(kind: Kind, content_type: str) -> None:
+    """Raises StatusError for a type of patch that is not read."""
     accepted = (JSON, MERGE) if kind.custom else (JSON, MERGE, STRATEGIC)
     if content_type not in accepted:
-        raise statuses.unsupported_media_type(accepted)
+        is_apply = content_type.startswith(APPLY)
+        raise statuses.unsupported_media_type(accepted, NO_SERVER_SIDE_APPLY if is_apply else "")
+
+
+def apply_patch(schema: Object, obj: Object, content_type: str, body: bytes) -> Object:
+    """Returns the object after the patch of a request, whose type was checked. Raises StatusError."""
     try:
         patch: Any = msgspec.json.decode(body, type=list if content_type == JSON else dict)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

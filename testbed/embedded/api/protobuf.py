@@ -1,4 +1,4 @@
-"""Reads the protobuf that kubectl posts for `create configmap` and the like, and for `auth can-i`.
+"""Reads the protobuf that kubectl posts for `create configmap`, `create role` and the like, and for `auth`.
 
 `apply`, `patch` and `create -f` send JSON.
 """
@@ -27,6 +27,16 @@ _MESSAGES: Final = {
     "ConfigMap": "1 metadata ObjectMeta, 2 data map:text, 3 binaryData map:base64",
     "Secret": "1 metadata ObjectMeta, 2 data map:base64, 3 type text, 4 stringData map:text",
     "ServiceAccount": "1 metadata ObjectMeta",
+    "ClusterRole": "1 metadata ObjectMeta, 2 rules list:PolicyRule",
+    "Role": "1 metadata ObjectMeta, 2 rules list:PolicyRule",
+    "PolicyRule": (
+        "1 verbs list:text, 2 apiGroups list:text, 3 resources list:text, 4 resourceNames list:text,"
+        " 5 nonResourceURLs list:text"
+    ),
+    "ClusterRoleBinding": "1 metadata ObjectMeta, 2 subjects list:Subject, 3 roleRef RoleRef",
+    "RoleBinding": "1 metadata ObjectMeta, 2 subjects list:Subject, 3 roleRef RoleRef",
+    "Subject": "1 kind text, 2 apiGroup text, 3 name text, 4 namespace text",
+    "RoleRef": "1 apiGroup text, 2 kind text, 3 name text",
     "TokenRequest": "1 metadata ObjectMeta, 2 spec TokenRequestSpec, 3 status skip",
     "TokenRequestSpec": "1 audiences list:text, 4 expirationSeconds number",
     "SelfSubjectReview": "1 metadata ObjectMeta, 2 status skip",
@@ -44,14 +54,20 @@ _MESSAGES: Final = {
 
 def decode(raw: bytes) -> Object:
     """Returns the object in a body. Raises StatusError for an unknown message or field."""
+    kind = "this object"
     try:
         if not raw.startswith(_MAGIC):
             raise KeyError(_MAGIC)
         envelope = _message("Unknown", raw[len(_MAGIC) :])
         type_meta: Object = envelope["typeMeta"]
-        return {**type_meta, **_message(type_meta["kind"], envelope.get("raw", b""))}
+        kind = type_meta["kind"]
+        return {**type_meta, **_message(kind, envelope.get("raw", b""))}
     except (KeyError, IndexError, UnicodeDecodeError) as error:
-        raise statuses.unsupported_media_type(("application/json",)) from error
+        remedy = (
+            f"the embedded plane does not read the protobuf of {kind}: add --dry-run=client -o yaml to the"
+            " command and pipe it into kubectl apply -f -"
+        )
+        raise statuses.unsupported_media_type(("application/json",), remedy) from error
 
 
 def _message(name: str, raw: bytes) -> Object:

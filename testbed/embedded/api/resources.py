@@ -116,10 +116,11 @@ class Resources:
 
     async def _patch(self, request: ResourceRequest) -> Object:
         kind = request.kind
+        patches.check_type(kind, request.content_type)
         schema = definitions()[bodies.SCALE] if request.is_scale else schema_of(kind)
 
         def patched(old: Object) -> Object:
-            new = patches.apply_patch(kind, schema, old, request.content_type, request.body)
+            new = patches.apply_patch(schema, old, request.content_type, request.body)
             if request.is_scale:
                 new = bodies.check_scale(new)
             else:

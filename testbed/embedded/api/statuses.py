@@ -110,10 +110,11 @@ def method_not_allowed() -> StatusError:
     return StatusError(405, "MethodNotAllowed", message, details={})
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """415 for a body in a format that is not read."""
+def unsupported_media_type(accepted: Sequence[str], remedy: str = "") -> StatusError:
+    """415 for a body in a format that is not read; `remedy` says what to do."""
     message = "the body of the request was in an unknown format - accepted media types include: "
-    return StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
+    text = message + ", ".join(accepted) + (f"; {remedy}" if remedy else "")
+    return StatusError(415, "UnsupportedMediaType", text)
 
 
 def internal(text: str) -> StatusError:

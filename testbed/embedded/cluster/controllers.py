@@ -21,6 +21,7 @@ from testbed.embedded.cluster.pods import PODS
 from testbed.embedded.storage.store import Change, Collection, Store
 
 NODES: Collection = ("", "nodes")
+DEPLOYMENTS: Collection = ("apps", "deployments")
 READY_AFTER = 1.0  # seconds from start to Ready, for containers without a readiness probe
 
 log = structlog.get_logger(__name__)
@@ -28,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 # The kinds of workloads with the label that names a revision of the template.
 REVISION_LABELS: Mapping[Collection, str] = {
-    ("apps", "deployments"): "pod-template-hash",
+    DEPLOYMENTS: "pod-template-hash",
     ("apps", "replicasets"): "",
     ("apps", "statefulsets"): "controller-revision-hash",
 }
@@ -84,7 +85,10 @@ class Controllers:
         total, serving = self._count()
         for kind, workload in workloads:
             uid = workload["metadata"]["uid"]
-            self._store.update(kind, _with_status(kind, workload, total[uid], serving[uid]))
+            changed = _with_status(kind, workload, total[uid], serving[uid])
+            if kind == DEPLOYMENTS:
+                changed["status"]["conditions"] = _conditions(workload, serving[uid], self._now())
+            self._store.update(kind, changed)
         return min(((due - self._now()).total_seconds() for due in self._due.values()), default=None)
 
     def _changed(self, change: Change) -> None:
@@ -160,6 +164,16 @@ def _with_status(kind: Collection, workload: Object, pods: int, serving: int) ->
     }
     status = {"observedGeneration": workload["metadata"].get("generation", 1)}
     return {**workload, "status": status | {name: count for name, count in counts.items() if count}}
+
+
+def _conditions(deployment: Object, serving: int, now: datetime) -> list[Object]:
+    """Returns the conditions with Available, for the default maxUnavailable of 25 %."""
+    wanted = deployment["spec"].get("replicas")
+    replicas = wanted if isinstance(wanted, int) else 1
+    is_available = serving >= replicas - replicas // 4
+    why = {"reason": f"MinimumReplicas{'Available' if is_available else 'Unavailable'}"}
+    status = deployment.get("status") or {}
+    return lifecycle.with_conditions(status, now, Available=(str(is_available), why))
 
 
 def _has_revision(pod: Object, revision: tuple[str, str] | None) -> bool:

@@ -27,9 +27,13 @@ class Usage:
 
 
 class Load:
-    """The demand on all workloads, shared equally by their ready pods in all joined members."""
+    """The demand on all workloads, shared equally by their ready pods in all joined members.
 
-    def __init__(self) -> None:
+    A pod also has its share of the load `shared`.
+    """
+
+    def __init__(self, *, shared: "Load | None" = None) -> None:
+        self._shared = shared
         self._demand: dict[Workload, int] = {}
         self._ready: Counter[Workload] = Counter()
 
@@ -48,7 +52,8 @@ class Load:
         workload = _workload(pod)
         if not is_ready(pod):
             return 0.0
-        return self._demand.get(workload, 0) / max(1, self._ready[workload])
+        own = self._demand.get(workload, 0) / max(1, self._ready[workload])
+        return own + (self._shared.share(pod) if self._shared is not None else 0.0)
 
     def usage(self, pod: Object) -> dict[str, Usage]:
         """Returns the usage by container. The first container works, up to its limit; the others idle."""

@@ -20,7 +20,7 @@ TOKEN_SECONDS = 24 * 3600
 
 
 class Member(ControlPlane):
-    """A member cluster; several members may share one `load`."""
+    """A member cluster. Several members may share one `load`; `self.load` is this member's alone."""
 
     def __init__(
         self,
@@ -31,11 +31,12 @@ class Member(ControlPlane):
         now: Callable[[], dt.datetime] = utc_now,
         ready_after: float = READY_AFTER,
     ) -> None:
-        self.load = load
+        self.load = Load(shared=load)
         super().__init__(folder, name, now=now)
         load.join(self.store)
+        self.load.join(self.store)
         self.metrics = MetricsApis(
-            self.store, load, self.now, invalid_values=lambda: self.faults.metric_values
+            self.store, self.load, self.now, invalid_values=lambda: self.faults.metric_values
         )
         self.controllers = Controllers(self.store, now, ready_after=ready_after)
         self._running: asyncio.Task[None] | None = None

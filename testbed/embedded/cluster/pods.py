@@ -44,7 +44,7 @@ def unschedulable(pod: Object, why: str, now: datetime) -> Object:
     """Returns the pod with the condition that no node fits it."""
     status = {**(pod.get("status") or {}), "phase": "Pending"}
     message = {"reason": "Unschedulable", "message": why}
-    status["conditions"] = _with(status, now, PodScheduled=("False", message))
+    status["conditions"] = with_conditions(status, now, PodScheduled=("False", message))
     return {**pod, "status": status}
 
 
@@ -68,7 +68,7 @@ def started(pod: Object, now: datetime) -> Object:
         }
         for container in pod["spec"].get("containers") or ()
     ]
-    status["conditions"] = _with(
+    status["conditions"] = with_conditions(
         status,
         now,
         PodScheduled=("True", {}),
@@ -83,7 +83,7 @@ def ready(pod: Object, now: datetime) -> Object:
     """Returns the pod with ready containers."""
     status = dict(pod["status"])
     status["containerStatuses"] = [{**each, "ready": True} for each in status.get("containerStatuses", ())]
-    status["conditions"] = _with(status, now, Ready=("True", {}), ContainersReady=("True", {}))
+    status["conditions"] = with_conditions(status, now, Ready=("True", {}), ContainersReady=("True", {}))
     return {**pod, "status": status}
 
 
@@ -111,7 +111,7 @@ def timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _with(status: Object, now: datetime, **changes: tuple[str, dict[str, str]]) -> list[Object]:
+def with_conditions(status: Object, now: datetime, **changes: tuple[str, dict[str, str]]) -> list[Object]:
     """Returns the conditions with some types replaced."""
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     for kind, (value, why) in changes.items():
