@@ -2,7 +2,8 @@
 
 `fedhpa.cron.execution` decides; this package reads and writes. `objects` has the objects by target, `targets`
 the values of a target, `wakeups` the times at which targets are due, `reconciler` one pass over one target,
-`status` what people see, and `one_shot` reads a target once for the command line.
+`status` what people see, `reporter` tells of what was done, and `one_shot` reads a target once for the
+command line.
 """
 
 from controller.cronfederatedhpa.controller import CronController

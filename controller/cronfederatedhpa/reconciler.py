@@ -16,6 +16,7 @@ import structlog
 
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey, newest_record
+from controller.cronfederatedhpa.reporter import Reporter
 from controller.cronfederatedhpa.status import (
     Finding,
     Json,
@@ -31,18 +32,15 @@ from controller.cronfederatedhpa.targets import (
     Targets,
     unreadable,
 )
-from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronMetrics
-from fedhpa.api.cronfederatedhpa import KIND
+from controller.cronfederatedhpa.telemetry import CronMetrics
 from fedhpa.api.errors import FedHPAError
-from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import Note, Plan, Settled, WindowRecord, plan, settle
+from fedhpa.cron.execution import Plan, Settled, WindowRecord, plan, settle
 from fedhpa.kube import (
     ApiClient,
     Backoff,
     EventRecorder,
-    InvolvedObject,
 )
 
 log = structlog.get_logger(__name__)
@@ -97,8 +95,8 @@ class CronReconciler:
     ) -> None:
         self._objects = objects
         self._targets = targets
-        self._events = events
         self._metrics = metrics
+        self._reporter = Reporter(objects, events, metrics)
         self._paused = paused
         self._writer = ObjectWriter(hub, objects, leads)
         self._blocked = blocked
@@ -138,8 +136,7 @@ class CronReconciler:
             return await self._apply(target, objects, _Stored(record, carrier), results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
             self._ahead[target] = _Ahead(await self._read(target, objects), now)
-        await self._store(target, objects, settle(planned, now), carrier)
-        return self._next(planned.wake, now)
+        return await self._finish_stored(target, objects, planned, carrier, settle(planned, now), now)
 
     async def _apply(
         self, target: TargetKey, objects: list[CronObject], stored: _Stored, results: Gate
@@ -197,10 +194,24 @@ class CronReconciler:
         now = self._wall()
         await results()
         settled = settle(planned, now, error)
-        stored = self._paused or await self._store(target, objects, settled, planned.carrier or carrier)
+        carrier = planned.carrier or carrier
+        return await self._finish_stored(target, objects, planned, carrier, settled, now, error)
+
+    async def _finish_stored(
+        self,
+        target: TargetKey,
+        objects: list[CronObject],
+        planned: Plan,
+        carrier: str,
+        settled: Settled,
+        now: float,
+        error: str = "",
+    ) -> float | None:
+        """Stores statuses and tells of what was stored. Returns when the target is due next."""
+        unstored = await self._store(target, objects, settled, carrier)
         if not self._paused:
-            self._tell(target, planned, settled, now, failed=bool(error))
-        if not stored or error:
+            self._reporter.tell(target, planned, settled, now, unstored, failed=bool(error))
+        if unstored or error:
             backoff = self._retries.setdefault(target, Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS))
             retry = now + backoff.next()
             return retry if planned.wake is None else min(retry, planned.wake)
@@ -224,11 +235,11 @@ class CronReconciler:
 
     async def _store(
         self, target: TargetKey, objects: list[CronObject], settled: Settled, carrier: str
-    ) -> bool:
-        """Writes the statuses that changed, the one with the record first. False if one was not stored."""
+    ) -> frozenset[str]:
+        """Writes the statuses that changed, the one with the record first. Returns the objects not stored."""
         if self._paused:
-            return True
-        now, stored = self._wall(), True
+            return frozenset()
+        now, unstored = self._wall(), set[str]()
         failing = {fire.key for fire in settled.failed}
         reference = self._reference(target, objects)
         for owner in sorted(objects, key=lambda each: each.key[1] != carrier):
@@ -242,8 +253,8 @@ class CronReconciler:
             except FedHPAError as error:
                 namespace, name = owner.key
                 log.warning("status not written", namespace=namespace, name=name, error=str(error))
-                stored = False
-        return stored
+                unstored.add(name)
+        return frozenset(unstored)
 
     async def _store_one(
         self,
@@ -330,35 +341,6 @@ class CronReconciler:
             return None
         early = wake - READ_AHEAD_SECONDS
         return early if early > now else wake
-
-    def _tell(self, target: TargetKey, planned: Plan, settled: Settled, now: float, *, failed: bool) -> None:
-        """Records the events, series and log lines of a pass."""
-        for skipped in planned.skipped:
-            self._metrics.count(MISSED, skipped.missed.count)
-        told = {note.object for note in settled.notes if note.reason == "ScaleFailed"}
-        self._metrics.count(FAILED, len(told)) if told else None
-        if not failed:
-            for fire, values, _ in planned.applied:
-                self._metrics.count(APPLIED)
-                self._metrics.observe_lateness(now - fire.at)
-                log.info(
-                    "rule applied",
-                    namespace=target.namespace,
-                    name=fire.object,
-                    rule=fire.rule.name,
-                    due=format_time(fire.at),
-                    late=round(now - fire.at, 3),
-                    target=f"{target.kind}/{target.name}",
-                    **values,
-                )
-        for note in settled.notes:
-            self._record(target, note)
-
-    def _record(self, target: TargetKey, note: Note) -> None:
-        owner = self._objects.get((target.namespace, note.object))
-        uid = "" if owner is None else owner.cron.metadata.uid
-        about = InvolvedObject(API_VERSION, KIND, note.object, target.namespace, uid)
-        self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)
 
 
 def _concerns_target(planned: Plan, record: WindowRecord | None) -> bool:

@@ -314,6 +314,25 @@ async def test_a_close_that_cannot_read_the_target_is_retried_slowly() -> None:
         assert "window" not in status(w)
 
 
+async def test_a_result_that_cannot_be_stored_is_told_and_counted_once() -> None:
+    """The hub refuses the status for two minutes after the effect. Each retry finds the effect in place."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        async with rules_running(w) as series:
+            await asyncio.sleep(60)
+            w.hub.refused["PATCH", "/office/status"] = 500
+            await asyncio.sleep(180)
+            effect = bounds(w)
+            w.hub.refused.clear()
+            await asyncio.sleep(120)
+
+        assert effect == (5, 20)
+        assert len(history(w)["successfulExecutions"]) == 1
+        assert len(w.events("RuleApplied", "office")) == 1
+        assert series.get_sample_value("fedhpa_cron_executions_total", {"outcome": "applied"}) == 1
+
+
 async def test_a_status_that_meets_an_edit_keeps_both() -> None:
     """Another client edits the object between the effect and the result. The result is stored on the edit."""
     async with world(m1=1) as w:

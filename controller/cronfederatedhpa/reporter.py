@@ -1,0 +1,66 @@
+"""Tells of the fires of one pass: events on the objects, series and log lines."""
+
+from __future__ import annotations
+
+import structlog
+
+from controller.cronfederatedhpa.objects import ObjectsByTarget, TargetKey
+from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronMetrics
+from fedhpa.api.cronfederatedhpa import KIND
+from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.times import format_time
+from fedhpa.cron.execution import Note, Plan, Settled
+from fedhpa.kube import EventRecorder, InvolvedObject
+
+log = structlog.get_logger(__name__)
+
+
+class Reporter:
+    """Records the results of passes. An object's uid, which its events need, comes from `objects`."""
+
+    def __init__(self, objects: ObjectsByTarget, events: EventRecorder, metrics: CronMetrics) -> None:
+        self._objects = objects
+        self._events = events
+        self._metrics = metrics
+
+    def tell(
+        self,
+        target: TargetKey,
+        planned: Plan,
+        settled: Settled,
+        now: float,
+        unstored: frozenset[str],
+        *,
+        failed: bool,
+    ) -> None:
+        """Tells of what a pass stored at `now`. A later pass tells of the objects in `unstored`."""
+        for skipped in planned.skipped:
+            if skipped.object not in unstored:
+                self._metrics.count(MISSED, skipped.missed.count)
+        notes = [note for note in settled.notes if note.object not in unstored]
+        told = {note.object for note in notes if note.reason == "ScaleFailed"}
+        self._metrics.count(FAILED, len(told)) if told else None
+        if not failed:
+            for fire, values, _ in planned.applied:
+                if fire.object in unstored:
+                    continue
+                self._metrics.count(APPLIED)
+                self._metrics.observe_lateness(now - fire.at)
+                log.info(
+                    "rule applied",
+                    namespace=target.namespace,
+                    name=fire.object,
+                    rule=fire.rule.name,
+                    due=format_time(fire.at),
+                    late=round(now - fire.at, 3),
+                    target=f"{target.kind}/{target.name}",
+                    **values,
+                )
+        for note in notes:
+            self._record(target, note)
+
+    def _record(self, target: TargetKey, note: Note) -> None:
+        owner = self._objects.get((target.namespace, note.object))
+        uid = "" if owner is None else owner.cron.metadata.uid
+        about = InvolvedObject(API_VERSION, KIND, note.object, target.namespace, uid)
+        self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)
