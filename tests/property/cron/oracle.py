@@ -53,7 +53,6 @@ class Oracle:
         self._base: Values = dict(BEGINNING)
         self._windows: dict[Key, Open] = {}
         self._marks: dict[Key, tuple[float, str]] = {}
-        self._known: set[str] = set()
         self._decided: dict[str, Order] = {}
         self._changed: Values = {}
         self.fired: dict[Key, int] = defaultdict(int)
@@ -133,7 +132,7 @@ class Oracle:
         """Returns the instant after which the fires of a rule are owed."""
         assert owner.edited is not None
         if (owner.name, rule.name) not in self._marks:
-            return owner.edited if owner.name in self._known else owner.created
+            return owner.edited
         handled, known = self._marks[owner.name, rule.name]
         return handled if known == rule.hash else max(owner.edited, min(handled, now))
 
@@ -181,7 +180,6 @@ class Oracle:
             self._windows[key] = Open(key, event.fired, event.at + length, dict(rule.values), rule.hash)
 
     def _store(self, owner: ScheduledObject, owed: dict[Key, tuple[Rule, float, list[float]]]) -> None:
-        self._known.add(owner.name)
         names = {rule.name for rule in owner.rules}
         for key in [key for key in self._marks if key[0] == owner.name and key[1] not in names]:
             del self._marks[key]
@@ -194,7 +192,6 @@ class Oracle:
         """Drops objects that are gone."""
         for key in [key for key in self._marks if key[0] in names]:
             del self._marks[key]
-        self._known -= set(names)
 
 
 def _length(rule: Rule) -> float | None:
