@@ -1,5 +1,6 @@
 """The view of the demo fits the terminal, shows the curves, and prints text literally."""
 
+import dataclasses
 import io
 from collections.abc import Iterator
 
@@ -7,12 +8,20 @@ import pytest
 from rich.console import Console
 
 from demo.picture import MemberView, Picture
+from demo.rules import RulesPicture
 from demo.view import Lines, LiveView
 
 REFUSAL = 'admission webhook denied the request: spec.rules[0].schedule: Invalid value: "[bold]0 0 31 2 *"'
 STATUS = {
     "desiredReplicas": 6,
     "summary": {"reason": "cpu resource utilization (percentage of request) above target"},
+}
+
+
+RULES = {
+    "target": "Deployment/report",
+    "last": "2026-03-11T13:24:00Z even",
+    "next": "2026-03-11T13:25:00Z odd",
 }
 
 
@@ -69,6 +78,26 @@ def test_curves_follow_load_and_pods(sizes: list[LiveView]) -> None:
 
     assert "▁▄█" in load
     assert "1000m" in load
+
+
+def test_rules_are_shown_with_their_last_and_next_fire(sizes: list[LiveView]) -> None:
+    """The live view has a line of the rules. In a pipe the line appears once for each change."""
+    rules = RulesPicture({"status": {"summary": RULES}}, 8)
+    first, second = (dataclasses.replace(picture(at), rules=rules) for at in (1, 2))
+    view = LiveView(1000, [], screen(120, 30))
+    sizes.append(view)
+    view.show(first, 100)
+    out = io.StringIO()
+    lines = Lines(out)
+    lines.show(first, 100)
+    lines.show(second, 100)
+    expected = (
+        "rules: Deployment/report: 8 pods; last 2026-03-11T13:24:00Z even; next 2026-03-11T13:25:00Z odd"
+    )
+
+    assert any(expected in line for line in drawn(view, 120, 30))
+    assert len(drawn(view, 120, 30)) < 30
+    assert out.getvalue().count(expected) == 1
 
 
 def test_pods_of_a_lost_member_are_not_counted_as_none(sizes: list[LiveView]) -> None:
