@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from controller.cluster_status import follow_cluster_status
 from controller.cronfederatedhpa import CronController, CronMetrics
 from controller.cronfederatedhpa.foreign import other_controller
+from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets
 from controller.decisions import decisions_route
@@ -264,6 +265,7 @@ async def lead_rules(
         direct=direct,
         member_deadline=settings.member_deadline,
     )
+    owners = WorkloadOwners(hub, owns=shard.owns, clock=clock.monotonic)
     controller = CronController(
         hub,
         lambda objects: CronReconciler(
@@ -275,12 +277,14 @@ async def lead_rules(
             paused=settings.paused,
             leads=leads,
             blocked=other_controller,
+            owners=owners.of,
             wall=clock.wall,
         ),
         events,
         metrics,
         owns=shard.owns,
         on_count=on_count,
+        owners=owners,
         wall=clock.wall,
         clock=clock.monotonic,
     )

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, Final
 
 from fedhpa.admission import warn_unknown_clusters
-from fedhpa.api.cluster import API_VERSION as CLUSTER_API_VERSION
-from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
-from fedhpa.api.errors import ConfigError
-from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
-from fedhpa.api.federatedhpa import KIND as FHPA_KIND
-from fedhpa.api.known_cluster import RawCluster, known_cluster
-from fedhpa.kube import ApiClient, ApiConfig, Change, Reflector, follow_config, load_config, resource_path
-from fedhpa.serving.flags import Values, common
-from webhook.autoscalers import (
+from fedhpa.api.autoscalers import (
     HPA_KIND,
     Autoscaler,
     AutoscalerIndex,
@@ -31,8 +23,15 @@ from webhook.autoscalers import (
     from_admitted,
     from_stored,
     quoted_name,
-    warn_competitors,
 )
+from fedhpa.api.cluster import API_VERSION as CLUSTER_API_VERSION
+from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
+from fedhpa.api.errors import ConfigError
+from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
+from fedhpa.api.federatedhpa import KIND as FHPA_KIND
+from fedhpa.api.known_cluster import RawCluster, known_cluster
+from fedhpa.kube import ApiClient, ApiConfig, Change, Reflector, follow_config, load_config, resource_path
+from fedhpa.serving.flags import Values, common
 from webhook.handlers import Subject
 from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, OFF, ON, PROPAGATION
 from webhook.targets import Targets
@@ -48,6 +47,9 @@ STALE_SECONDS: Final = 60.0
 CONFIG_SECONDS: Final = 20.0
 # An answer has five warnings in all.
 MAX_CLUSTER_WARNINGS: Final = 2
+# API servers cut a warning after 256 bytes.
+MAX_WARNING: Final = 255
+MAX_COMPETITORS: Final = 2
 
 
 class HubReader:
@@ -117,6 +119,25 @@ class HubReader:
 
     def _changed(self, change: Change[Autoscaler]) -> None:
         self._index.replace(change.old, change.new)
+
+
+def warn_competitors(autoscaler: Autoscaler, competitors: Iterable[Autoscaler]) -> Iterator[str]:
+    """Yields one warning that names the first competitors of an autoscaler and counts the others."""
+    names = [str(competitor) for competitor in competitors]
+    if not names:
+        return
+    texts = (_warning(autoscaler, names, shown) for shown in range(min(MAX_COMPETITORS, len(names)), 0, -1))
+    yield next((text for text in texts if len(text) <= MAX_WARNING), _warning(autoscaler, names, 1))
+
+
+def _warning(autoscaler: Autoscaler, names: list[str], shown: int) -> str:
+    hidden = len(names) - shown
+    listed = names[:shown] + ([f"{hidden} more"] if hidden else [])
+    others = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+    return (
+        f"spec.scaleTargetRef: {autoscaler.target} is the target of {others} too; "
+        "they will overwrite one another"
+    )
 
 
 def _is_current(reflector: Reflector[Any]) -> bool:

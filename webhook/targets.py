@@ -14,10 +14,10 @@ from typing import Final
 
 import structlog
 
+from fedhpa.api.autoscalers import Target, quoted_name
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient, Resource, ResourceMapper, get_scale
-from webhook.autoscalers import Target, quoted_name
 
 log = structlog.get_logger(__name__)
 

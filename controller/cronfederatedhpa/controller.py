@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, NotLeading
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
+from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.cronfederatedhpa.wakeups import Wakeups
@@ -83,6 +84,7 @@ class CronController:
         *,
         owns: Callable[[Key], bool] = lambda _: True,
         on_count: Callable[[int], None] = lambda _: None,
+        owners: WorkloadOwners | None = None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,6 +93,7 @@ class CronController:
         self._events = events
         self._metrics = metrics
         self._on_count = on_count
+        self._owners = owners
         self._wall = wall
         self._reconciler = make_reconciler(self.objects)
         self._wakeups: Wakeups[TargetKey] = Wakeups(wall)
@@ -118,6 +121,10 @@ class CronController:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervise("cron-watch", self._reflector.run))
                 group.create_task(supervise("cron-changes", self._follow_changes))
+                if self._owners is not None:
+                    self._owners.on_change(self._wake)
+                    group.create_task(supervise("cron-owners", self._owners.run))
+                    group.create_task(self._forget_former_owners(self._owners))
                 group.create_task(supervise("cron-wakeups", lambda: self._dispatch(group)))
         finally:
             unsubscribe()
@@ -155,6 +162,18 @@ class CronController:
         self._on_count(len(self.objects))
         for target in touched:
             self._wakeups.set(target, self._wall())
+
+    def _wake(self, target: TargetKey) -> None:
+        """Makes a target due now, if it has objects."""
+        if self.objects.of(target):
+            self._wakeups.set(target, self._wall())
+
+    async def _forget_former_owners(self, owners: WorkloadOwners) -> None:
+        """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
+        await owners.synced()
+        await self._listed.wait()
+        for target in self.objects.contested():
+            self._wake(target)
 
     async def _dispatch(self, group: asyncio.TaskGroup) -> None:
         # Before the whole list is read, a target would be planned without all of its objects.

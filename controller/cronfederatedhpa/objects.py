@@ -64,6 +64,12 @@ class CronObject:
         return {self.target} if self.holds is None else {self.target, self.holds}
 
     @property
+    def contested(self) -> bool:
+        """True if the stored condition SoleOwner is False."""
+        stored = self.cron.status.conditions
+        return any(each.type == "SoleOwner" and each.status == "False" for each in stored)
+
+    @property
     def reference(self) -> CrossVersionObjectReference:
         """The target as the spec names it."""
         return self.cron.spec.scale_target_ref
@@ -96,6 +102,10 @@ class ObjectsByTarget:
     def get(self, key: Key) -> CronObject | None:
         """Returns an object, or None."""
         return self._objects.get(key)
+
+    def contested(self) -> set[TargetKey]:
+        """Returns the targets of objects whose condition SoleOwner is False."""
+        return {found.target for found in self._objects.values() if found.contested}
 
     def of(self, target: TargetKey) -> list[CronObject]:
         """Returns the objects of a target by name."""

@@ -78,6 +78,7 @@ class CronReconciler:
     """Reconciles targets; `reconcile` runs for different targets at once.
 
     `leads` tells if this process may write. `blocked` returns why an object must not be touched, or None.
+    `owners` returns the FederatedHPAs that scale a target, or None while they are unknown.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class CronReconciler:
         paused: bool,
         leads: Callable[[], bool] = lambda: True,
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
+        owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._objects = objects
@@ -100,6 +102,7 @@ class CronReconciler:
         self._paused = paused
         self._writer = ObjectWriter(hub, objects, leads)
         self._blocked = blocked
+        self._owners = owners
         self._wall = wall
         self._ahead: dict[TargetKey, _Ahead] = {}
         self._retries: dict[TargetKey, Backoff] = {}
@@ -274,7 +277,8 @@ class CronReconciler:
         if latest.target == target and latest.cron.metadata.deletion_timestamp is None:
             rules, states = latest.scheduled(target).rules, settled.states[owner.key[1]]
             failed = {rule for name, rule in failing if name == owner.key[1]}
-            status = render_status(latest, rules, states, _failure(rules, states, failed), now)
+            owners = self._owners(target)
+            status = render_status(latest, rules, states, _failure(rules, states, failed), now, owners)
             patch = changes(stored, status)
             coming = [state.next_execution for state in states.values() if state.next_execution is not None]
             self._metrics.set_next_fire(owner.key, min(coming, default=None))
@@ -282,6 +286,7 @@ class CronReconciler:
             patch["window"] = replaced(stored.get("window"), window)
         if patch:
             await self._writer.patch_status(latest, patch)
+            self._reporter.tell_owners(latest, patch.get("conditions", []))
 
     async def _release(self, target: TargetKey, owner: CronObject, record: WindowRecord | None) -> None:
         """Removes the finalizer of an object that has no open window."""

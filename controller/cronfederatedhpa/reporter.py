@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import structlog
 
-from controller.cronfederatedhpa.objects import ObjectsByTarget, TargetKey
+from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
+from controller.cronfederatedhpa.status import SOLE_OWNER
 from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronMetrics
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
@@ -58,6 +62,15 @@ class Reporter:
                 )
         for note in notes:
             self._record(target, note)
+
+    def tell_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
+        """Tells of new owners of the target. `owner` is the object before its conditions were stored."""
+        told = {each.message for each in owner.cron.status.conditions if each.type == SOLE_OWNER}
+        for condition in stored:
+            contested = condition["type"] == SOLE_OWNER and condition["status"] == "False"
+            if contested and condition["message"] not in told:
+                note = Note(owner.key[1], condition["reason"], condition["message"])
+                self._record(owner.target, note)
 
     def _record(self, target: TargetKey, note: Note) -> None:
         owner = self._objects.get((target.namespace, note.object))

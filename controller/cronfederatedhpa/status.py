@@ -13,6 +13,10 @@ from fedhpa.api.times import format_time
 from fedhpa.cron.execution import Rule, RuleState, WindowRecord, write_histories, write_record
 
 READY: Final = "Ready"
+SOLE_OWNER: Final = "SoleOwner"
+ANOTHER_AUTOSCALER: Final = "AnotherAutoscaler"
+# People read conditions, so they name only so many autoscalers.
+MAX_NAMED: Final = 4
 # A whole status is at most this large; etcd's limit of an object is 1.5 MiB.
 MAX_STATUS_BYTES: Final = 256 * 1024
 
@@ -32,12 +36,18 @@ def render_status(
     states: Mapping[str, RuleState],
     finding: Finding | None,
     now: float,
+    owners: tuple[str, ...] | None = None,
 ) -> Json:
-    """Returns the status of an object without its windows. `finding` says why it is not ready."""
+    """Returns the status of an object without its windows. `finding` says why it is not ready.
+
+    `owners` are the FederatedHPAs that scale the target; None if they are unknown.
+    """
+    if all(rule.suspended for rule in rules):
+        owners = () if owners else owners
     return {
         "observedGeneration": owner.raw["metadata"].get("generation", 0),
         "executionHistories": _bounded(states, [rule.name for rule in rules]),
-        "conditions": conditions(owner, finding or _problem(rules), now),
+        "conditions": conditions(owner, finding or _problem(rules), now, owners),
         "summary": _summary(owner, rules, states),
     }
 
@@ -60,27 +70,45 @@ def replaced(stored: Mapping[str, Any] | None, new: Json | None) -> Json | None:
     return {**dict.fromkeys(stored.keys() - new.keys()), **new}
 
 
-def conditions(owner: CronObject, finding: Finding | None, now: float) -> list[Json]:
-    """Returns the conditions of an object: Ready, and what others wrote."""
-    generation = owner.raw["metadata"].get("generation", 0)
-    ready: Json = {
-        "type": READY,
-        "status": "True" if finding is None else "False",
-        "observedGeneration": generation,
-        "lastTransitionTime": format_time(float(int(now))),
-        "reason": "RulesRun" if finding is None else finding.reason,
-        "message": "the rules run" if finding is None else finding.message,
-    }
-    others = []
+def conditions(
+    owner: CronObject, finding: Finding | None, now: float, owners: tuple[str, ...] | None = None
+) -> list[Json]:
+    """Returns the conditions of an object: Ready, SoleOwner once it was False, and what others wrote.
+
+    `owners` are the FederatedHPAs that scale the target. If they are unknown, SoleOwner stays as it is.
+    """
     stored = (owner.raw.get("status") or {}).get("conditions")
-    for condition in stored if isinstance(stored, list) else ():
-        if not isinstance(condition, Mapping):
-            continue
-        if condition.get("type") != READY:
-            others.append(dict(condition))
-        elif condition.get("status") == ready["status"] and condition.get("lastTransitionTime"):
-            ready["lastTransitionTime"] = condition["lastTransitionTime"]
-    return [ready, *others]
+    old = {each.get("type"): each for each in stored or () if isinstance(each, Mapping)}
+    contest = _contest(owners)
+    if owners is None and owner.contested:
+        contest = Finding(ANOTHER_AUTOSCALER, str(old[SOLE_OWNER].get("message", "")))
+    ready = _condition(READY, finding or contest, "RulesRun", "the rules run")
+    found = [ready]
+    if contest is not None or SOLE_OWNER in old:
+        free = "no FederatedHPA scales the target"
+        found.append(_condition(SOLE_OWNER, contest, "NoOtherAutoscaler", free))
+    for condition in found:
+        condition["observedGeneration"] = owner.raw["metadata"].get("generation", 0)
+        before = old.get(condition["type"], {})
+        since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+        condition["lastTransitionTime"] = since or format_time(float(int(now)))
+    return [*found, *(dict(each) for name, each in old.items() if name not in (READY, SOLE_OWNER))]
+
+
+def _condition(kind: str, finding: Finding | None, reason: str, message: str) -> Json:
+    """Returns a condition that is False with a finding, and True with the given reason without one."""
+    if finding is not None:
+        return {"type": kind, "status": "False", "reason": finding.reason, "message": finding.message}
+    return {"type": kind, "status": "True", "reason": reason, "message": message}
+
+
+def _contest(owners: tuple[str, ...] | None) -> Finding | None:
+    """Returns the finding that other autoscalers scale the target, or None."""
+    if not owners:
+        return None
+    more = f" and {len(owners) - MAX_NAMED} more" if len(owners) > MAX_NAMED else ""
+    named = ", ".join(owners[:MAX_NAMED])
+    return Finding(ANOTHER_AUTOSCALER, f"the target is also scaled by {named}{more}: remove either")
 
 
 def _problem(rules: Sequence[Rule]) -> Finding | None:

@@ -23,6 +23,7 @@ from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,
     Backoff,
+    Resource,
     ResourceMapper,
     contain,
     get_scale,
@@ -96,8 +97,10 @@ class Targets:
         try:
             if (api_version, key.kind) == (API_VERSION, KIND):
                 return await self._read_federatedhpa(key)
+            if key.kind == KIND:
+                return unreadable(f"apiVersion {api_version} is not that of a {KIND}: write {API_VERSION}")
             if key.group == GROUP:
-                return unreadable(f"{api_version} has no kind {key.kind}: is {KIND} meant?")
+                return unreadable(f"kind {key.kind} of {GROUP} cannot be scaled: write kind {KIND}")
             if self._direct:
                 return await self._read_members(key, api_version)
             return await self._read_scale(key, api_version)
@@ -141,8 +144,8 @@ class Targets:
     async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
         resource = await self._mapper.resolve(api_version, key.kind, deadline=HUB_DEADLINE_SECONDS)
         path = resource.path(key.namespace, key.name)
-        if not resource.scale:
-            return unreadable(f"{key} has no scale subresource, so it cannot be scaled")
+        if problem := _unscalable(resource):
+            return unreadable(problem)
         scale = await get_scale(self._hub, path, deadline=HUB_DEADLINE_SECONDS)
 
         async def write(values: Values, marker: str) -> None:  # noqa: ARG001  # a scale has no annotations
@@ -155,13 +158,16 @@ class Targets:
         found = await self._scales(key, api_version)
         known = self._shares.setdefault(key, {})
         scales = {name: one for name, one in found.items() if isinstance(one, _MemberScale)}
-        errors = {name: str(one) for name, one in found.items() if isinstance(one, FedHPAError)}
+        failed = {name: one for name, one in found.items() if isinstance(one, FedHPAError)}
+        errors = {name: str(one) for name, one in failed.items()}
         known |= {name: one.scale.spec.replicas for name, one in scales.items()}
         for name in known.keys() - scales.keys() - errors.keys():
             del known[name]
         if not scales:
             if errors:
                 name, error = min(errors.items())
+                if all(isinstance(one, InvalidObject) for one in failed.values()):
+                    return unreadable(f"cluster {name}: {error}")
                 return unreadable(f"{key}: no member answered; {name}: {error}")
             return unreadable(f"{key} does not exist in any member", gone=True)
         total = sum(known.values())
@@ -172,16 +178,20 @@ class Targets:
         members = dict(self._members())
 
         async def read(member: Member) -> _MemberScale | FedHPAError | None:
+            problem = ""
             try:
                 resource = await self._mapper_of(member).resolve(
                     api_version, key.kind, deadline=self._member_deadline
                 )
+                problem = _unscalable(resource)
                 path = resource.path(key.namespace, key.name)
                 return _MemberScale(
                     member.client, path, await get_scale(member.client, path, deadline=self._member_deadline)
                 )
             except ApiError as error:
-                return None if error.status == NOT_FOUND else error
+                if error.status == NOT_FOUND:
+                    return InvalidObject(problem) if problem else None
+                return error
             except FedHPAError as error:
                 return error
 
@@ -230,6 +240,15 @@ class _MemberScale:
     client: ApiClient
     path: str
     scale: Scale
+
+
+def _unscalable(resource: Resource) -> str:
+    """Returns why rules cannot scale a kind; empty if they can."""
+    if not resource.namespaced:
+        return f"{resource.kind} is cluster-scoped, and rules scale objects of their own namespace only"
+    if not resource.scale:
+        return f"{resource.kind} has no scale subresource, so it cannot be scaled"
+    return ""
 
 
 def bounds_of(raw: Mapping[str, Any]) -> Values:

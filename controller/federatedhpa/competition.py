@@ -1,8 +1,9 @@
 """Other autoscalers that act on the same workload or the same pods.
 
 A HorizontalPodAutoscaler of the same workload, in a member or on the hub, undoes our writes, and we undo its
-writes. It is reported on the object but stops nothing, because the controller cannot know which of the two is
-wanted. Two FederatedHPAs that select the same pods stop each other (Kubernetes HPA 1.36: AmbiguousSelector).
+writes. So does a CronFederatedHPA whose target is the workload. Both are reported on the object but stop
+nothing, because the controller cannot know which of the two is wanted. Two FederatedHPAs that select the same
+pods stop each other (Kubernetes HPA 1.36: AmbiguousSelector).
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import msgspec
 import structlog
 
+from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_stored, target_of
+from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
-from fedhpa.api.json import InvalidJson, convert_json
+from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.selectors import Selector
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import ApiClient, Key, contain, report_failure, resource_path
 
 log = structlog.get_logger(__name__)
@@ -56,87 +57,87 @@ def ambiguous_with(
     return tuple(sorted(f"{one[0]}/{one[1]}" for one in (*found, key)))
 
 
-class _TargetReference(msgspec.Struct, frozen=True):
-    apiVersion: str = ""
-    kind: str = ""
-    name: str = ""
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """Group, kind and name, because all versions serve the same object."""
-        return self.apiVersion.rpartition("/")[0], self.kind, self.name
+_HPAS: Final = ("autoscaling/v2", "horizontalpodautoscalers")
+_CRONS: Final = (API_VERSION, "cronfederatedhpas")
+_UNKNOWN: Final[tuple[float, tuple[Autoscaler, ...]]] = (float("-inf"), ())
 
 
-class _AutoscalerSpec(msgspec.Struct, frozen=True):
-    scaleTargetRef: _TargetReference = _TargetReference()
+class _List(NamedTuple):
+    """A list of autoscalers: its cluster, its namespace and its kind."""
 
-
-class _Autoscaler(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _AutoscalerSpec = _AutoscalerSpec()
-
-
-_UNKNOWN: Final[tuple[float, tuple[_Autoscaler, ...]]] = (float("-inf"), ())
+    cluster: str
+    namespace: str
+    kind: str
 
 
 class CompetingAutoscalers:
-    """The HorizontalPodAutoscalers by cluster and namespace. Errors of a server are logged, never raised."""
+    """The other autoscalers by cluster and namespace. Errors of a server are logged, never raised."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[float, tuple[_Autoscaler, ...]]] = {}
-        self._refreshing: dict[tuple[str, str], asyncio.Lock] = {}
+        self._known: dict[_List, tuple[float, tuple[Autoscaler, ...]]] = {}
+        self._refreshing: dict[_List, asyncio.Lock] = {}
 
-    async def find(self, raw: Mapping[str, Any], clients: Mapping[str, ApiClient]) -> tuple[str, ...]:
+    async def find(
+        self, raw: Mapping[str, Any], hub: ApiClient, clients: Mapping[str, ApiClient]
+    ) -> tuple[str, ...]:
         """The autoscalers of the object's workload, each with its cluster; at most a minute old.
 
-        `clients` are the API servers to search, by cluster.
+        `clients` are the API servers to search for HorizontalPodAutoscalers, by cluster. CronFederatedHPAs
+        are on the hub only; one whose rules are all suspended does not count.
         """
         namespace = str(raw["metadata"]["namespace"])
-        try:
-            reference = convert_json((raw.get("spec") or {}).get("scaleTargetRef") or {}, _TargetReference)
-        except InvalidJson:
+        target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
+        if target is None:
             return ()
-        target, now = reference.identity, self._clock()
+        crons = _List(ON_HUB, namespace, CRON_KIND)
+        lists = {_List(name, namespace, HPA_KIND): clients[name] for name in sorted(clients)} | {crons: hub}
         # A thousand objects come here at every reconcile, and most lists are fresh: only old ones get a task.
-        old = [name for name in clients if self._cached(name, namespace)[0] <= now]
+        old = [each for each in lists if self._cached(each)[0] <= now]
         if old:
             async with asyncio.TaskGroup() as group:  # the tasks never raise
-                for name in old:
-                    refresh = functools.partial(self._refresh, name, clients[name], namespace)
-                    about = {"cluster": name, "namespace": namespace}
+                for each in old:
+                    refresh = functools.partial(self._refresh, each, lists[each])
+                    about = {"cluster": each.cluster, "namespace": namespace}
                     group.create_task(contain("list-autoscalers", refresh, lambda _: None, **about))
         return tuple(
-            f"HorizontalPodAutoscaler {namespace}/{one.metadata.name} in {name}"
-            for name in sorted(clients)
-            for one in self._cached(name, namespace)[1]
-            if one.spec.scaleTargetRef.identity == target
+            f"{CRON_KIND} {namespace}/{one.name}"
+            if each is crons
+            else f"{HPA_KIND} {namespace}/{one.name} in {each.cluster}"
+            for each in lists
+            for one in self._cached(each)[1]
+            if one.target == target and (one.active or each is not crons)
         )
 
-    def _cached(self, cluster: str, namespace: str) -> tuple[float, tuple[_Autoscaler, ...]]:
-        """The cached list and the time at which it expires."""
-        return self._known.get((cluster, namespace), _UNKNOWN)
+    def _cached(self, wanted: _List) -> tuple[float, tuple[Autoscaler, ...]]:
+        """When the cached list expires, and the list."""
+        return self._known.get(wanted, _UNKNOWN)
 
-    async def _refresh(self, cluster: str, client: ApiClient, namespace: str) -> None:
-        key = (cluster, namespace)
-        async with self._refreshing.setdefault(key, asyncio.Lock()):
-            until, known = self._cached(cluster, namespace)
+    async def _refresh(self, wanted: _List, client: ApiClient) -> None:
+        async with self._refreshing.setdefault(wanted, asyncio.Lock()):
+            until, known = self._cached(wanted)
             if self._clock() < until:
                 return
+            where = {"cluster": wanted.cluster, "namespace": wanted.namespace}
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
-                    path = resource_path("autoscaling/v2", "horizontalpodautoscalers", namespace)
-                    known = tuple((await client.list(path, _Autoscaler)).items)
+                    known = await _listed(client, wanted)
             except (FedHPAError, TimeoutError) as error:
                 # The permission may be missing, or the server unavailable. The last list stays valid.
-                log.debug("autoscalers not listed", cluster=cluster, namespace=namespace, error=str(error))
+                log.debug("autoscalers not listed", kind=wanted.kind, error=str(error), **where)
             except Exception as error:  # tried again after the same time, not at every reconcile
-                report_failure("list-autoscalers", error, cluster=cluster, namespace=namespace)
+                report_failure("list-autoscalers", error, cluster=wanted.cluster, namespace=wanted.namespace)
             self._drop_old()
-            self._known[key] = (self._clock() + KEEP_SECONDS, known)
+            self._known[wanted] = (self._clock() + KEEP_SECONDS, known)
 
     def _drop_old(self) -> None:
         old = self._clock() - 10 * KEEP_SECONDS
         for key in [key for key, (until, _) in self._known.items() if until < old]:
             del self._known[key]
             self._refreshing.pop(key, None)
+
+
+async def _listed(client: ApiClient, wanted: _List) -> tuple[Autoscaler, ...]:
+    api_version, plural = _CRONS if wanted.kind == CRON_KIND else _HPAS
+    items = (await client.list(resource_path(api_version, plural, wanted.namespace), StoredAutoscaler)).items
+    return tuple(one for item in items if (one := from_stored(wanted.kind, item)) is not None)

@@ -101,7 +101,7 @@ class OneShotReader:
                     group.create_task(self._read_other(slots, other, one, memories, now))
         observed = await self._snapshots.build(key, raw, memories, now)
         memories[key].count_unreported_scale(observed.snapshot, now)
-        competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
+        competitors = await self._autoscalers.find(raw, self._hub, observed.clients(self._hub))
         # Nothing is known of earlier reconciles, so an implausible answer is shown at once, as replay does.
         clusters = observed.snapshot.clusters
         snapshot = msgspec.structs.replace(

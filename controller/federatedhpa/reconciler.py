@@ -142,7 +142,7 @@ class FederatedHPAReconciler:
             self._health.decided(key, decision, observed.hub_problem)
             self._show_success(key, decision, snapshot, stored=stored)
         # The results are used by the next reconcile, so that no write waits for them.
-        competitors = await self._autoscalers.find(raw, observed.clients(self._hub))
+        competitors = await self._autoscalers.find(raw, self._hub, observed.clients(self._hub))
         if self._memories.get(key) is memory:
             self._competitors[key] = competitors
         await self._hub_check.refresh()

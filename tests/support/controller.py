@@ -47,7 +47,12 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 PERIOD = 0.15
 
 DISCOVERY = {
-    "apps/v1": [("Deployment", "deployments"), ("StatefulSet", "statefulsets")],
+    "apps/v1": [
+        ("Deployment", "deployments"),
+        ("Scale", "deployments/scale"),
+        ("StatefulSet", "statefulsets"),
+        ("Scale", "statefulsets/scale"),
+    ],
     "work.karmada.io/v1alpha2": [("ResourceBinding", "resourcebindings")],
     "argoproj.io/v1alpha1": [("Rollout", "rollouts")],
 }

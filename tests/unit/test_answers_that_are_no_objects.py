@@ -11,6 +11,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from controller.federatedhpa.candidates import _ObjectWithLabels
 from controller.hub_check import CRD_PATH
+from fedhpa.api.autoscalers import Target
 from fedhpa.api.errors import ApiError
 from fedhpa.api.objects import check_object
 from fedhpa.api.wire import ObjectMeta, Scale, ScaleSpec
@@ -24,7 +25,6 @@ from fedhpa.members.cluster import Secret
 from fedhpa.serving.authentication import TokenReviewer, User
 from fedhpa.serving.authorization import Attributes, Authorizer
 from fedhpa.serving.reviews import ReviewProbe
-from webhook.autoscalers import Target
 from webhook.targets import Targets, _NotLookedUpError
 
 WEB = "/apis/apps/v1/namespaces/shop/deployments/web"

@@ -6,19 +6,19 @@ from typing import Any
 
 import msgspec
 
-from fedhpa.api.cronfederatedhpa import CronFederatedHPA
-from fedhpa.api.decode import decode
-from fedhpa.api.federatedhpa import FederatedHPA
-from webhook.admission_review import MAX_WARNING
-from webhook.autoscalers import (
+from fedhpa.api.autoscalers import (
     HPA_KIND,
     Autoscaler,
     AutoscalerIndex,
     StoredAutoscaler,
     from_admitted,
     from_stored,
-    warn_competitors,
 )
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.decode import decode
+from fedhpa.api.federatedhpa import FederatedHPA
+from webhook.admission_review import MAX_WARNING
+from webhook.hub import warn_competitors
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}

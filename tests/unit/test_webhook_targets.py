@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from fedhpa.api.autoscalers import Target
 from tests.support.memory_api import MemoryApi
-from webhook.autoscalers import Target
 from webhook.targets import (
     CALL_SECONDS,
     FOUND_SECONDS,

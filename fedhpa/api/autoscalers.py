@@ -6,7 +6,7 @@ autoscalers take a few megabytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,11 +18,9 @@ from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 
 HPA_KIND: Final = "HorizontalPodAutoscaler"
 
-# API servers cut a warning after 256 bytes. A name can have 253 characters, so warnings shorten it.
-_MAX_WARNING: Final = 255
+# API servers cut a warning after 256 bytes. A name can have 253 characters, so texts shorten it.
 _MAX_NAME: Final = 45
 _MAX_KIND: Final = 30
-_MAX_COMPETITORS: Final = 2
 
 
 class Target(NamedTuple):
@@ -127,6 +125,16 @@ def from_admitted(admitted: FederatedHPA | CronFederatedHPA) -> Autoscaler:
     return Autoscaler(kind, metadata.namespace, metadata.name, target, active=active)
 
 
+def target_of(namespace: str, reference: object) -> Target | None:
+    """Returns the target that a stored spec.scaleTargetRef names, or None if it names none."""
+    if not isinstance(reference, Mapping):
+        return None
+    texts = [reference.get(field, "") for field in ("apiVersion", "kind", "name")]
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    return _target(namespace, *texts)
+
+
 def quoted_name(name: str) -> str:
     """Returns a name in quotes, shortened so that the rest of a warning fits."""
     return f'"{name}"' if len(name) <= _MAX_NAME else f'"{name[: _MAX_NAME - 3]}..."'
@@ -151,6 +159,11 @@ class AutoscalerIndex:
     def __len__(self) -> int:
         return len(self._by_target)
 
+    def of(self, target: Target) -> list[Autoscaler]:
+        """Returns the active autoscalers of a target, by kind and name."""
+        found = self._by_target.get(target, {})
+        return [found[key] for key in sorted(found) if found[key].active]
+
     def competitors(self, autoscaler: Autoscaler) -> list[Autoscaler]:
         """Returns the other active autoscalers of its target, by kind and name; none if it is not active."""
         found = self._by_target.get(autoscaler.target)
@@ -158,25 +171,6 @@ class AutoscalerIndex:
             return []
         itself = (autoscaler.kind, autoscaler.name)
         return [found[key] for key in sorted(found) if key != itself and found[key].active]
-
-
-def warn_competitors(autoscaler: Autoscaler, competitors: Iterable[Autoscaler]) -> Iterator[str]:
-    """Yields one warning that names the first competitors of an autoscaler and counts the others."""
-    names = [str(competitor) for competitor in competitors]
-    if not names:
-        return
-    texts = (_warning(autoscaler, names, shown) for shown in range(min(_MAX_COMPETITORS, len(names)), 0, -1))
-    yield next((text for text in texts if len(text) <= _MAX_WARNING), _warning(autoscaler, names, 1))
-
-
-def _warning(autoscaler: Autoscaler, names: list[str], shown: int) -> str:
-    hidden = len(names) - shown
-    listed = names[:shown] + ([f"{hidden} more"] if hidden else [])
-    others = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
-    return (
-        f"spec.scaleTargetRef: {autoscaler.target} is the target of {others} too; "
-        "they will overwrite one another"
-    )
 
 
 def _target(namespace: str, api_version: str, kind: str, name: str) -> Target:
