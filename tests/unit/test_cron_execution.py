@@ -586,6 +586,17 @@ def test_a_refused_fire_is_not_written_once_it_is_too_late() -> None:
     assert [missed.first for missed in hub.state().missed] == [at("09:00")]
 
 
+def test_a_field_that_an_edit_takes_from_a_window_returns_also_after_a_refusal() -> None:
+    hub = Hub(rule("up", "0 9 * * *", 5, duration="8h"))
+    hub.run("09:00:01")
+    hub.write("office", rule("up", "0 9 * * *", None, 20, duration="8h"), edited="10:00")
+    hub.run("10:00:01", error="refused")
+
+    hub.run("10:01")
+
+    assert hub.bounds == (1, 20)
+
+
 def test_of_two_rules_with_one_name_the_first_runs() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5, duration="2h"), rule("up", "0 10 * * *", 7, duration="2h"))
     hub.run("09:00:01")

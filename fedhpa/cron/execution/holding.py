@@ -23,7 +23,7 @@ class Holding:
         self.values: Values = dict(values)
         if record is not None and record.pending is not None:
             # The value of a plain fire is left out: its fire is still owed, unless it is too late by now.
-            held = {field for window in record.open for field in window.values}
+            held = {field for window in record.open for field in window.values} | record.baseline.keys()
             self.values |= {field: value for field, value in record.pending.items() if field in held}
         self.baseline: Values = {} if record is None else dict(record.baseline)
         self.windows: list[OpenWindow] = [] if record is None else list(record.open)

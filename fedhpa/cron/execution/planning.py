@@ -337,7 +337,12 @@ class _Planner:
         if not write or (self._record is None and not holding.windows):
             return None
         applied = {} if self._record is None else self._record.applied
-        ending = {field for window in self._restoring for field in window.values} - holding.covered()
+        stored = () if self._record is None else self._record.open
+        # An edit takes fields from a window that stays open.
+        taken = {field for window in stored for field in window.values} & write.keys()
+        ending = (
+            {field for window in self._restoring for field in window.values} | taken
+        ) - holding.covered()
         restored = {field: holding.values[field] for field in sorted(ending) if field in holding.values}
         windows = sorted((*self._restoring, *holding.windows), key=lambda window: window.opened)
         baseline = {**holding.baseline, **restored}
