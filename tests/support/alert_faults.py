@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
+from controller.cronfederatedhpa import CronMetrics
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import Coverage, Decision, History
 from fedhpa.members.member import Member
@@ -64,6 +65,7 @@ class Stage:
         names = ("controller-0", "controller-1")
         self.registries = {name: CollectorRegistry() for name in names}
         self.leader, self.standby = (ControllerMetrics(self.registries[n], clock=self.clock) for n in names)
+        self.rules = CronMetrics(self.registries[names[0]])
         self.adapter = AdapterTelemetry(lambda: cast(Mapping[str, Member], {"m1": self.member}))
         self.store = StoreTelemetry(self.adapter.registry)
         self.limits = CallerLimits(Limits(0, 0, 0.0, 1), self.adapter.registry)
@@ -98,6 +100,8 @@ class Stage:
         self.leader.watch_success(*OBJECT)
         if self.succeeds:
             self.leader.record_success(*OBJECT)
+        self.rules.count("applied")
+        self.rules.observe_lateness(0.2)
         self.adapter_answers(USAGE, "200")
         self.store.answered("answered", 0.01)
         self.admission(Review(Verdict(True), raw={"kind": "FederatedHPA"}))
@@ -218,6 +222,11 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         "CompetingAutoscalers",
     ),
     "the controller is paused": (lambda s: s.leader.set_paused(True), "Paused"),
+    "a rule fails": (lambda s: s.rules.count("failed"), "CronRulesFail"),
+    "a rule failed once, long ago": (lambda s: s.rules.count("failed") if s.now == 600 else None, ""),
+    "a fire is missed": (_once(lambda s: s.rules.count("missed")), "CronFiresLate"),
+    "a fire is late": (_once(lambda s: s.rules.observe_lateness(600.0)), "CronFiresLate"),
+    "a fire is a little late": (lambda s: s.rules.observe_lateness(20.0), ""),
     "a member fails": (lambda s: s.member_answers(answered=False), "MemberDown"),
     "a member is gone": (lambda s: vars(s.member).update(reason="no connection"), "MemberDown"),
     "a member has no custom metrics": (
