@@ -132,7 +132,10 @@ def _without_times(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _explanation(decision: Any) -> tuple[Any, ...]:
-    """The decision's reason up to a colon (an error's details may vary), and the steps that had an effect."""
+    """The reason up to a colon (details of an absence may vary), the error, and the steps that had an effect.
+
+    Words with digits are left out of the error: names of pods, numbers and times vary without a new cause.
+    """
     if not isinstance(decision, Mapping):
         return ()
     reason = str(decision.get("reason") or "").partition(":")[0]
@@ -142,8 +145,9 @@ def _explanation(decision: Any) -> tuple[Any, ...]:
         for step in (steps if isinstance(steps, list) else ())
         if isinstance(step, Mapping) and step.get("from") != step.get("to")
     )
-    failed = bool(decision.get("error"))
-    return reason, failed, decision.get("rescale"), decision.get("moved"), effective
+    words = str(decision.get("error") or "").split()
+    error = tuple(word for word in words if not any(letter.isdigit() for letter in word))
+    return reason, error, decision.get("rescale"), decision.get("moved"), effective
 
 
 def _rows(entries: Sequence[Mapping[str, Any]] | None, fields: Sequence[str]) -> tuple[Any, ...]:

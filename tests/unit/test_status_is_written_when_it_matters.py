@@ -67,6 +67,20 @@ def test_an_error_worded_anew_waits_for_the_quiet_period() -> None:
     assert not worth_writing(before, after, written_at=100.0, now=110.0)
 
 
+def test_another_error_is_written_at_once() -> None:
+    """A person repairs what the error names. Names of pods and numbers in it change without a new cause."""
+
+    def failing(error: str) -> dict[str, Any]:
+        return status(decision={"reason": "", "error": f"failed to get cpu utilization: {error}"})
+
+    unready = failing("did not receive metrics for targeted pods (pods might be unready)")
+    without_request = failing("missing request for cpu in container web of Pod web-5d4-x2k4p")
+    in_another_pod = failing("missing request for cpu in container web of Pod web-5d4-a7b9c")
+
+    assert worth_writing(unready, without_request, written_at=100.0, now=101.0)
+    assert not worth_writing(without_request, in_another_pod, written_at=100.0, now=101.0)
+
+
 def test_a_hub_that_drops_our_fields_is_not_written_at_each_reconcile() -> None:
     """Fields that Karmada's CRD drops count as a change after ten minutes, the others at once."""
     pruned = {key: value for key, value in status().items() if key not in ("clusters", "decision")}
