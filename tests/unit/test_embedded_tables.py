@@ -34,3 +34,14 @@ def test_every_kind_has_a_table(kind: Kind) -> None:
     made = table(kind, {"items": [named("a")], "metadata": {"resourceVersion": "1"}}, NOW, {})
 
     assert [len(row["cells"]) for row in made["rows"]] == [len(made["columnDefinitions"])]
+
+
+def test_the_name_of_an_event_is_its_last_column_with_wide_output() -> None:
+    """kubectl get events begins with the age, as with a real API server."""
+    events = next(kind for kind in BUILTIN if kind.plural == "events")
+    made = table(events, named("web.1", type="Normal", reason="SuccessfulRescale", message="m"), NOW, {})
+    columns = [(each["name"], each["priority"]) for each in made["columnDefinitions"]]
+
+    assert columns[0] == ("Last Seen", 0)
+    assert columns[1:].index(("Name", 1)) == len(columns) - 2
+    assert made["rows"][0]["cells"][-1] == "web.1"

@@ -24,25 +24,34 @@ def wants_table(request: web.Request) -> bool:
 def table(kind: Kind, body: Object, now: datetime, query: Mapping[str, str]) -> Object:
     """Returns the table of a list or of one object."""
     columns = _columns(kind)
+    # The name is the first column, but the last one of events, where it shows with -o wide only.
+    is_last = kind.plural == "events" and not kind.custom
+    place = len(columns) if is_last else 0
     rows = [
         {
-            "cells": [obj["metadata"]["name"], *(_cell(each, find(obj), now) for each, find in columns)],
+            "cells": _inserted(
+                obj["metadata"]["name"], place, [_cell(each, find(obj), now) for each, find in columns]
+            ),
             "object": _row_object(kind, obj, query.get("includeObject", "Metadata")),
         }
         for obj in body.get("items", [body])
     ]
     description = definitions()[META]["properties"]["name"]["description"]
-    first = {"name": "Name", "type": "string", "format": "name", "description": description, "priority": 0}
-    others = ({"format": "", "description": "", "priority": 0, **each} for each, _ in columns)
+    name = {"name": "Name", "type": "string", "format": "name", "description": description}
+    others = [{"format": "", "description": "", "priority": 0, **each} for each, _ in columns]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {
             key: value for key, value in body["metadata"].items() if key in _LIST_METADATA and value
         },
-        "columnDefinitions": [first, *others],
+        "columnDefinitions": _inserted({**name, "priority": int(is_last)}, place, others),
         "rows": rows,
     }
+
+
+def _inserted(value: Any, place: int, values: list[Any]) -> list[Any]:
+    return [*values[:place], value, *values[place:]]
 
 
 def at(path: str) -> Finder:
