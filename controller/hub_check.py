@@ -10,7 +10,7 @@ Three facts count as evidence:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -176,6 +176,26 @@ class HubCheck:
             f"another webhook judges FederatedHPAs ({', '.join(found[:4])}): take it out of its registration"
         )
         return Finding(FOREIGN_WEBHOOK, message)
+
+
+def pruned_paths(definition: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
+    """Returns the paths, such as `spec.rules[].duration`, that the served schema of a CRD does not keep."""
+    for version in (definition.get("spec") or {}).get("versions") or ():
+        if version.get("served"):
+            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+            return [path for path in paths if not _keeps_path(schema, path)]
+    return []
+
+
+def _keeps_path(schema: Mapping[str, Any], path: str) -> bool:
+    for name in path.split("."):
+        if schema.get("x-kubernetes-preserve-unknown-fields"):
+            return True
+        found = (schema.get("properties") or {}).get(name.removesuffix("[]"))
+        if found is None:
+            return False
+        schema = (found.get("items") or {}) if name.endswith("[]") else found
+    return True
 
 
 def pruned_fields(definition: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from controller.cluster_status import follow_cluster_status
 from controller.cronfederatedhpa import CronController, CronMetrics
 from controller.cronfederatedhpa.foreign import other_controller
+from controller.cronfederatedhpa.hub import CronHubCheck
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets
@@ -258,6 +259,7 @@ async def lead_rules(
         return kept[1]
 
     direct = settings.propagation == DIRECT
+    check = CronHubCheck(hub, clock=clock.monotonic)
     targets = Targets(
         hub,
         lambda: members.members,
@@ -278,6 +280,7 @@ async def lead_rules(
             leads=leads,
             blocked=other_controller,
             owners=owners.of,
+            check=check,
             wall=clock.wall,
         ),
         events,

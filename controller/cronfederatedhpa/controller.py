@@ -153,6 +153,7 @@ class CronController:
         if change.new is None:
             touched = self.objects.remove(key)
             self._metrics.forget(key)
+            self._reconciler.forget_object(key)
         else:
             try:
                 touched = self.objects.put(CronObject.of(key, change.new))

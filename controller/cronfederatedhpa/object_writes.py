@@ -1,4 +1,4 @@
-"""Writes statuses and finalizers of CronFederatedHPAs, with a resourceVersion, and only while leading."""
+"""Writes statuses, records and finalizers, with a resourceVersion, and only while leading."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECO
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.record_annotation import RECORD_ANNOTATION, recorded_text
+from fedhpa.cron.execution import drops_fields, record_text
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 
 CRON_FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "cronfederatedhpas", namespaced=True, scale=False)
@@ -29,6 +31,8 @@ class ObjectWriter:
         self._hub = hub
         self._objects = objects
         self._leads = leads
+        # True if the hub dropped fields of the last status that was written.
+        self.hub_drops_fields = False
 
     def check_lease(self) -> None:
         """Raises NotLeading if another process may hold the Lease."""
@@ -36,10 +40,14 @@ class ObjectWriter:
             raise NotLeading("the Lease is not held any more")
 
     async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
-        """Merges a patch into the status of an object. Raises ApiError if the hub refuses it."""
+        """Merges a patch into the status of an object. Raises ApiError if the hub refuses it.
+
+        If the hub drops fields of the status, the record annotation gets them in a second write.
+        """
 
         async def write(version: str) -> Mapping[str, Any]:
-            return await patch_status(
+            before = (self._objects.get(owner.key) or owner).raw.get("status") or {}
+            stored = await patch_status(
                 self._hub,
                 _path(owner.key),
                 dict(patch),
@@ -47,8 +55,29 @@ class ObjectWriter:
                 manager=FIELD_MANAGER,
                 deadline=HUB_DEADLINE_SECONDS,
             )
+            return await self._with_record(owner.key, stored, _merged(before, patch))
 
         await self._write(owner, write)
+
+    async def _with_record(
+        self, key: Key, stored: Mapping[str, Any], wanted: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Writes the record of an object if the hub drops fields of the `wanted` status, else removes it."""
+        metadata = stored["metadata"]
+        drops = drops_fields(wanted, stored.get("status") or {})
+        text = record_text(str(metadata.get("uid", "")), wanted) if drops else ""
+        if text != recorded_text(metadata):
+            self.check_lease()
+            change = {
+                "resourceVersion": metadata.get("resourceVersion", ""),
+                "annotations": {RECORD_ANNOTATION: text or None},
+            }
+            response = await self._hub.patch(
+                _path(key), {"metadata": change}, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
+            )
+            stored = response.json()
+        self.hub_drops_fields = drops
+        return {**stored, "status": wanted} if drops else stored
 
     async def set_finalizer(self, owner: CronObject, *, wanted: bool) -> None:
         """Adds or removes the finalizer of an object. Raises ApiError if the hub refuses it."""
@@ -80,12 +109,25 @@ class ObjectWriter:
                     return
                 raise
             else:
-                self._objects.put(CronObject.of(owner.key, written))
+                self._objects.put(CronObject.of(owner.key, written), written=True)
                 return
             raw = await self._hub.get_json(_path(owner.key), deadline=HUB_DEADLINE_SECONDS)
             if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
                 return
             self._objects.put(CronObject.of(owner.key, raw))
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    """Returns a value after a JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, Mapping):
+        return patch
+    kept = dict(old) if isinstance(old, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            kept.pop(name, None)
+        else:
+            kept[name] = _merged(kept.get(name), value)
+    return kept
 
 
 def _path(key: Key) -> str:

@@ -16,7 +16,15 @@ import msgspec
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
-from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_object, read_record
+from fedhpa.cron.execution import (
+    ScheduledObject,
+    WindowRecord,
+    dropped_fields,
+    read_object,
+    read_record,
+    with_record,
+    without_dropped,
+)
 from fedhpa.kube import Key
 
 Object = Mapping[str, Any]
@@ -50,7 +58,11 @@ class CronObject:
 
     @classmethod
     def of(cls, key: Key, raw: Object) -> CronObject:
-        """Returns the object read as `raw`. Raises InvalidObject if it cannot be decoded."""
+        """Returns the object read as `raw`. Raises InvalidObject if it cannot be decoded.
+
+        Where the hub drops fields of the status, the record annotation completes it.
+        """
+        raw = with_record(raw)
         cron = decode(CronFederatedHPA, raw)
         record = read_record(cron.status)
         window = cron.status.window
@@ -78,14 +90,19 @@ class CronObject:
     def _scheduled(self) -> ScheduledObject:
         return read_object(self.cron)
 
+    @cached_property
+    def dropped(self) -> dict[str, str]:
+        """A field of each rule that was applied and that the hub does not have."""
+        return dropped_fields(self.raw)
+
     @property
     def has_windows(self) -> bool:
         """True if a rule of the object opens windows."""
         return any(rule.duration is not None for rule in self.cron.spec.rules)
 
-    def scheduled(self, target: TargetKey) -> ScheduledObject:
-        """Returns the object as a plan of a target needs it."""
-        found = self._scheduled
+    def scheduled(self, target: TargetKey, *, drops: bool = False) -> ScheduledObject:
+        """Returns the object as a plan of a target needs it. `drops` is True if the hub drops fields."""
+        found = without_dropped(self._scheduled, self.dropped, drops=drops)
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 
 
@@ -111,10 +128,13 @@ class ObjectsByTarget:
         """Returns the objects of a target by name."""
         return [self._objects[key] for key in sorted(self._keys.get(target, ()))]
 
-    def put(self, found: CronObject) -> set[TargetKey]:
-        """Stores an object unless a newer state of it is known. Returns the targets that it changes."""
+    def put(self, found: CronObject, *, written: bool = False) -> set[TargetKey]:
+        """Stores an object unless a newer state of it is known. Returns the targets that it changes.
+
+        `written` is True for the answer to a write of ours, which may be of the version that is known.
+        """
         old = self._objects.get(found.key)
-        if old is not None and not _replaces(found.raw, old.raw):
+        if old is not None and not _replaces(found.raw, old.raw, or_equal=written):
             return set()
         self._objects[found.key] = found
         before = set() if old is None else old.targets
@@ -151,11 +171,13 @@ def _target(namespace: str, reference: CrossVersionObjectReference) -> TargetKey
     return TargetKey(namespace, group, reference.kind, reference.name)
 
 
-def _replaces(new: Object, old: Object) -> bool:
-    """True unless `new` is an older state of the same object than `old`."""
+def _replaces(new: Object, old: Object, *, or_equal: bool) -> bool:
+    """True unless `new` is an older state of the same object than `old`, or the same one."""
     before, after = old["metadata"], new["metadata"]
     if before.get("uid") != after.get("uid"):
         return True
     versions = str(before.get("resourceVersion", "")), str(after.get("resourceVersion", ""))
     # Kubernetes' resourceVersions are numbers that grow; those of other servers are not comparable.
-    return not all(version.isdecimal() for version in versions) or int(versions[1]) > int(versions[0])
+    if not all(version.isdecimal() for version in versions):
+        return True
+    return int(versions[1]) > int(versions[0]) or (or_equal and versions[0] == versions[1])

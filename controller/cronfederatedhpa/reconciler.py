@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from controller.cronfederatedhpa.hub import CronHubCheck
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey, newest_record
 from controller.cronfederatedhpa.reporter import Reporter
@@ -25,6 +26,7 @@ from controller.cronfederatedhpa.status import (
     render_status,
     render_window,
     replaced,
+    with_hub,
 )
 from controller.cronfederatedhpa.targets import (
     Reading,
@@ -33,14 +35,16 @@ from controller.cronfederatedhpa.targets import (
     unreadable,
 )
 from controller.cronfederatedhpa.telemetry import CronMetrics
+from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import Plan, Settled, WindowRecord, plan, settle
+from fedhpa.cron.execution import Note, Plan, ScheduledObject, Settled, WindowRecord, plan, settle
 from fedhpa.kube import (
     ApiClient,
     Backoff,
     EventRecorder,
+    Key,
 )
 
 log = structlog.get_logger(__name__)
@@ -93,8 +97,10 @@ class CronReconciler:
         leads: Callable[[], bool] = lambda: True,
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
+        check: CronHubCheck | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self._check = check or CronHubCheck(hub)
         self._objects = objects
         self._targets = targets
         self._metrics = metrics
@@ -113,6 +119,10 @@ class CronReconciler:
         self._ahead.pop(target, None)
         self._retries.pop(target, None)
 
+    def forget_object(self, key: Key) -> None:
+        """Drops what is known of a deleted object."""
+        self._check.forget(key)
+
     async def reconcile(self, target: TargetKey, results: Gate) -> float | None:
         """Does what is due for a target. Returns when it is due next (POSIX seconds), or None.
 
@@ -122,6 +132,7 @@ class CronReconciler:
         if not objects:
             self.forget(target)
             return None
+        await self._check.refresh()
         now = self._wall()
         if self._paused:
             await self._free_deleted(objects)
@@ -133,7 +144,7 @@ class CronReconciler:
             # One status has one record: the windows on the former target close first.
             return now + FIRST_RETRY_SECONDS
         record, carrier = newest_record(objects, target)
-        scheduled = [owner.scheduled(target) for owner in objects]
+        scheduled = [self._scheduled(owner, target) for owner in objects]
         planned = plan(scheduled, record, unreadable("not read yet").target, now)
         if _concerns_target(planned, record):
             return await self._apply(target, objects, _Stored(record, carrier), results)
@@ -148,7 +159,7 @@ class CronReconciler:
         reading = await self._reading(target, objects, stored.record)
         record = stored.record
         for attempt in range(1, PLAN_TRIES + 1):
-            scheduled = [owner.scheduled(target) for owner in objects]
+            scheduled = [self._scheduled(owner, target) for owner in objects]
             planned = plan(scheduled, record, reading.target, self._wall())
             try:
                 error = await self._write(target, objects, planned, stored.carrier, reading)
@@ -275,10 +286,13 @@ class CronReconciler:
         stored = latest.raw.get("status") or {}
         patch: Json = {}
         if latest.target == target and latest.cron.metadata.deletion_timestamp is None:
-            rules, states = latest.scheduled(target).rules, settled.states[owner.key[1]]
+            rules, states = self._scheduled(latest, target).rules, settled.states[owner.key[1]]
             failed = {rule for name, rule in failing if name == owner.key[1]}
             owners = self._owners(target)
             status = render_status(latest, rules, states, _failure(rules, states, failed), now, owners)
+            status["conditions"] = with_hub(status["conditions"], self._check.finding, now)
+            for line in self._check.news(owner.key, rules):
+                self._reporter.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
             patch = changes(stored, status)
             coming = [state.next_execution for state in states.values() if state.next_execution is not None]
             self._metrics.set_next_fire(owner.key, min(coming, default=None))
@@ -287,6 +301,11 @@ class CronReconciler:
         if patch:
             await self._writer.patch_status(latest, patch)
             self._reporter.tell_owners(latest, patch.get("conditions", []))
+
+    def _scheduled(self, owner: CronObject, target: TargetKey) -> ScheduledObject:
+        """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
+        drops = self._writer.hub_drops_fields or self._check.finding is not None
+        return owner.scheduled(target, drops=drops)
 
     async def _release(self, target: TargetKey, owner: CronObject, record: WindowRecord | None) -> None:
         """Removes the finalizer of an object that has no open window."""

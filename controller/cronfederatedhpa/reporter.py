@@ -61,7 +61,7 @@ class Reporter:
                     **values,
                 )
         for note in notes:
-            self._record(target, note)
+            self.record(target.namespace, note)
 
     def tell_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
         """Tells of new owners of the target. `owner` is the object before its conditions were stored."""
@@ -70,10 +70,11 @@ class Reporter:
             contested = condition["type"] == SOLE_OWNER and condition["status"] == "False"
             if contested and condition["message"] not in told:
                 note = Note(owner.key[1], condition["reason"], condition["message"])
-                self._record(owner.target, note)
+                self.record(owner.key[0], note)
 
-    def _record(self, target: TargetKey, note: Note) -> None:
-        owner = self._objects.get((target.namespace, note.object))
+    def record(self, namespace: str, note: Note) -> None:
+        """Records a note as an event on its object."""
+        owner = self._objects.get((namespace, note.object))
         uid = "" if owner is None else owner.cron.metadata.uid
-        about = InvolvedObject(API_VERSION, KIND, note.object, target.namespace, uid)
+        about = InvolvedObject(API_VERSION, KIND, note.object, namespace, uid)
         self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)

@@ -8,15 +8,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
+from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import Rule, RuleState, WindowRecord, write_histories, write_record
+from fedhpa.cron.execution import DROPPED, Rule, RuleState, WindowRecord, write_histories, write_record
 
 READY: Final = "Ready"
 SOLE_OWNER: Final = "SoleOwner"
 ANOTHER_AUTOSCALER: Final = "AnotherAutoscaler"
 # People read conditions, so they name only so many autoscalers.
 MAX_NAMED: Final = 4
+HUB_COMPATIBLE: Final = "HubCompatible"
 # A whole status is at most this large; etcd's limit of an object is 1.5 MiB.
 MAX_STATUS_BYTES: Final = 256 * 1024
 
@@ -111,11 +113,29 @@ def _contest(owners: tuple[str, ...] | None) -> Finding | None:
     return Finding(ANOTHER_AUTOSCALER, f"the target is also scaled by {named}{more}: remove either")
 
 
+def with_hub(found: list[Json], hub: Finding | None, now: float) -> list[Json]:
+    """Returns conditions with HubCompatible, which exists only once something was found."""
+    stored = next((each for each in found if each.get("type") == HUB_COMPATIBLE), None)
+    if hub is None and stored is None:
+        return found
+    condition: Json = {
+        "type": HUB_COMPATIBLE,
+        "status": "True" if hub is None else "False",
+        "lastTransitionTime": format_time(float(int(now))),
+        "reason": "NothingFound" if hub is None else hub.reason,
+        "message": "the hub keeps all fields" if hub is None else hub.message,
+    }
+    if stored is not None and stored.get("status") == condition["status"]:
+        condition["lastTransitionTime"] = stored.get("lastTransitionTime") or condition["lastTransitionTime"]
+    return [*(each for each in found if each is not stored), condition]
+
+
 def _problem(rules: Sequence[Rule]) -> Finding | None:
     """Returns the first rule that cannot run, as a finding."""
     for rule in rules:
         if rule.problem:
-            return Finding("RuleInvalid", f"rule {rule.name} cannot run: {rule.problem}")
+            reason = FIELDS_PRUNED if rule.hash == DROPPED else "RuleInvalid"
+            return Finding(reason, f"rule {rule.name} cannot run: {rule.problem}")
     return None
 
 

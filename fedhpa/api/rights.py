@@ -73,7 +73,10 @@ def controller_rights(
         # The conditions SoleOwner and HubCompatible. Without these rights the controller scales all the same.
         _rule("autoscaling", ["horizontalpodautoscalers"], ["list"]),
         _rule(
-            "apiextensions.k8s.io", ["customresourcedefinitions"], ["get"], names=[f"federatedhpas.{GROUP}"]
+            "apiextensions.k8s.io",
+            ["customresourcedefinitions"],
+            ["get"],
+            names=[f"cronfederatedhpas.{GROUP}", f"federatedhpas.{GROUP}"],
         ),
         _rule(
             "admissionregistration.k8s.io",

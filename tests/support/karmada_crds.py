@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from controller.hub_check import CRD_PATH
@@ -77,7 +78,9 @@ SCHEMAS = {HPAS: FEDERATED_HPA, CRONS: CRON_FEDERATED_HPA}
 def definition(schema: Object) -> Object:
     """A CustomResourceDefinition with a schema."""
     return {
-        "spec": {"versions": [{"name": "v1alpha1", "served": True, "schema": {"openAPIV3Schema": schema}}]}
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "spec": {"versions": [{"name": "v1alpha1", "served": True, "schema": {"openAPIV3Schema": schema}}]},
     }
 
 
@@ -91,19 +94,29 @@ def pruned(value: Any, schema: Object) -> Any:
     return value
 
 
-def install(hub: Plane) -> None:
-    """From now on the hub has Karmada's CRDs: it drops all other fields of each object that is written."""
+def install(hub: Plane, others: Mapping[Collection, Object] | None = None) -> None:
+    """From now on the hub has Karmada's CRDs: it drops all other fields of each object that is written.
+
+    `others` replaces the schemas of kinds.
+    """
     store = hub.put
+    schemas = SCHEMAS | (others or {})
 
     def put(collection: Collection, obj: Object) -> Object:
-        schema = SCHEMAS.get(collection)
+        schema = schemas.get(collection)
         if schema is not None:
             obj = {**obj, **{part: pruned(obj[part], schema["properties"][part]) for part in _parts(obj)}}
         return store(collection, obj)
 
     hub.put = put  # type: ignore[method-assign]  # the hub's API server prunes
-    hub.answers[CRD_PATH] = lambda: definition(FEDERATED_HPA)
-    hub.answers[CRD_PATH.replace(HPAS[1], CRONS[1])] = lambda: definition(CRON_FEDERATED_HPA)
+    hub.answers[CRD_PATH] = lambda: definition(schemas[HPAS])
+    hub.answers[CRD_PATH.replace(HPAS[1], CRONS[1])] = lambda: definition(_preserving(schemas[CRONS]))
+
+
+def _preserving(schema: Object) -> Object:
+    """Returns a schema whose parts without properties say that they keep all fields."""
+    keeps = {"x-kubernetes-preserve-unknown-fields": True}
+    return {"properties": {name: part or keeps for name, part in schema["properties"].items()}}
 
 
 def _parts(obj: Object) -> list[str]:

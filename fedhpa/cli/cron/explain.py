@@ -9,7 +9,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.times import format_time
 from fedhpa.cli.cron.lines import local_time, shown
-from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_object, read_record
+from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_object, read_record, with_record
 
 Json = dict[str, Any]
 
@@ -19,7 +19,7 @@ def explanation(raw: Mapping[str, Any]) -> Json:
 
     Raises InvalidObject if the object cannot be decoded.
     """
-    cron = decode(CronFederatedHPA, raw)
+    cron = decode(CronFederatedHPA, with_record(raw))
     owner, record = read_object(cron), read_record(cron.status)
     target = cron.spec.scale_target_ref
     window = cron.status.window

@@ -154,12 +154,13 @@ async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = 
 
 async def _list(hub: ApiClient, namespace: str) -> dict[str, Object]:
     from fedhpa.api.federatedhpa import API_VERSION
+    from fedhpa.cron.execution import with_record
     from fedhpa.kube import resource_path
 
     path = resource_path(API_VERSION, "cronfederatedhpas", namespace)
     async with asyncio.timeout(DEADLINE_SECONDS):
         items = (await hub.list(path, dict[str, Any])).items
-    return {raw["metadata"]["name"]: raw for raw in items}
+    return {raw["metadata"]["name"]: dict(with_record(raw)) for raw in items}
 
 
 async def _of_file(

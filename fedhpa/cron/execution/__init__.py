@@ -9,6 +9,8 @@ the fires after it, `holding` the values that plain fires and windows make hold,
 status of an object, and `preview` the plans of the coming days.
 """
 
+from fedhpa.cron.execution.annotation import drops_fields, record_text, with_record
+from fedhpa.cron.execution.dropped import DROPPED, RULE_FIELDS, dropped_fields, without_dropped
 from fedhpa.cron.execution.owed import latest_fire
 from fedhpa.cron.execution.planning import Plan, plan
 from fedhpa.cron.execution.preview import UNKNOWN, Conflict, Preview, Step, conflict_of
@@ -39,9 +41,11 @@ from fedhpa.cron.execution.stored import (
 )
 
 __all__ = [
+    "DROPPED",
     "MAXIMUM",
     "MINIMUM",
     "REPLICAS",
+    "RULE_FIELDS",
     "UNKNOWN",
     "Conflict",
     "Execution",
@@ -60,14 +64,19 @@ __all__ = [
     "Values",
     "WindowRecord",
     "conflict_of",
+    "dropped_fields",
+    "drops_fields",
     "edited_at",
     "executable_rules",
     "latest_fire",
     "plan",
     "read_object",
     "read_record",
+    "record_text",
     "schedule_hash",
     "settle",
+    "with_record",
+    "without_dropped",
     "write_histories",
     "write_record",
 ]

@@ -1,0 +1,91 @@
+"""Checks if the hub's CRD of CronFederatedHPAs drops fields of ours, as Karmada's does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS
+from controller.cronfederatedhpa.status import Finding
+from controller.hub_check import DEADLINE_SECONDS, FIELDS_PRUNED, KEEP_SECONDS, pruned_paths
+from fedhpa.api.errors import FedHPAError
+from fedhpa.api.federatedhpa import GROUP
+from fedhpa.cron.execution import DROPPED, RULE_FIELDS, Rule
+from fedhpa.kube import ApiClient, Key, contain
+
+log = structlog.get_logger(__name__)
+
+CRD_PATH: Final = (
+    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRON_FEDERATED_HPAS.plural}.{GROUP}"
+)
+# Events about one object, and the characters of one message.
+MAX_TOLD: Final = 10
+MAX_MESSAGE: Final = 1024
+PATHS: Final = (
+    *(f"spec.rules[].{field}" for field in RULE_FIELDS),
+    "status.observedGeneration",
+    "status.conditions",
+    "status.window",
+    "status.executionHistories[].handledUntil",
+)
+
+
+class CronHubCheck:
+    """The finding about one hub, refreshed every few minutes. Errors of the hub are logged, never raised."""
+
+    def __init__(self, hub: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._hub = hub
+        self._clock = clock
+        self._until = float("-inf")
+        self._lock = asyncio.Lock()
+        self._told: dict[Key, list[str]] = {}
+        self.finding: Finding | None = None
+
+    async def refresh(self) -> None:
+        """Brings `finding` up to date if it is old."""
+        if self._clock() < self._until:
+            return
+        async with self._lock:
+            if self._clock() < self._until:
+                return
+            if self._until > float("-inf"):
+                self._until = self._clock() + KEEP_SECONDS  # nobody waits for a later answer
+            await self._read()
+            self._until = self._clock() + KEEP_SECONDS
+
+    def news(self, key: Key, rules: Sequence[Rule]) -> list[str]:
+        """Returns what an object's events must still say: the finding, and which rules do not run."""
+        lines = [f"rule {rule.name} does not run: {rule.problem}" for rule in rules if rule.hash == DROPPED]
+        if self.finding is not None:
+            lines.insert(0, self.finding.message)
+        lines = [line[:MAX_MESSAGE] for line in lines[:MAX_TOLD]]
+        told = self._told.get(key, [])
+        if lines:
+            self._told[key] = lines
+        else:
+            self._told.pop(key, None)
+        return [line for line in lines if line not in told]
+
+    def forget(self, key: Key) -> None:
+        """Drops what is known of a deleted object."""
+        self._told.pop(key, None)
+
+    async def _read(self) -> None:
+        before, self.finding = self.finding, await contain("hub-check", self._find, lambda _: None)
+        if self.finding is not None and self.finding != before:
+            log.warning("hub check failed", reason=self.finding.reason, detail=self.finding.message)
+
+    async def _find(self) -> Finding | None:
+        try:
+            definition = await self._hub.get_json(CRD_PATH, deadline=DEADLINE_SECONDS)
+        except FedHPAError as error:
+            log.debug("CRD not read", error=str(error))  # the permission may be missing
+            return None
+        dropped = pruned_paths(definition, PATHS)
+        if not dropped:
+            return None
+        return Finding(FIELDS_PRUNED, f"the hub's CRD drops {', '.join(dropped)}: apply 'fedhpa crds' there")
