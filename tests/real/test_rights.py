@@ -37,6 +37,7 @@ ALLOWED: tuple[Question, ...] = (
     ("list", "work.karmada.io", "resourcebindings", "", "shop"),
     ("create", "authentication.k8s.io", "tokenreviews", "", ""),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", f"federatedhpas.{GROUP}", ""),
+    ("get", "apiextensions.k8s.io", "customresourcedefinitions", f"cronfederatedhpas.{GROUP}", ""),
 )
 FORBIDDEN: tuple[Question, ...] = (
     ("update", GROUP, "federatedhpas", "web", "shop"),

@@ -38,8 +38,8 @@ def drops_fields(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
 def record_text(uid: str, status: Mapping[str, Any]) -> str:
     """Returns the record of a status as text, at most 16 KiB; "" if there is nothing to record."""
     histories, window = status.get(HISTORIES) or (), status.get("window")
-    if not histories and window is None:
-        return ""
+    if window is None and not any(entry.get("handledUntil") for entry in histories):
+        return ""  # another controller runs the rules
     for fields in _forms(histories, window):
         text = encode_record(uid, fields)
         if fits(text):
