@@ -100,7 +100,7 @@ def install(hub: Plane, others: Mapping[Collection, Object] | None = None) -> No
     `others` replaces the schemas of kinds.
     """
     store = hub.put
-    schemas = SCHEMAS | (others or {})
+    schemas = {**SCHEMAS, **(others or {})}
 
     def put(collection: Collection, obj: Object) -> Object:
         schema = schemas.get(collection)

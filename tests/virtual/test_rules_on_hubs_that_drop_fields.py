@@ -13,7 +13,7 @@ from fedhpa.cli.cron.explain import explanation
 from tests.support import karmada_crds
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
 from tests.support.fakeapi import Object
-from tests.virtual.test_rules_run import (
+from tests.support.rules import (
     CRONS,
     DEPLOYMENT,
     FINALIZER,
