@@ -31,7 +31,8 @@ def cron(rules: int) -> Any:
 
 def status(raw: Any, *, windows: int = 0, behind: int = 0) -> Any:
     """The whole status of an object, in which the first `behind` rules still owe a fire."""
-    rules = decode(CronFederatedHPA, raw).spec.rules
+    spec = decode(CronFederatedHPA, raw).spec
+    rules = spec.rules
     opened = [
         {
             "object": "office",
@@ -51,7 +52,7 @@ def status(raw: Any, *, windows: int = 0, behind: int = 0) -> Any:
                 "ruleName": rule.name,
                 "handledUntil": EARLY if place < behind or place % 2 else LATE,
                 "nextExecutionTime": LATE if place < behind else NEXT,
-                "scheduleHash": schedule_hash(rule),
+                "scheduleHash": schedule_hash(rule, spec.scale_target_ref),
                 "missedExecutions": [{"scheduleTime": EARLY, "message": "m" * 1_000}],
             }
             for place, rule in enumerate(rules)

@@ -98,8 +98,9 @@ def _up_to_date(
     known = {digests[at : at + _DIGEST_LENGTH] for at in range(0, len(digests), _DIGEST_LENGTH)}
     late = {entry.get("ruleName") for entry in behind}
     found = []
-    for rule in decode(CronFederatedHPA, raw).spec.rules:
-        hashed = schedule_hash(rule)
+    spec = decode(CronFederatedHPA, raw).spec
+    for rule in spec.rules:
+        hashed = schedule_hash(rule, spec.scale_target_ref)
         if rule.name not in late and _digest(rule.name, hashed) in known:
             found.append({"ruleName": rule.name, "handledUntil": handled_until, "scheduleHash": hashed})
     return found
