@@ -158,6 +158,13 @@ async def test_manifests_are_previewed_without_a_hub() -> None:
     ]
 
 
+async def test_a_rule_that_cannot_run_is_named() -> None:
+    found = await of_manifests(calendar("office", rule("up", "0 9 16 3 *", 5, duration="6d")))
+
+    assert told(found) == []
+    assert found.notes[0].startswith("office/up cannot run: ")
+
+
 async def test_a_preview_is_bounded() -> None:
     """It stops after a thousand lines, and says so."""
     found = await of_manifests(calendar("busy", rule("each", "* * * * *", 2)))

@@ -82,14 +82,14 @@ def units(draw: st.DrawFn) -> tuple[list[ScheduledObject], float]:
 
 
 @given(units(), st.integers(1, 5), st.integers(5, 9), st.integers(0, 600))
-@settings(max_examples=examples(40, 1000), deadline=None)
+@settings(max_examples=examples(12, 1000), deadline=None)
 def test_the_preview_is_what_the_controller_does(
     unit: tuple[list[ScheduledObject], float], minimum: int, maximum: int, age: int
 ) -> None:
     """Values, events and refusals are the same at every minute, also for fires that are owed at the start."""
     objects, start = unit
     now, values = start + age * MINUTE, {"minReplicas": minimum, "maxReplicas": maximum}
-    until = now + 36 * 3600
+    until = now + 30 * 3600
     preview = Preview(objects, None, dict(values), now=now, until=until)
     found = [preview.present(), *preview.steps()]
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DAYS: Final = 7
 MAX_LINES: Final = 1000
+# Rules that cannot run and are named.
+MAX_PROBLEMS: Final = 10
 KIND: Final = "CronFederatedHPA"
 DEFAULT_NAMESPACE: Final = "default"
 DEADLINE_SECONDS: Final = 10.0
@@ -252,6 +254,8 @@ def preview_of(unit: Unit, target: Target | None, now: float, notes: Iterable[st
     from fedhpa.cron.execution import Preview as Steps
 
     told = list(notes)
+    problems = [(each.name, rule) for each in unit.objects for rule in each.rules if rule.problem]
+    told += (f"{name}/{rule.name} cannot run: {rule.problem}" for name, rule in problems[:MAX_PROBLEMS])
     values: Values = dict.fromkeys(unit.fields, UNKNOWN)
     if unit.record is not None:
         values |= unit.record.applied
