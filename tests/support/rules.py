@@ -31,6 +31,12 @@ def minute_after(w: ControllerWorld, minutes: int) -> str:
     return f"{moment.minute} * * * *"
 
 
+def window(w: ControllerWorld, minutes: int, duration: str, name: str = "sale", **values: int) -> Object:
+    """A rule that opens a window once an hour, with `values` or a minReplicas of 5."""
+    values = values or {"targetMinReplicas": 5}
+    return {"name": name, "schedule": minute_after(w, minutes), "duration": duration, **values}
+
+
 def put_rules(w: ControllerWorld, *rules: Object, target: Object = FHPA, name: str = "office") -> None:
     """Creates or edits an object, as the API server stores it."""
     before = w.hub.find(CRONS, name, NAMESPACE)
