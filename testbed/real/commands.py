@@ -117,6 +117,9 @@ def kube_controller_manager(
         "controllers": ",".join(HUB_CONTROLLERS) if hub else "*",
         # The default is 15 s. Tests wait for this controller.
         "horizontal-pod-autoscaler-sync-period": "1s",
+        # After an outage of the API server the nodes would count as lost, and their pods would stay unready:
+        # kwok makes a pod ready only once.
+        "node-monitor-grace-period": "1h",
         "kube-api-qps": "100",
         "kube-api-burst": "200",
     }
