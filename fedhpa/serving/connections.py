@@ -18,21 +18,23 @@ from aiohttp.http_exceptions import LineTooLong
 from fedhpa.api.errors import FedHPAError
 from fedhpa.serving.listener import Listener, bind
 from fedhpa.serving.peers import TLS_BYTES, WAIT_LIMITS, Peer, Peers, Reason, Waiting
-from fedhpa.serving.status import from_http_exception, status_response
+from fedhpa.serving.status import closing_response, from_http_exception, status_response
 
 logger = structlog.get_logger(__name__)
 
 BAD_REQUEST, UNAUTHORIZED = 400, 401
-# The front proxy sends one header for each group of a user. Others send a token at most.
-MAX_HEAD_BYTES = 32 * 1024
+# Unknown peers send a few lines, one with a token. The front proxy sends one line for each group of a user.
+MAX_HEAD_BYTES = 16 * 1024
+MAX_HEAD_LINES = 64
 MAX_VERIFIED_HEAD_BYTES = 256 * 1024
 MAX_HEADERS = 2048
 MAX_HEADER_LINE = 16 * 1024
+# The first line has the selectors, which users may make long.
+MAX_REQUEST_LINE = 64 * 1024
 # Requests of an unknown peer that may wait for their turn.
 MAX_PIPELINED = 4
-# The header of an unknown peer after which its connection is closed. Kubernetes' clients send a few lines.
+# The header of an unknown peer after which its connection is closed.
 KEPT_BYTES = 8 * 1024
-KEPT_LINES = 64
 # A header is in memory twice: as received, and parsed. The other two are what each of its lines and each
 # request cost besides: measured with aiohttp 3.13, and rounded up.
 HEADER_COPIES = 2
@@ -44,18 +46,20 @@ KEEPALIVE_SECONDS = 120.0
 # For the rest of a body whose request was answered already. Without it the client may miss the response.
 LINGER_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
+TOO_LARGE_TEXT = "the request's header is too large"
+TOO_LARGE = closing_response(431, TOO_LARGE_TEXT)
 
 
 class Connection(web.RequestHandler):
     """One HTTP connection that knows which action of its client it waits for."""
 
-    __slots__ = ("_buffer", "_header_bytes", "_keeps_much", "_peer", "_seen", "_tls")
+    __slots__ = ("_buffer", "_header_bytes", "_header_lines", "_keeps_much", "_peer", "_seen", "_tls")
 
     def __init__(self, peer: Peer, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._peer = peer
-        # Bytes received of an incomplete header.
-        self._header_bytes = 0
+        # Bytes and lines received of an incomplete header.
+        self._header_bytes = self._header_lines = 0
         # True if the present header is larger than an unknown peer may leave behind.
         self._keeps_much = False
         self._tls = False
@@ -95,6 +99,9 @@ class Connection(web.RequestHandler):
         """Closes the connection at once, also within a request."""
         if self.transport is not None:
             self.transport.abort()
+        self._messages.clear()
+        if self._waiter is not None or not self._request_count:
+            self._forget_requests()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Implements asyncio.Protocol."""
@@ -116,19 +123,30 @@ class Connection(web.RequestHandler):
         """Implements asyncio.Protocol."""
         self._weigh_buffer(len(data))
         parsed = self._request_count
-        # The first data may arrive before the server waits for it.
-        expected = self._waiter is not None or not parsed
+        expected = self._expects_header()
         # All is weighed before it is parsed: a header that arrives in one piece is many times as large then.
         self._peer.received(self._weight(data) if expected or self._messages else len(data))
-        if expected and self._is_too_large(data):
-            self._peer.abort(Reason.HEADER)
         if self.transport is None or self.transport.is_closing():
-            return  # The header is too large, or the process has no room for the data.
+            return  # The process has no room for the data, or a header was too large.
+        if expected and self._is_too_large(data):
+            self._refuse(self.transport)
+            return
         super().data_received(data)
         if self._request_count != parsed:
-            self._header_bytes = 0
+            self._header_bytes = self._header_lines = 0
         if len(self._messages) > MAX_PIPELINED and not self._peer.verified:
             self._peer.abort(Reason.HEADER)
+
+    def _expects_header(self) -> bool:
+        """True if the next data belongs to a header, also of a request that follows one in progress."""
+        if not self._request_count:
+            return True  # The first data may arrive before the server waits for it.
+        if self._messages:
+            return self._messages[-1][1].is_eof()
+        if self._waiter is not None:
+            return True
+        request = self._current_request
+        return request is not None and request.content.is_eof()
 
     def _weigh_buffer(self, size: int) -> None:
         """Count what TLS keeps: its buffer is as large as the largest piece of data that arrived."""
@@ -146,14 +164,31 @@ class Connection(web.RequestHandler):
         end = data.find(HEAD_END)
         size = len(data) if end < 0 else end
         self._header_bytes += size
-        self._keeps_much = self._header_bytes > KEPT_BYTES or data.count(b"\n", 0, size) > KEPT_LINES
-        if size > MAX_HEADER_LINE and data.find(b"\n", 0, MAX_HEADER_LINE) < 0:
-            return False  # The parser refuses the line, with a response, before it reads the rest.
+        self._header_lines += data.count(b"\n", 0, size)
+        self._keeps_much = self._header_bytes > KEPT_BYTES
         if self._peer.verified:
             return self._header_bytes > MAX_VERIFIED_HEAD_BYTES
+        if self._header_bytes > MAX_HEAD_BYTES or self._header_lines > MAX_HEAD_LINES:
+            return True
         # The body of another request may hold anything.
-        pipelined = data.count(HEAD_END) if data.startswith((b"GET ", b"HEAD ")) else 0
-        return self._header_bytes > MAX_HEAD_BYTES or pipelined > MAX_PIPELINED
+        return data.startswith((b"GET ", b"HEAD ")) and data.count(HEAD_END) > MAX_PIPELINED
+
+    def _refuse(self, transport: asyncio.Transport) -> None:
+        """Answer that the header is too large, and close. The header is never parsed."""
+        if self._request_count and (self._waiter is None or self._messages):
+            self._peer.abort(Reason.HEADER)  # Another request is not answered yet.
+            return
+        self._peer.refuse(Reason.HEADER)
+        transport.write(TOO_LARGE)
+        transport.close()
+        self._forget_requests()
+
+    def _forget_requests(self) -> None:
+        """Free the requests that nobody serves: the loop reports the end only after others' data."""
+        self._messages.clear()
+        self._parser = None
+        if self._task_handler is not None:
+            self._task_handler.cancel()
 
     def handle_error(
         self,
@@ -168,7 +203,7 @@ class Connection(web.RequestHandler):
             status = 400
             too_large = isinstance(exc, LineTooLong)
             logger.debug("request is not HTTP", problem=type(exc).__name__)
-            text = "the request's header is too large" if too_large else "the request is not HTTP"
+            text = TOO_LARGE_TEXT if too_large else "the request is not HTTP"
             response = status_response(431 if too_large else status, text)
         else:
             if isinstance(exc, ConnectionError):
@@ -261,7 +296,7 @@ class Site(web.BaseSite):
             access_log=None,
             keepalive_timeout=KEEPALIVE_SECONDS,
             lingering_time=LINGER_SECONDS,
-            max_line_size=MAX_HEADER_LINE,
+            max_line_size=MAX_REQUEST_LINE,
             max_field_size=MAX_HEADER_LINE,
             max_headers=MAX_HEADERS,
         )

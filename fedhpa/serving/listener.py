@@ -27,6 +27,9 @@ HANDSHAKE_SECONDS = 10.0
 # Errors of `accept` that end only when the process or the machine has more room.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE_SECONDS = 0.1
+# The system's receive buffer of a connection; Linux takes twice as much. A TLS buffer grows to the largest
+# piece that arrives at once, up to 256 KB. The rest of a flood waits with its sender.
+RECEIVE_BYTES = 16 * 1024
 
 MakeProtocol = Callable[[Peer], asyncio.Protocol]
 
@@ -103,6 +106,7 @@ class EarlyStage:
         self._task: asyncio.Task[None] | None = None
         self._connecting = False
         accepted.setblocking(False)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         self._loop.add_reader(accepted, self._readable)
         listener.early.add(self)
         # If the process has too many connections, this calls `abort`.

@@ -29,7 +29,8 @@ MAX_CONNECTIONS = 2048
 # Files that a process needs besides its connections: those to the hub, to members and to a store.
 OTHER_FILES = 256
 # Bytes of received headers and bodies, and of connections of unknown peers.
-MAX_MEMORY = 64 * 2**20
+# The process grows by up to a third more: the interpreter and the allocator.
+MAX_MEMORY = 48 * 2**20
 # Memory of one connection that has sent nothing: measured, and rounded up.
 SOCKET_BYTES = 4 * 1024
 PLAIN_BYTES = 16 * 1024
@@ -136,6 +137,10 @@ class Peer:
         """Closes the connection at once."""
         self._peers.aborted(self, reason)
 
+    def refuse(self, reason: Reason) -> None:
+        """Counts that the connection was refused; it closes once its client has the response."""
+        self._peers.refused(reason)
+
     def remove(self) -> None:
         """Ends the accounting; the connection is closed."""
         self._peers.remove(self)
@@ -204,6 +209,10 @@ class Peers(Collector):
         logger.debug("connection aborted", reason=reason.value, waited_for=waiting.value if waiting else None)
         peer.stage.abort()
 
+    def refused(self, reason: Reason) -> None:
+        """Counts a connection that closes after its last response, and why."""
+        self._count(reason)
+
     def no_files(self) -> None:
         """Closes some connections of unknown peers, because the process may open no more files."""
         self._count(Reason.FILES)
@@ -215,7 +224,7 @@ class Peers(Collector):
         yield GaugeMetricFamily(
             "fedhpa_connections_memory_bytes",
             "Bytes of received headers and bodies, and of connections of clients that have not proved who"
-            " they are. At 64 MiB such connections are closed.",
+            " they are. At 48 MiB such connections are closed.",
             self._memory,
         )
         aborted = CounterMetricFamily(

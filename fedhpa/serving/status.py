@@ -61,20 +61,33 @@ def status_response(
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
     """Returns a failure Status; `reason` defaults to Kubernetes' reason for the code."""
+    body = _status(code, message, REASONS.get(code, "") if reason is None else reason, details)
+    return StatusResponse(status=code, body=body, content_type="application/json", headers=headers)
+
+
+def closing_response(code: int, message: str) -> bytes:
+    """Returns the bytes of a whole HTTP/1.1 response with a failure Status, after which the server closes."""
+    body = _status(code, message, REASONS.get(code, ""), None)
+    head = (
+        f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _status(code: int, message: str, reason: str, details: Mapping[str, object] | None) -> bytes:
     status: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": REASONS.get(code, "") if reason is None else reason,
+        "reason": reason,
         "code": code,
     }
     if details is not None:
         status["details"] = details
-    return StatusResponse(
-        status=code, body=msgspec.json.encode(status), content_type="application/json", headers=headers
-    )
+    return msgspec.json.encode(status)
 
 
 def from_http_exception(error: web.HTTPException) -> web.Response:

@@ -318,8 +318,11 @@ async def test_a_header_is_bounded() -> None:
 
 
 async def test_a_user_of_many_groups_is_served() -> None:
-    """The front proxy sends one header for each group."""
+    """The front proxy, which proved who it is, sends one header for each group."""
     async with served() as site, connected(site) as (reader, writer):
+        await eventually(lambda: len(site.peers) == 1, LONG)
+        for peer in site.peers:
+            peer.verify()
         groups = b"".join(b"X-Remote-Group: team-%d\r\n" % number for number in range(1000))
         writer.write(GET.removesuffix(b"\r\n") + groups + b"\r\n")
         async with asyncio.timeout(LONG):

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from certs import CertificateAuthority
 from tests.support.timing import PATIENCE
 
@@ -101,11 +103,20 @@ async def send(port: int, context: ssl.SSLContext, data: bytes) -> None:
         writer.transport.abort()
 
 
-async def test_unfinished_headers_stay_within_the_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sent", "connections"),
+    [
+        pytest.param(GET + LINE * 256, 400, id="unfinished headers of 1 MB"),
+        pytest.param((GET + LINE * 7 + b"\r\n") * 40, 400, id="40 requests at once"),
+        pytest.param(GET + LINE * 60 + b"\r\n", 400, id="headers of 240 kB"),
+        pytest.param(GET + b"X-A: a\r\n" * 1900 + b"\r\n", 1000, id="headers of 1,900 lines"),
+    ],
+)
+async def test_headers_stay_within_the_budget(tmp_path: Path, sent: bytes, connections: int) -> None:
     """400 connections with 1 MB each took a process without a budget from 80 MB to 1,107 MB."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with served(tmp_path) as server:
-        await asyncio.gather(*(send(server.port, context, GET + LINE * 256) for _ in range(400)))
+        await asyncio.gather(*(send(server.port, context, sent) for _ in range(connections)))
 
         assert server.growth < BUDGET

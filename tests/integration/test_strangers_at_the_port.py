@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -16,7 +17,12 @@ from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
 from fedhpa.serving import connections, listener
-from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_VERIFIED_HEAD_BYTES
+from fedhpa.serving.connections import (
+    MAX_HEAD_BYTES,
+    MAX_HEAD_LINES,
+    MAX_HEADER_LINE,
+    MAX_VERIFIED_HEAD_BYTES,
+)
 from fedhpa.serving.peers import HANDSHAKE_BYTES, SOCKET_BYTES, WAIT_LIMITS, Peers, Waiting
 from fedhpa.serving.server import TlsServer
 from fedhpa.serving.status import status_response
@@ -39,6 +45,12 @@ class Port:
         self._folder = folder
         self.peers = peers
         self.port = 0
+        self.serving = False
+
+    async def _endless(self, _: web.Request) -> web.Response:
+        self.serving = True
+        await asyncio.Event().wait()
+        return web.Response()
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
@@ -47,6 +59,7 @@ class Port:
         )
         tls.trust_clients(self._clients.bundle_pem)
         application = web.Application()
+        application.add_routes([web.get("/endless", self._endless)])
         application.add_routes([web.get("/", small), web.post("/read", read), web.get("/secret", secret)])
         server = TlsServer(application, tls, host="127.0.0.1", port=0, grace=0.5, peers=self.peers)
         async with server:
@@ -248,6 +261,47 @@ async def test_headers_are_bounded(tmp_path: Path, certificate: bool, limit: int
                         assert b"200 OK" in await reader.readuntil(b"small")
                 else:
                     assert b"200 OK" not in await ended(reader)
+
+
+@pytest.mark.parametrize("certificate", [False, True])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(b"X-A: a\r\n" * (MAX_HEAD_LINES + 1), id="lines"),
+        pytest.param((b"X-A: " + b"a" * 4000 + b"\r\n") * 5, id="bytes"),
+    ],
+)
+async def test_a_header_of_a_stranger_is_small(tmp_path: Path, certificate: bool, more: bytes) -> None:
+    """A stranger is told so, and the front proxy with the same header is served."""
+    async with port(tmp_path) as made, made.connected(certificate=certificate) as (reader, writer):
+        writer.write(GET.removesuffix(b"\r\n") + more + b"\r\n")
+        if not certificate:
+            answer = await ended(reader)
+            head, _, body = answer.partition(b"\r\n\r\n")
+
+            assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+            assert (json.loads(body)["kind"], json.loads(body)["code"]) == ("Status", 431)
+            return
+        async with asyncio.timeout(PATIENCE):
+            assert b"200 OK" in await reader.readuntil(b"small")
+
+
+async def test_a_header_is_small_also_while_a_request_is_served(tmp_path: Path) -> None:
+    """A stranger cannot let large headers wait behind a slow request."""
+    async with port(tmp_path) as made, made.connected() as (reader, writer):
+        writer.write(GET.replace(b" / ", b" /endless "))
+        await eventually(lambda: made.serving, PATIENCE)
+        writer.write(GET.removesuffix(b"\r\n") + b"X-A: a\r\n" * (MAX_HEAD_LINES + 1) + b"\r\n")
+
+        assert await ended(reader) == b""
+
+
+async def test_the_front_proxy_may_send_long_selectors(tmp_path: Path) -> None:
+    """The first line has them."""
+    async with port(tmp_path) as made, made.connected(certificate=True) as (reader, writer):
+        writer.write(GET.replace(b" / ", b" /?labelSelector=" + b"a" * 60_000 + b" "))
+        async with asyncio.timeout(PATIENCE):
+            assert b"200 OK" in await reader.readuntil(b"small")
 
 
 @pytest.mark.parametrize(
