@@ -610,3 +610,20 @@ def test_of_two_rules_with_one_name_the_first_runs() -> None:
     assert second.problem == "spec.rules[1].name: an earlier rule has this name, and only that one runs"
     hub.run("11:00:01")
     assert hub.bounds == (1, 10)
+
+
+def test_a_window_over_the_value_of_a_person_survives_a_crash_before_the_write() -> None:
+    """The person set the value that the new window holds, so only its maximum is written."""
+    hub = Hub(
+        rule("low", "0 8 * * *", 2, duration="8h"),
+        rule("high", "0 9 * * *", 5, 20, duration="2h"),
+    )
+    hub.run("08:00:01")
+    hub.values["minReplicas"] = 5
+    hub.record = hub.plan("09:00:01").pending
+
+    settled = hub.run("09:01")
+
+    assert hub.bounds == (5, 20)
+    assert settled.record is not None
+    assert settled.record.open[-1].values == {"minReplicas": 5, "maxReplicas": 20}

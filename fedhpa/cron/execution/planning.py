@@ -336,7 +336,9 @@ class _Planner:
         holding = self._holding
         if not write or (self._record is None and not holding.windows):
             return None
-        applied = {} if self._record is None else self._record.applied
+        # Covered fields that need no write have their values already.
+        held = {field: holding.values[field] for field in sorted(holding.covered() - write.keys())}
+        applied = ({} if self._record is None else self._record.applied) | held
         stored = () if self._record is None else self._record.open
         # An edit takes fields from a window that stays open.
         taken = {field for window in stored for field in window.values} & write.keys()
