@@ -43,7 +43,7 @@ def present(case: Json) -> Target:
 
 
 def here(case: Json) -> str:
-    """What is written and recorded here, one second after the rule was due."""
+    """The writes and records here, one second after the rule was due."""
     owner = read_object(cron([case["rule"]], case["scaleTargetRef"], case["historyBefore"], DUE - 3600))
     target = present(case)
     planned = plan([owner], None, target, DUE + 1)

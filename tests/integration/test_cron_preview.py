@@ -208,7 +208,7 @@ def test_the_command_reads_a_file_and_finds_conflicts(tmp_path: Path) -> None:
 
 
 def test_the_rules_of_an_object_are_explained_from_its_status() -> None:
-    """What holds and since when, what comes next, what failed and was missed, and the conditions."""
+    """The output has the present values, the next fire, failed and missed fires, and the conditions."""
     status = {
         "conditions": [{"type": "Ready", "status": "True", "reason": "RulesRun", "message": "the rules run"}],
         "executionHistories": [

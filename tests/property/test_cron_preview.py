@@ -62,7 +62,7 @@ class Controller:
 
 
 def told(at: float, planned: Plan, settled: Settled) -> list[Told]:
-    """What people see of an instant: the events, without those of fires that fail again."""
+    """The visible events of an instant, without those of fires that fail again."""
     notes = sorted((note.object, note.reason, note.message) for note in settled.notes)
     return [(at, note) for note in notes if "ScaleFailed" not in note]
 

@@ -69,7 +69,7 @@ CALLS = (
 
 @dataclass
 class Findings:
-    """What should not be, and the reasons that were shown for what the hostile member did."""
+    """The faults found, and the reasons that were shown for what the hostile member did."""
 
     faults: list[str] = field(default_factory=list)
     reasons: set[str] = field(default_factory=set)
@@ -84,7 +84,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class State:
-    """What the processes show at the end of the run."""
+    """The state of the processes at the end of the run."""
 
     series: dict[str, dict[tuple[str, ...], float]]
     latencies: dict[str, dict[str, Any]]

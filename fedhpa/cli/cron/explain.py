@@ -1,4 +1,4 @@
-"""What `fedhpa explain cronfhpa/NAME` tells, from the stored object alone."""
+"""The output of `fedhpa explain cronfhpa/NAME`, from the stored object alone."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Key = tuple[str, str]
 
 
 class Line(NamedTuple):
-    """What happens at an instant, and the values of the target after it.
+    """The events of an instant, and the values of the target after it.
 
     `due` is when a fire was due, `values` what its rule sets, and `until` the end of its window. `zone` is
     the time zone of the rule.

@@ -1,4 +1,4 @@
-"""What the rules of a target will do: the plans of the coming instants, each carried out on made-up values.
+"""The coming effects of a target's rules: the plans of the coming instants, carried out on made-up values.
 
 Each step is the plan and the result that the controller makes at that instant, with `plan` and `settle`. A
 write succeeds, unless minReplicas would be above maxReplicas: admission refuses that write, and its fires are

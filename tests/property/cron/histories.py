@@ -148,7 +148,7 @@ def objects(span: Span) -> st.SearchStrategy[list[list[Json]]]:
 
 
 def steps(span: Span) -> st.SearchStrategy[list[Step]]:
-    """What happens, in order."""
+    """The events, in order."""
     edit = st.builds(
         Edit,
         st.sampled_from(EDITS),

@@ -34,7 +34,7 @@ BEGINNING: Values = {"minReplicas": 1, "maxReplicas": 10}
 
 
 class Outcome(NamedTuple):
-    """What a pass left behind: the effect, and the objects whose status was stored."""
+    """The results of a pass: the effect, and the objects whose status was stored."""
 
     effect: bool
     stored: frozenset[str]

@@ -1,4 +1,4 @@
-"""What the hostile member sends in place of answers: broken HTTP and bodies of any size."""
+"""The hostile member's substitutes for answers: broken HTTP and bodies of any size."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from testbed.stage.registrations import CLUSTER_NAMESPACE
 from tests.property.admission_bodies import CRON, FHPA, mutated
 
 Object = dict[str, Any]
-# What the webhook does not see is stored as far as the CRD admits it.
+# Objects that bypass the webhook are stored as far as the CRD admits them.
 UNCHECKED, CHECKED = "hostile-unchecked", "hostile-checked"
 SPACES: Final = (CHECKED, UNCHECKED)
 JUNK: Final = tuple(f"junk-{number}" for number in range(8))
