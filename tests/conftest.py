@@ -24,10 +24,11 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.support.nightly import examples
 
 # Tests that share an expensive fixture run on one worker. tests/real runs on three, each with control planes
-# of its own, because its tests mostly wait. The hostile fleet takes some four minutes. The files named after
+# of its own, because its tests mostly wait. The hostile fleet and the tutorial
+# take some four minutes each. The files named after
 # it take about half of the time of the others.
 SHARED_FIXTURES = (
-    ("tests/real/test_hostile_fleet.py",),
+    ("tests/real/test_hostile_fleet.py", "tests/real/test_tutorial.py"),
     tuple(
         f"tests/real/test_{name}.py"
         for name in ("scaling", "shards", "metrics_via_hub", "hub_autoscaler", "members", "why")
