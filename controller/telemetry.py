@@ -31,6 +31,7 @@ TASKS = (
     "cluster-status",
     "cron-changes",
     "cron-events",
+    "cron-owners",
     "cron-reconcile",
     "cron-shards",
     "cron-wakeups",
