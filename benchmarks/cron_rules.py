@@ -18,6 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
 from controller.cronfederatedhpa import CronController, CronMetrics, CronReconciler, Targets
+from fedhpa.api.errors import ApiError
 from fedhpa.api.times import format_time
 from fedhpa.kube import ApiClient, ApiConfig, EventRecorder, Response
 
@@ -66,7 +67,12 @@ class Hub(ApiClient):
             cron["metadata"] |= {"uid": name, "generation": 1, "creationTimestamp": format_time(CREATED)}
             self._store(f"{FOLDER}/cronfederatedhpas/{name}", cron)
             bounds = {"minReplicas": 1, "maxReplicas": 100}
-            target = {"metadata": {"namespace": NAMESPACE, "name": name}, "spec": bounds}
+            target = {
+                "apiVersion": API_VERSION,
+                "kind": "FederatedHPA",
+                "metadata": {"namespace": NAMESPACE, "name": name},
+                "spec": bounds,
+            }
             self._store(f"{FOLDER}/federatedhpas/{name}", target)
 
     def _store(self, path: str, obj: dict[str, Any]) -> dict[str, Any]:
@@ -85,6 +91,8 @@ class Hub(ApiClient):
             listed = {**head, "metadata": {"resourceVersion": str(self._version)}, "items": items}
             return Response(200, _NO_HEADERS, msgspec.json.encode(listed))
         place = path.removesuffix("/status")
+        if place not in self.objects:
+            raise ApiError(f"{path} not found", status=404)
         found = self.objects[place]
         if method == "PATCH":
             patch = msgspec.json.decode(body or b"{}")
