@@ -46,6 +46,8 @@ KEEPALIVE_SECONDS = 120.0
 # For the rest of a body whose request was answered already. Without it the client may miss the response.
 LINGER_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
+# Seconds that a refused peer has to read the answer.
+REFUSED_SECONDS = 0.25
 TOO_LARGE_TEXT = "the request's header is too large"
 TOO_LARGE = closing_response(431, TOO_LARGE_TEXT)
 
@@ -181,6 +183,8 @@ class Connection(web.RequestHandler):
         self._peer.refuse(Reason.HEADER)
         transport.write(TOO_LARGE)
         transport.close()
+        # A peer that sends on never confirms the end of TLS.
+        asyncio.get_running_loop().call_later(REFUSED_SECONDS, transport.abort)
         self._forget_requests()
 
     def _forget_requests(self) -> None:
