@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import shlex
+import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+# Directives of kubectl's completion (cobra's ShellCompDirective): complete file names too, or do not.
+WITH_FILES: Final = 0
+WITHOUT_FILES: Final = 4
 
 
 class Shell(StrEnum):
@@ -32,3 +41,30 @@ def register(app: typer.Typer) -> None:
 
     completion_init()
     app.command("completion")(completion)
+
+
+def main() -> None:
+    """Runs `kubectl_complete-fedhpa`, which kubectl starts to complete `kubectl fedhpa`.
+
+    The arguments are the words after `fedhpa`; the last one is incomplete and may be empty. Standard output
+    gets one completion a line, then `:` and kubectl's directive.
+    """
+    found = _completions(sys.argv[1:])
+    sys.stdout.write("".join(f"{one}\n" for one in found))
+    sys.stdout.write(f":{WITHOUT_FILES if found else WITH_FILES}\n")
+
+
+def _completions(words: list[str]) -> list[str]:
+    from fedhpa.cli.main import app
+
+    line = ["fedhpa", *words]
+    question = {
+        "_FEDHPA_COMPLETE": "complete_bash",
+        "COMP_WORDS": shlex.join(line),
+        "COMP_CWORD": str(len(line) - 1),
+    }
+    os.environ.update(question)
+    answer = io.StringIO()
+    with contextlib.redirect_stdout(answer), contextlib.suppress(SystemExit):
+        app(prog_name="fedhpa")
+    return answer.getvalue().split()

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Files with scenarios; - reads standard input.")
+        list[str], typer.Argument(metavar="FILE...", help="Files with scenarios; - reads standard input.")
     ],
     output: Annotated[
         JsonOrText | None,

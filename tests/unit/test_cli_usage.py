@@ -106,6 +106,25 @@ def test_bash_completes_commands_and_options(words: str, expected: list[str]) ->
 
 
 @pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["expl"], ["explain", ":4"]),
+        (["cron", ""], ["next", "preview", ":4"]),
+        (["record", "--me"], ["--metrics-via", ":4"]),
+        (["replay", ""], [":0"]),
+    ],
+)
+def test_kubectl_completes_the_plugin(words: list[str], expected: list[str]) -> None:
+    """kubectl gets completions one a line and cobra's directive: file names only where nothing else fits."""
+    program = "from fedhpa.cli.completion import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert sorted(ran.stdout.split()) == sorted(expected)
+
+
+@pytest.mark.parametrize(
     "words", ["*/5 * * * *", "CHANGELOG.md docs tests 4 CHANGELOG.md docs tests", "0 4 * * MON-FRI"]
 )
 def test_an_unquoted_schedule_gets_a_hint_about_quotes(words: str) -> None:
