@@ -14,7 +14,7 @@ from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.paths import group_path, resource_path, segment
-from fedhpa.kube.pieces import Turns, decode_in_pieces
+from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.reflector import Change, Key, Reflector
 from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Listing, Response
 from fedhpa.kube.rotation import follow_config
@@ -50,6 +50,7 @@ __all__ = [
     "Key",
     "LeaderElector",
     "LeaseTiming",
+    "ListForm",
     "Listing",
     "Reflector",
     "Resource",
@@ -59,6 +60,7 @@ __all__ = [
     "contain",
     "contain_unlogged",
     "decode_in_pieces",
+    "decode_items",
     "explain",
     "follow_config",
     "get_scale",

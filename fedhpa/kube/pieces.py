@@ -1,4 +1,4 @@
-"""Decodes large lists in pieces, between which other tasks run.
+"""Decodes large lists in pieces, between which other tasks, or other threads, run.
 
 The decoder holds Python's lock, so a list of 60 MB would stop the whole process for seconds, also in a
 thread. A list is therefore cut between two items. Each piece becomes a small list with the same head (kind,
@@ -16,7 +16,8 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence, Sized
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -38,13 +39,14 @@ MAX_ITEM_BYTES: Final = 2 * 2**20
 MAX_VALUES: Final = 150_000
 # The kind, apiVersion and metadata of a list, with its continue token.
 MAX_HEAD_BYTES: Final = 16 * 1024
+# The text after the items, with the warnings of a metrics store.
+MAX_TAIL_BYTES: Final = 4 * 2**20
 # The bytes of one list in which item ends are searched byte by byte, which takes a second for 10 MB.
 MAX_SEARCHED_BYTES: Final = 16 * 2**20
 
 # A guessed cut is looked for within so many pieces. After that, the item's end is searched.
 GUESS_PIECES: Final = 4
 
-_ITEMS = re.compile(rb'"items"\s*:\s*\[')
 # The beginning of an item up to its first key. In answers of one server every item begins alike.
 _BEGINNING = re.compile(rb'\s*\{\s*(?:"[^"\\]{0,64}"\s*:)?')
 _SEPARATION = re.compile(rb'\s*,\s*\{\s*(?:"[^"\\]{0,64}"\s*:)?')
@@ -56,6 +58,31 @@ _TOKENS_PER_TURN: Final = 2_000
 
 class TooLarge(InvalidObject):
     """An answer has more items, or larger ones, than any Kubernetes API serves."""
+
+
+@dataclass(frozen=True)
+class ListForm:
+    """Where a document has its list.
+
+    - `opening`: matches the end of the text before the first item.
+    - `closing`: completes the document after the last item.
+    - `accepts`: True for a text with an empty list that begins as such a document does.
+    - `max_item`: the bytes of the largest item whose end is searched for.
+    """
+
+    opening: re.Pattern[bytes]
+    closing: bytes
+    accepts: Callable[[bytes], bool]
+    max_item: int
+
+
+@dataclass(frozen=True)
+class SplitList(Generic[P]):
+    """The decoded pieces of a list, and the text of the document before and after its items."""
+
+    pieces: Sequence[P]
+    head: bytes
+    tail: bytes
 
 
 class Turns:
@@ -93,12 +120,9 @@ async def decode_in_pieces(
         except InvalidJson:
             if salvage is None:
                 raise
-    splitter = _Splitter(chunks)
+    splitter = _Splitter(chunks, KUBERNETES_LIST)
     if not splitter.is_list:
-        if size > MAX_ITEM_BYTES:
-            raise TooLarge(f"answer of {size} bytes is no list")
-        body = b"".join(chunks)
-        _check_values(body)
+        body = _small(chunks)
         if salvage is None:
             check_named(body, body)
         return [_limited(decode(body), max_items)]
@@ -115,6 +139,33 @@ async def decode_in_pieces(
         found.append(value)
         await turns.pause()
     return found
+
+
+async def decode_items(
+    chunks: Sequence[bytes], form: ListForm, decode: Callable[[bytes], P], *, max_items: int
+) -> SplitList[P] | None:
+    """Returns what `decode` makes of each piece of the list in a document of another form; None for no list.
+
+    `decode` gets a JSON list of items without the document around it. A document without the list has at most
+    MAX_ITEM_BYTES and MAX_VALUES. Raises what `decode` raises, InvalidJson and TooLarge.
+    """
+    splitter = _Splitter(chunks, form, is_bare=True)
+    if not splitter.is_list:
+        _small(chunks)
+        return None
+    found: list[P] = []
+    left, turns = max_items, Turns()
+    while splitter.guess():
+        value = await _decode_piece(splitter, decode, None, turns)
+        if not len(value) and (found or not splitter.is_last):
+            raise InvalidJson("an item is missing after a comma")
+        splitter.take()
+        left -= len(value)
+        if left < 0:
+            raise TooLarge(f"answer has more than {max_items} items")
+        found.append(value)
+        await turns.pause()
+    return SplitList(found, splitter.head, splitter.tail)
 
 
 async def _decode_piece(
@@ -143,15 +194,22 @@ async def _decode_piece(
 
 
 class _Splitter:
-    """The bytes of a list from the present piece on: `guess` or `search` finds it, `take` removes it."""
+    """The bytes of a list from the present piece on: `guess` or `search` finds it, `take` removes it.
 
-    def __init__(self, chunks: Sequence[bytes]) -> None:
+    A piece has the head of the document; with `is_bare` it is a list of items alone, and `tail` is the text
+    after the last item.
+    """
+
+    def __init__(self, chunks: Sequence[bytes], form: ListForm, *, is_bare: bool = False) -> None:
+        self._form = form
+        self._is_bare = is_bare
         self._chunks = iter(chunks)
         self._text = bytearray()
         self._all_read = False
         self._searched = 0
         # The piece is text[:_end], and the next one begins at _next.
         self._end = self._next = 0
+        self.tail = b""
         self.is_last = False
         self.is_guessed = False
         self._read(MAX_HEAD_BYTES)
@@ -176,7 +234,8 @@ class _Splitter:
         self._read(2 * PIECE_BYTES)
         if self._all_read and len(self._text) <= 2 * PIECE_BYTES:
             self._cut(len(self._text), len(self._text), last=True)
-            self.is_guessed = True
+            # Only a search finds where the tail begins.
+            self.is_guessed = not self._is_bare
             return True
         self._read(GUESS_PIECES * PIECE_BYTES)
         found = self._text.find(self._separator, PIECE_BYTES) if self._separator else -1
@@ -188,10 +247,14 @@ class _Splitter:
     async def search(self, turns: Turns) -> None:
         """Find the end of the piece byte by byte."""
         self.is_guessed = False
-        self._read(PIECE_BYTES + MAX_ITEM_BYTES)
+        self._read(PIECE_BYTES + self._form.max_item)
         # A copy, because the buffer cannot change while the search refers to it.
+        list_end = None
         async for end, is_last in _item_ends(bytes(self._text), turns):
             if is_last:
+                list_end = end
+                if self._is_bare:
+                    self._read(end + MAX_TAIL_BYTES)
                 break
             if end >= PIECE_BYTES:
                 self._count_searched(end)
@@ -201,14 +264,27 @@ class _Splitter:
                 self._cut(end, self._text.index(b",", end) + 1, last=False)
                 return
         if not self._all_read:
-            raise TooLarge(f"answer has an item that is larger than {MAX_ITEM_BYTES} bytes")
+            if list_end is not None:
+                raise TooLarge("answer has too much text after its items")
+            raise TooLarge(f"answer has an item that is larger than {self._form.max_item} bytes")
         self._count_searched(len(self._text))
-        self._cut(len(self._text), len(self._text), last=True)
+        size = len(self._text)
+        if not self._is_bare:
+            self._cut(size, size, last=True)
+        elif list_end is None:
+            raise InvalidJson("the list has no end")
+        else:
+            self.tail = bytes(self._text[list_end:])
+            _check_values(self.tail)
+            self._cut(list_end, size, last=True)
 
     def body(self) -> bytes:
         """Returns the piece as a list of its own. Raises TooLarge if it has too many values."""
+        before, after = self.head, b"" if self.is_last else self._form.closing
+        if self._is_bare:
+            before, after = b"[", b"]"
         with memoryview(self._text) as text:
-            body = b"".join((self.head, text[: self._end], b"" if self.is_last else b"]}"))
+            body = b"".join((before, text[: self._end], after))
         if self._end > GUESS_PIECES * PIECE_BYTES:
             _check_values(body)
         return body
@@ -245,9 +321,9 @@ class _Splitter:
 
     def _find_head(self) -> bytes:
         """Returns the text up to the first item; empty if it is no list."""
-        for number, match in enumerate(_ITEMS.finditer(self._text, 0, MAX_HEAD_BYTES)):
+        for number, match in enumerate(self._form.opening.finditer(self._text, 0, MAX_HEAD_BYTES)):
             head = bytes(self._text[: match.end()])
-            if _is_json(head + b"]}"):
+            if self._form.accepts(head + self._form.closing):
                 return head
             if number == GUESS_PIECES:
                 break
@@ -277,6 +353,16 @@ async def _item_ends(text: bytes, turns: Turns) -> AsyncIterator[tuple[int, bool
             await turns.pause()
 
 
+def _small(chunks: Sequence[bytes]) -> bytes:
+    """Returns a body that is decoded at once. Raises TooLarge if that would take too long."""
+    size = sum(map(len, chunks))
+    if size > MAX_ITEM_BYTES:
+        raise TooLarge(f"answer of {size} bytes is no list")
+    body = b"".join(chunks)
+    _check_values(body)
+    return body
+
+
 def _limited(value: P, most: int) -> P:
     if len(value) > most:
         raise TooLarge(f"answer has more than {most} items")
@@ -294,3 +380,6 @@ def _is_json(text: bytes) -> bool:
     except InvalidJson:
         return False
     return True
+
+
+KUBERNETES_LIST: Final = ListForm(re.compile(rb'"items"\s*:\s*\['), b"]}", _is_json, MAX_ITEM_BYTES)

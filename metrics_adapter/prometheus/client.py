@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -32,6 +33,8 @@ from metrics_adapter.prometheus.results import QueryResult, decode_result, error
 MAX_RESULT_BYTES = 32 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 CHUNK = 64 * 1024
+# Bytes between two quotes. Labels and numbers are short.
+MAX_UNQUOTED_BYTES = 2**20
 OK, REDIRECTS, SERVER_ERRORS = 200, 300, 500
 # Statuses about the client, the URL or the rate of queries, not about the query itself.
 CLIENT_STATUSES = frozenset({401, 403, 404, 407, 429})
@@ -74,7 +77,7 @@ class StoreCall:
                 headers = self._access.headers()
                 library.headers = headers
                 result: Any = library.custom_query(query, params=parameters, timeout=timeout)  # type: ignore[arg-type]  # declared as int, and requests accepts fractions
-                return decode_result(cast("bytes", result), asked_at)
+            return decode_result(cast("list[bytes]", result), asked_at)
         # A shutdown may interrupt urllib3 anywhere, which raises various errors.
         except (requests.RequestException, HTTPError, OSError, AttributeError) as error:
             raise StoreUnavailable(_reason(error)) from error
@@ -125,25 +128,43 @@ class _Session(requests.Session):
         with response:
             status = response.status_code
             if status == OK:
-                return _WholeBody(redacted(_body(response, MAX_RESULT_BYTES), authorization))
+                return _WholeBody(_redacted_chunks(_chunks(response, MAX_RESULT_BYTES), authorization))
             if REDIRECTS <= status < 400:
                 raise StoreUnavailable(f"it answers with a redirect (HTTP {status}), which is not followed")
-            text = error_text(redacted(_body(response, MAX_ERROR_BYTES), authorization))
+            body = b"".join(_chunks(response, MAX_ERROR_BYTES))
+            text = error_text(redacted(body, authorization))
         message = f"HTTP {status}" + (f": {text}" if text else "")
         unavailable = status >= SERVER_ERRORS or status in CLIENT_STATUSES
         raise StoreUnavailable(message) if unavailable else MetricsUnavailable(message)
 
 
-def _body(response: requests.Response, limit: int) -> bytes:
+def _chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise StoreUnavailable("its answer is compressed although the request accepts only identity")
-    found = bytearray()
-    while len(found) <= limit:
+    size = 0
+    while size <= limit:
         chunk = response.raw.read(CHUNK, decode_content=False)
         if not chunk:
-            return bytes(found)
-        found += chunk
+            return
+        size += len(chunk)
+        yield chunk
     raise MetricsUnavailable(f"its answer has more than {limit // 1024 // 1024 or 1} MiB: narrow the query")
+
+
+def _redacted_chunks(chunks: Iterable[bytes], authorization: str) -> list[bytes]:
+    """Returns a body in parts, without the credential.
+
+    Parts are cut after quotes, which no credential has, so that no credential is cut.
+    """
+    found: list[bytes] = []
+    rest = b""
+    for chunk in chunks:
+        text, quote, rest = (rest + chunk).rpartition(b'"')
+        found.append(redacted(text + quote, authorization))
+        if len(rest) > MAX_UNQUOTED_BYTES:
+            raise MetricsUnavailable("its answer cannot be read: it has a text of more than a mebibyte")
+    found.append(redacted(rest, authorization))
+    return found
 
 
 class _WholeBody:
@@ -151,12 +172,12 @@ class _WholeBody:
 
     status_code = OK
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
 
     def json(self) -> Any:
         """Returns the document from which the library takes `data.result`."""
-        return {"data": {"result": self._body}}
+        return {"data": {"result": self._chunks}}
 
 
 _CALL: ContextVar[StoreCall] = ContextVar("store call")

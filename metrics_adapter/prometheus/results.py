@@ -5,22 +5,31 @@ A NaN, an infinity, a negative, too large or outdated value is an error. It neve
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
-from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.lists import WHOLE_BYTES
 from fedhpa.api.quantity import MAX_INT64, Quantity
 from fedhpa.api.texts import cut_line
+from fedhpa.kube import ListForm, decode_items
 
 # Kubernetes computes with thousandths in 64 bits.
 MAX_NANO = MAX_INT64 * 10**6
 # Prometheus' default lookback for a sample. The clocks may differ by as much.
 STALE_SECONDS = 300.0
 SHOWN = 200
+# The largest answer of a store that this adapter was measured with has 100,000 series.
+MAX_SERIES = 500_000
+# A series has tens of labels of at most some hundred bytes.
+MAX_SERIES_BYTES = 256 * 1024
 # A store may warn of each of its hundreds of failing backends, and the size of response headers is limited.
 MAX_WARNINGS = 10
 
@@ -48,8 +57,8 @@ class Series(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Data(msgspec.Struct, frozen=True):
-    resultType: str
-    result: msgspec.Raw = msgspec.Raw(b"[]")
+    resultType: str = ""
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -58,6 +67,18 @@ class _Envelope(msgspec.Struct, frozen=True):
     warnings: list[str] | None = None
     errorType: str = ""
     error: str = ""
+
+    def result(self) -> bytes:
+        """Returns the text of an instant vector. Raises MetricsUnavailable for anything else."""
+        if self.status != "success" or self.data is None:
+            raise MetricsUnavailable(f"it answered {shown(self.status)}: {shown(self.error)}")
+        if self.data.resultType != "vector":
+            raise MetricsUnavailable(
+                f"the query gives a {shown(self.data.resultType)}: write one that gives an instant vector"
+            )
+        if isinstance(self.data.result, msgspec.UnsetType):
+            raise MetricsUnavailable("its answer has no result")
+        return bytes(self.data.result)
 
 
 @dataclass(frozen=True)
@@ -71,22 +92,55 @@ class QueryResult:
     size: int = 0
 
 
-def decode_result(body: bytes, asked_at: float) -> QueryResult:
-    """Decodes an instant vector. Raises MetricsUnavailable for an error or another type of result."""
+def decode_result(chunks: Sequence[bytes], asked_at: float) -> QueryResult:
+    """Decodes an instant vector, which comes in parts. Raises MetricsUnavailable for anything else.
+
+    A large answer is decoded in pieces, because the decoder holds Python's lock. Call this in a thread.
+    """
+    size = sum(map(len, chunks))
     try:
-        envelope = decode_json(body, _Envelope)
-        if envelope.status != "success" or envelope.data is None:
-            raise MetricsUnavailable(f"it answered {shown(envelope.status)}: {shown(envelope.error)}")
-        if envelope.data.resultType != "vector":
-            raise MetricsUnavailable(
-                f"the query gives a {shown(envelope.data.resultType)}: write one that gives an instant vector"
-            )
-        series = tuple(decode_json(envelope.data.result, list[Series]))
-    except InvalidJson as error:
+        if size <= WHOLE_BYTES:
+            envelope, series = _decode_whole(b"".join(chunks))
+        else:
+            # The thread's own loop gives other threads their turn between two pieces.
+            envelope, series = asyncio.run(_decode_large(chunks))
+    except InvalidObject as error:
         raise MetricsUnavailable(f"its answer cannot be read: {error}") from error
     warnings = (envelope.warnings or [])[:MAX_WARNINGS]
-    size = MEMORY_FACTOR * len(body)
-    return QueryResult(series, tuple(shown(text) for text in warnings), asked_at, size)
+    return QueryResult(series, tuple(shown(text) for text in warnings), asked_at, MEMORY_FACTOR * size)
+
+
+def _decode_whole(body: bytes) -> tuple[_Envelope, tuple[Series, ...]]:
+    envelope = decode_json(body, _Envelope)
+    return envelope, tuple(_decode_series(envelope.result()))
+
+
+async def _decode_large(chunks: Sequence[bytes]) -> tuple[_Envelope, tuple[Series, ...]]:
+    found = await decode_items(chunks, _VECTOR, _decode_series, max_items=MAX_SERIES)
+    if found is None:
+        return _decode_whole(b"".join(chunks))
+    # A mark takes the place of the series. It is longer than the tail, so the tail cannot have it.
+    mark = b'"' + b"." * len(found.tail) + b'"'
+    envelope = decode_json(found.head + mark + found.tail, _Envelope)
+    if envelope.result() != b"[" + mark + b"]":
+        raise MetricsUnavailable("its answer has two results")
+    return envelope, tuple(chain.from_iterable(found.pieces))
+
+
+def _decode_series(result: bytes) -> list[Series]:
+    return decode_json(result, list[Series])
+
+
+def _is_answer(text: bytes) -> bool:
+    """True if a text with an empty list has this list as its result."""
+    try:
+        data = decode_json(text, _Envelope).data
+    except InvalidJson:
+        return False
+    return data is not None and data.result is not msgspec.UNSET and bytes(data.result) == b"[]"
+
+
+_VECTOR = ListForm(re.compile(rb'"result"\s*:\s*\['), b"]}}", _is_answer, MAX_SERIES_BYTES)
 
 
 def error_text(body: bytes) -> str:

@@ -43,7 +43,7 @@ ANSWERS = (
 def test_an_answer_is_read_or_refused(body: bytes) -> None:
     """Only our own errors are raised, and only current finite numbers of registered clusters result."""
     try:
-        answer = decode_result(body, NOW)
+        answer = decode_result([body], NOW)
     except MetricsUnavailable:
         return
     samples = by_cluster(answer, label="cluster", default=None, registered={"a", "b"}, matches=lambda _: True)
@@ -66,6 +66,6 @@ def test_a_number_is_read_as_it_was_written(number: float) -> None:
         "result": [{"metric": {}, "value": [NOW, repr(number)]}],
     }
     body = json.dumps({"status": "success", "data": answer}).encode()
-    [series] = decode_result(body, NOW).series
+    [series] = decode_result([body], NOW).series
 
     assert math.isclose(number, float(amount_of(series, NOW)), rel_tol=1e-12, abs_tol=1e-9)

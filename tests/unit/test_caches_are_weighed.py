@@ -151,7 +151,7 @@ def test_results_of_a_store_are_weighed_in_bytes() -> None:
     def weight(count: int, label: str) -> int:
         series = [{"metric": {"pod": label}, "value": [1.0, "1"]}] * count
         body = {"status": "success", "data": {"resultType": "vector", "result": series}}
-        return decode_result(json.dumps(body).encode(), 0.0).size
+        return decode_result([json.dumps(body).encode()], 0.0).size
 
     assert weight(10, "x" * 100_000) > 6_000_000
     assert weight(10, "x" * 100_000) > weight(10_000, "web") / 2
