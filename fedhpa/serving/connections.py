@@ -55,7 +55,16 @@ TOO_LARGE = closing_response(431, TOO_LARGE_TEXT)
 class Connection(web.RequestHandler):
     """One HTTP connection that knows which action of its client it waits for."""
 
-    __slots__ = ("_buffer", "_header_bytes", "_header_lines", "_keeps_much", "_peer", "_seen", "_tls")
+    __slots__ = (
+        "_buffer",
+        "_header_bytes",
+        "_header_lines",
+        "_keeps_much",
+        "_peer",
+        "_refused",
+        "_seen",
+        "_tls",
+    )
 
     def __init__(self, peer: Peer, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
@@ -64,6 +73,8 @@ class Connection(web.RequestHandler):
         self._header_bytes = self._header_lines = 0
         # True if the present header is larger than an unknown peer may leave behind.
         self._keeps_much = False
+        # The transport of a refused peer, until it is aborted.
+        self._refused: asyncio.Transport | None = None
         self._tls = False
         self._buffer = 0
         self._seen: tuple[Waiting | None, int] = (None, 0)
@@ -104,6 +115,11 @@ class Connection(web.RequestHandler):
         self._messages.clear()
         if self._waiter is not None or not self._request_count:
             self._forget_requests()
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """Ends the connection when the server stops. A refused peer has no more time to read its answer."""
+        self._abort_refused()
+        await super().shutdown(timeout)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Implements asyncio.Protocol."""
@@ -184,8 +200,14 @@ class Connection(web.RequestHandler):
         transport.write(TOO_LARGE)
         transport.close()
         # A peer that sends on never confirms the end of TLS.
-        asyncio.get_running_loop().call_later(REFUSED_SECONDS, transport.abort)
+        self._refused = transport
+        asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._abort_refused)
         self._forget_requests()
+
+    def _abort_refused(self) -> None:
+        if self._refused is not None:
+            self._refused.abort()
+            self._refused = None
 
     def _forget_requests(self) -> None:
         """Free the requests that nobody serves: the loop reports the end only after others' data."""

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -23,7 +24,7 @@ from fedhpa.serving.connections import (
     MAX_HEADER_LINE,
     MAX_VERIFIED_HEAD_BYTES,
 )
-from fedhpa.serving.peers import HANDSHAKE_BYTES, SOCKET_BYTES, WAIT_LIMITS, Peers, Waiting
+from fedhpa.serving.peers import HANDSHAKE_BYTES, SOCKET_BYTES, WAIT_LIMITS, Peers, Reason, Waiting
 from fedhpa.serving.server import TlsServer
 from fedhpa.serving.status import status_response
 from fedhpa.serving.tls import ServingTls, TlsFiles
@@ -109,8 +110,6 @@ async def port(folder: Path, peers: Peers | None = None) -> AsyncIterator[Port]:
     made = Port(folder, Peers() if peers is None else peers)
     async with made.served():
         yield made
-    # uvloop closes an aborted connection in a later turn, and complains if the loop ends first.
-    await asyncio.sleep(0.3)
 
 
 async def test_half_bodies_do_not_crowd_out_verified_peers(tmp_path: Path) -> None:
@@ -217,6 +216,31 @@ async def test_stopping_ends_handshakes(tmp_path: Path) -> None:
     first.close()
     second.close()
     assert len(made.peers) == 0
+
+
+async def test_stopping_ends_refused_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that stops does not wait for a refused peer to read its answer."""
+    monkeypatch.setattr(connections, "REFUSED_SECONDS", 60.0)
+    async with AsyncExitStack() as stack:
+        async with port(tmp_path) as made:
+            _, writer = await stack.enter_async_context(made.connected())
+            reading: Any = writer.transport
+            reading.pause_reading()
+            writer.write(GET.removesuffix(b"\r\n") + b"X-A: a\r\n" * (MAX_HEAD_LINES + 1))
+            await eventually(lambda: refused(made.peers) == 1, PATIENCE)
+        await asyncio.sleep(0)
+
+        assert len(made.peers) == 0
+
+
+def refused(peers: Peers) -> float:
+    """Returns how many connections were closed because of their header."""
+    return next(
+        sample.value
+        for metric in peers.collect()
+        for sample in metric.samples
+        if sample.labels == {"reason": Reason.HEADER.value} and sample.name.endswith("_total")
+    )
 
 
 async def test_no_more_files_is_logged_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
