@@ -295,10 +295,11 @@ class ControllerWorld:
         """A running controller without any memory of earlier ones."""
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(self.hub.config()))
-            members = registry_of(client, self.clock, self._deadline)
+            made = controller_settings(**{"member_deadline": self._deadline, **settings})
+            # Tests over hours reconcile rarely, and a probe costs as much as a reconcile.
+            members = registry_of(client, self.clock, self._deadline, 2 * made.sync_period)
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
-            made = controller_settings(**{"member_deadline": self._deadline, **settings})
             metrics = ControllerMetrics(registry, clock=self.clock.monotonic)
             metrics.watch_members(lambda: members.members)
             work = lead(made, client, members, metrics, clock=self.clock)

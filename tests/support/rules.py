@@ -16,7 +16,7 @@ from fedhpa.api.times import format_time
 from fedhpa.kube import ApiClient, EventRecorder
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, controller_settings
 from tests.support.fakeapi import Collection, Object
-from tests.support.members import registry_of
+from tests.support.members import RARE_PROBE_PERIOD, registry_of
 from tests.support.timing import background
 
 CRONS: Collection = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
@@ -107,7 +107,7 @@ async def rules_running(
     """A running controller of rules without any memory of earlier ones."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(w.hub.config()))
-        members = registry_of(client, w.clock, 1.0)
+        members = registry_of(client, w.clock, 1.0, RARE_PROBE_PERIOD)
         await stack.enter_async_context(background(members.run()))
         registry = CollectorRegistry()
         metrics = CronMetrics(registry)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 # The FederatedHPA's side lists the rules of its namespace once a minute.
 NOTICED_SECONDS = 80
+PERIOD = 5.0
 
 
 def condition(w: ControllerWorld, kind: str, collection: Collection, name: str) -> tuple[str, str, str]:
@@ -44,7 +45,7 @@ async def test_both_objects_name_the_other_until_one_is_gone() -> None:
     async with world(m1=2) as w:
         w.scale()
         put_rule(w)
-        async with w.controller(), rules_running(w):
+        async with w.controller(sync_period=PERIOD), rules_running(w):
             await asyncio.sleep(NOTICED_SECONDS)
             contested = rules_say(w), rules_say(w, "Ready"), autoscaler_says(w), autoscaler_says(w, "Ready")
             events = w.events("AnotherAutoscaler", "office")
@@ -100,7 +101,7 @@ async def test_rules_and_an_autoscaler_that_get_along_have_no_condition(how: str
             put_rule(w, {**DEPLOYMENT, "name": "api"}, targetReplicas=8)
         else:
             put_rule(w, suspend=how == "suspended")
-        async with w.controller(), rules_running(w):
+        async with w.controller(sync_period=PERIOD), rules_running(w):
             await asyncio.sleep(NOTICED_SECONDS)
             found = rules_say(w), autoscaler_says(w)
 
