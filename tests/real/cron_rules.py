@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -32,7 +33,12 @@ async def next_minute() -> float:
     left = 60 - time.time() % 60
     if left < SETUP_SECONDS:
         await asyncio.sleep(left)
-    return (time.time() // 60 + 1) * 60
+    return minute_after(time.time())
+
+
+def minute_after(instant: float) -> float:
+    """Returns the first full minute after an instant, in POSIX seconds."""
+    return (instant // 60 + 1) * 60
 
 
 async def sleep_until(instant: float) -> None:
@@ -116,8 +122,10 @@ def managers(found: Object) -> set[str]:
 
 
 @contextmanager
-def another_controller(plane: Plane, processes: Processes, *flags: str) -> Iterator[str]:
-    """Starts a second controller; yields its name in the run."""
+def another_controller(
+    plane: Plane, processes: Processes, *flags: str, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Starts a second controller, with additions to its environment; yields its name in the run."""
     name = "another-controller"
     command = [
         sys.executable.rpartition("/")[0] + f"/{CONTROLLER}",
@@ -126,7 +134,8 @@ def another_controller(plane: Plane, processes: Processes, *flags: str) -> Itera
         "--health-probe-bind-address=0",
         *flags,
     ]
-    plane.run.spawn(name, command, processes.folder / f"{name}.log")
+    log = processes.folder / f"{name}.log"
+    plane.run.spawn(name, command, log, environment={**os.environ, **(environment or {})})
     try:
         yield name
     finally:

@@ -121,3 +121,40 @@ def _preserving(schema: Object) -> Object:
 
 def _parts(obj: Object) -> list[str]:
     return [part for part in ("spec", "status") if obj.get(part) is not None]
+
+
+COLUMNS = [
+    {"jsonPath": ".spec.scaleTargetRef.kind", "name": "REFERENCE-KIND", "type": "string"},
+    {"jsonPath": ".spec.scaleTargetRef.name", "name": "REFERENCE-NAME", "type": "string"},
+    {"jsonPath": ".metadata.creationTimestamp", "name": "AGE", "type": "date"},
+]
+
+
+def as_karmada_has_it(ours: Object) -> Object:
+    """Returns our CRD of a kind with Karmada's fields and columns only, and without CEL rules."""
+    spec = ours["spec"]
+    version = spec["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]
+    known = SCHEMAS[(f"{spec['group']}/{version['name']}", spec["names"]["plural"])]["properties"]
+    properties = {name: _narrowed(part, known.get(name, {})) for name, part in schema["properties"].items()}
+    narrow = {
+        **version,
+        "schema": {"openAPIV3Schema": {**_narrowed(schema, {}), "properties": properties}},
+        "additionalPrinterColumns": COLUMNS,
+    }
+    return {**ours, "spec": {**spec, "versions": [narrow]}}
+
+
+def _narrowed(schema: Object, known: Object) -> Object:
+    """Returns a schema with the fields of another one, all if that has none, and without CEL rules."""
+    found = {name: part for name, part in schema.items() if name != "x-kubernetes-validations"}
+    if "properties" in found:
+        fields_kept = known.get("properties", found["properties"])
+        found["properties"] = {
+            name: _narrowed(part, fields_kept[name])
+            for name, part in found["properties"].items()
+            if name in fields_kept
+        }
+    if "items" in found:
+        found["items"] = _narrowed(found["items"], known.get("items", {}))
+    return found
