@@ -43,7 +43,7 @@ SPACE = "default"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 # Objects are stored and seen by the controller within this time.
 MARGIN = 60.0
-# What a rule loses on such a hub.
+# The fields that such a hub drops, by rule.
 DROPPED: dict[str, dict[str, Any]] = {
     "window": {"duration": "8h"},
     "delayed": {"maxDelaySeconds": 600},
