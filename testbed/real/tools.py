@@ -59,6 +59,7 @@ class Tool:
             "metrics-server": {"sigs.k8s.io/metrics-server/pkg/version.gitVersion": version},
             "kwok": {"sigs.k8s.io/kwok/pkg/consts.Version": version},
             "helm": {"helm.sh/helm/v4/internal/version.version": version},
+            "helm3": {"helm.sh/helm/v3/internal/version.version": version},
             # Otherwise it reports no version. Module version v0.313.5 is release 3.13.5.
             "prometheus": {"github.com/prometheus/common/version.Version": version.lstrip("v")},
         }.get(self.module, {})
@@ -92,6 +93,8 @@ TOOLS: tuple[Tool, ...] = (
         173,
     ),
     Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", ("version", "--short"), 167),
+    # The chart works with Helm 3 and Helm 4. Helm 3 merges on the client, Helm 4 applies on the server.
+    Tool("helm3", "helm3", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3", ("version", "--short"), 80),
     Tool(
         "prometheus",
         "prometheus",
