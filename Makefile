@@ -39,8 +39,8 @@ bench: venv
 	@$(BIN)/python -m benchmarks
 
 crds: venv
-	@$(BIN)/fedhpa crds > charts/fedhpa/crds/autoscaling.karmada.io.yaml
-	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/crds-optional/cluster.karmada.io.yaml
+	@$(BIN)/fedhpa crds > charts/fedhpa/files/crds/autoscaling.karmada.io.yaml
+	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
 
 docs: venv
 	@$(BIN)/python -m testbed.reference

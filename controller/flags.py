@@ -18,6 +18,7 @@ from fedhpa.serving.flags import (
     integer,
     number,
     split_list,
+    strings,
 )
 
 FEDERATED_HPA: Final = "federatedhpa"
@@ -63,6 +64,12 @@ SHARDS = integer(
 )
 CONCURRENT_SYNCS = integer(
     "concurrent-syncs", 5, "Number of FederatedHPAs that are reconciled concurrently.", minimum=1
+)
+WATCH_NAMESPACES = strings(
+    "watch-namespaces",
+    (),
+    "Namespaces whose objects are handled; if not set, all. The webhook's registration has a selector of its "
+    "own.",
 )
 CLUSTER_LOST_TIMEOUT = duration(
     "cluster-lost-timeout",
@@ -112,6 +119,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
         PROPAGATION,
         METRICS_VIA,
         SHARDS,
+        WATCH_NAMESPACES,
         CONCURRENT_SYNCS,
         CLUSTER_LOST_TIMEOUT,
         PAUSE,
@@ -149,6 +157,7 @@ class Settings:
     metrics_via: str = MEMBERS
     cluster_qps: float = 0.0
     cluster_burst: int = 0
+    watch_namespaces: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, values: Values) -> Settings:
@@ -162,6 +171,7 @@ class Settings:
             metrics_via=values[METRICS_VIA],
             cluster_qps=values[common.CLUSTER_API_QPS],
             cluster_burst=values[common.CLUSTER_API_BURST],
+            watch_namespaces=frozenset([*values[WATCH_NAMESPACES]]),
             decision=ControllerSettings(
                 tolerance=values[TOLERANCE],
                 downscale_stabilization=values[DOWNSCALE_STABILIZATION],

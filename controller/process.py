@@ -39,7 +39,7 @@ from controller.flags import (
 from controller.loop import ReconcileLoop
 from controller.members import member_registry
 from controller.publish import FEDERATED_HPAS
-from controller.shards import ALL, CRON, Shard, ShardElection, lease_name
+from controller.shards import ALL, CRON, Shard, ShardElection, lease_name, within
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube import (
@@ -267,7 +267,8 @@ async def lead_rules(
         direct=direct,
         member_deadline=settings.member_deadline,
     )
-    owners = WorkloadOwners(hub, owns=shard.owns, clock=clock.monotonic)
+    owns = within(settings.watch_namespaces, shard)
+    owners = WorkloadOwners(hub, owns=owns, clock=clock.monotonic)
     controller = CronController(
         hub,
         lambda objects: CronReconciler(
@@ -285,7 +286,7 @@ async def lead_rules(
         ),
         events,
         metrics,
-        owns=shard.owns,
+        owns=owns,
         on_count=on_count,
         owners=owners,
         wall=clock.wall,
@@ -330,7 +331,7 @@ async def lead(
             FEDERATED_HPAS.path(),
             reconciler,
             workers=settings.concurrent_syncs,
-            owns=shard.owns,
+            owns=within(settings.watch_namespaces, shard),
             on_count=count,
             clock=clock.monotonic,
         )

@@ -19,7 +19,7 @@ import random
 import re
 import time
 import zlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -70,6 +70,11 @@ class Shard:
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.kind, f"{self.index}-of-{self.count}")))
+
+
+def within(namespaces: Collection[str], shard: Shard) -> Callable[[Key], bool]:
+    """Returns a function that is True for the shard's objects in these namespaces; none mean all."""
+    return lambda key: (not namespaces or key[0] in namespaces) and shard.owns(key)
 
 
 ALL: Final = Shard()

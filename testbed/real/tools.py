@@ -36,10 +36,13 @@ class Tool:
     @property
     def version(self) -> str:
         """The pinned version, with its leading v."""
+        return self._pinned(self.pinned_by)
+
+    def _pinned(self, module: str) -> str:
         text = (self.folder / "go.mod").read_text(encoding="utf-8")
-        found = re.search(rf"^\s*(?:require\s+)?{re.escape(self.pinned_by)} (v\S+)", text, re.MULTILINE)
+        found = re.search(rf"^\s*(?:require\s+)?{re.escape(module)} (v\S+)", text, re.MULTILINE)
         if found is None:
-            raise LookupError(f"{self.folder / 'go.mod'} does not require {self.pinned_by}")
+            raise LookupError(f"{self.folder / 'go.mod'} does not require {module}")
         return found.group(1)
 
     @property
@@ -59,11 +62,24 @@ class Tool:
             "metrics-server": {"sigs.k8s.io/metrics-server/pkg/version.gitVersion": version},
             "kwok": {"sigs.k8s.io/kwok/pkg/consts.Version": version},
             "helm": {"helm.sh/helm/v4/internal/version.version": version},
-            "helm3": {"helm.sh/helm/v3/internal/version.version": version},
+            "helm3": {"helm.sh/helm/v3/internal/version.version": version, **self._helm3_kubernetes()},
             # Otherwise it reports no version. Module version v0.313.5 is release 3.13.5.
             "prometheus": {"github.com/prometheus/common/version.Version": version.lstrip("v")},
         }.get(self.module, {})
         return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in variables.items())])
+
+    def _helm3_kubernetes(self) -> dict[str, str]:
+        """Returns the Kubernetes version that `helm template` assumes. Otherwise Helm 3 assumes 1.20."""
+        if self.module != "helm3":
+            return {}
+        minor = self._pinned("k8s.io/client-go").split(".")[1]
+        packages = ("pkg/chartutil", "pkg/lint/rules")
+        parts = {"Major": "1", "Minor": minor}
+        return {
+            f"helm.sh/helm/v3/{package}.k8sVersion{part}": value
+            for package in packages
+            for part, value in parts.items()
+        }
 
 
 def _kubernetes(name: str, seconds: int, *version_args: str) -> Tool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA
+from testbed.reference.chart import VALUES, value_tables, values_yaml
 from testbed.reference.commands import command_tables
 from testbed.reference.fields import field_tables
 from testbed.reference.flags import flag_tables
@@ -21,6 +22,7 @@ PAGES: Final[dict[str, Callable[[], list[str]]]] = {
     "flags.md": flag_tables,
     "metrics.md": series_tables,
     "cli.md": command_tables,
+    "values.md": value_tables,
 }
 
 
@@ -36,7 +38,8 @@ def rendered(name: str, page: str) -> str:
 
 
 def write() -> None:
-    """Bring the generated part of every page up to date."""
+    """Brings the generated part of every page and the chart's values.yaml up to date."""
+    VALUES.write_text(values_yaml(), encoding="utf-8")
     for name in PAGES:
         path = FOLDER / name
         path.write_text(rendered(name, path.read_text(encoding="utf-8")), encoding="utf-8")

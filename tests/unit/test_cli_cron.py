@@ -149,15 +149,12 @@ def test_every_input_line_gets_one_output_line() -> None:
 
 def test_crds_prints_the_charts_file() -> None:
     """With --with-clusters the Cluster CRD follows."""
-    chart = Path(__file__).parents[2] / "charts" / "fedhpa"
+    crds = Path(__file__).parents[2] / "charts" / "fedhpa" / "files" / "crds"
     plain, with_clusters = fedhpa("crds"), fedhpa("crds", "--with-clusters")
 
-    autoscaling = (chart / "crds" / "autoscaling.karmada.io.yaml").read_text()
+    autoscaling = (crds / "autoscaling.karmada.io.yaml").read_text()
     assert plain.stdout == autoscaling
-    assert (
-        with_clusters.stdout
-        == autoscaling + (chart / "crds-optional" / "cluster.karmada.io.yaml").read_text()
-    )
+    assert with_clusters.stdout == autoscaling + (crds / "cluster.karmada.io.yaml").read_text()
 
 
 def test_webhook_config_registers_three_webhooks(tmp_path: Path) -> None:

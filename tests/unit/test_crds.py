@@ -40,8 +40,8 @@ def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str
 @pytest.mark.parametrize(
     ("path", "definitions"),
     [
-        ("crds/autoscaling.karmada.io.yaml", (FEDERATED_HPA, CRON_FEDERATED_HPA)),
-        ("crds-optional/cluster.karmada.io.yaml", (CLUSTER,)),
+        ("files/crds/autoscaling.karmada.io.yaml", (FEDERATED_HPA, CRON_FEDERATED_HPA)),
+        ("files/crds/cluster.karmada.io.yaml", (CLUSTER,)),
     ],
 )
 def test_the_charts_copy_is_up_to_date(path: str, definitions: tuple[Definition, ...]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from fedhpa.cli.main import run
 from fedhpa.decision.record import wire
 from fedhpa.decision.record.settings import RawController
-from testbed.reference import pages
+from testbed.reference import chart, pages
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -88,6 +88,11 @@ def test_a_generated_page_is_what_the_generator_writes(name: str) -> None:
     page = (pages.FOLDER / name).read_text(encoding="utf-8")
 
     assert pages.rendered(name, page) == page
+
+
+def test_the_charts_values_are_what_the_generator_writes() -> None:
+    """charts/fedhpa/values.yaml has the defaults and descriptions of values.schema.json."""
+    assert chart.values_yaml() == chart.VALUES.read_text(encoding="utf-8")
 
 
 def test_every_reason_is_listed_and_every_listed_reason_is_in_the_code() -> None:

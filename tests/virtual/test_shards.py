@@ -168,3 +168,15 @@ async def test_a_wish_of_the_dead_is_granted_once(tmp_path: Path) -> None:
             changes.append(len(a.held) == 2)
 
         assert all(changes)
+
+
+async def test_only_watched_namespaces_are_handled(tmp_path: Path) -> None:
+    """With --watch-namespaces the controller never writes objects of other namespaces."""
+    watched = frozenset(TEAMS[:2])
+    async with federation(tmp_path, m1=1) as f, f.controller(watch_namespaces=watched) as a:
+        objects_everywhere(f)
+        await until(lambda: len(a.held) == 1)
+        await asyncio.sleep(60)
+        wrote = writers(f, 0)
+
+        assert wrote == {team: {a.identity} for team in watched}

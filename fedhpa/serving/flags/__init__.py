@@ -15,6 +15,7 @@ from fedhpa.serving.flags.types import (
     path,
     split_list,
     string,
+    strings,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "path",
     "split_list",
     "string",
+    "strings",
 ]

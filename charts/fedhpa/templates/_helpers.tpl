@@ -1,0 +1,81 @@
+{{/* True if the release has the processes: part all or host. */}}
+{{- define "fedhpa.runsProcesses" -}}
+{{- if ne .Values.part "hub" }}true{{ end -}}
+{{- end -}}
+
+{{/* True if the release has the objects of the hub: part all or hub. */}}
+{{- define "fedhpa.registers" -}}
+{{- if ne .Values.part "host" }}true{{ end -}}
+{{- end -}}
+
+{{/* The labels that select the pods of a component. Argument: the component. */}}
+{{- define "fedhpa.selector" -}}
+app.kubernetes.io/name: fedhpa
+app.kubernetes.io/component: {{ . }}
+{{- end -}}
+
+{{/* The labels of an object. Arguments: the root context, the component. */}}
+{{- define "fedhpa.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "fedhpa.selector" (index . 1) }}
+app.kubernetes.io/part-of: fedhpa
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "fedhpa.image" -}}
+{{- $image := .Values.image -}}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{/* The flags that every process has. Arguments: the root context, the component's values. */}}
+{{- define "fedhpa.commonArguments" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 1 -}}
+- --metrics-bind-address=:{{ $values.ports.metrics }}
+- --health-probe-bind-address=:{{ $values.ports.health }}
+- --logging-format={{ $root.Values.logging.format }}
+- --v={{ $root.Values.logging.verbosity }}
+{{- if eq $root.Values.part "host" }}
+- --kubeconfig=/etc/fedhpa/hub/kubeconfig
+{{- end }}
+{{- end -}}
+
+{{/* The host of the webhook or the adapter: that of the values, or the name of the Service. */}}
+{{- define "fedhpa.host" -}}
+{{- $root := index . 0 -}}
+{{- $given := index . 1 -}}
+{{- (split ":" $given)._0 | default (printf "%s.%s.svc" (index . 2) $root.Release.Namespace) -}}
+{{- end -}}
+
+{{/* Its port. Argument: HOST, HOST:PORT or nothing. */}}
+{{- define "fedhpa.port" -}}
+{{- (split ":" .)._1 | default "443" -}}
+{{- end -}}
+
+{{/*
+The caBundle of a registration, if the values have one. Otherwise the field is absent: whoever publishes the
+bundle owns it, and an upgrade does not touch it.
+*/}}
+{{- define "fedhpa.caBundle" -}}
+{{- if ne .Values.tls.source "self" -}}
+{{- with .Values.tls.caBundle -}}
+caBundle: {{ b64enc . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Annotations by which cert-manager writes the caBundle. Arguments: the root context, the Certificate. */}}
+{{- define "fedhpa.injectCa" -}}
+{{- $root := index . 0 -}}
+{{- if and (eq $root.Values.tls.source "certManager") (eq $root.Values.part "all") (not $root.Values.tls.caBundle) -}}
+annotations:
+  cert-manager.io/inject-ca-from: {{ $root.Release.Namespace }}/{{ index . 1 }}
+{{- end }}
+{{- end -}}

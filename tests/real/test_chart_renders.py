@@ -1,0 +1,444 @@
+"""Renders the Helm chart by Helm 3 and Helm 4, without a cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller import flags as controller_flags
+from fedhpa.admission import crd
+from fedhpa.serving.flags import parse_flags
+from metrics_adapter import settings as adapter_settings
+from metrics_adapter.registration import Registration, api_services
+from testbed.reference import chart as reference
+from tests.support.chart import CHART, NAMESPACE, Manifest, Refused, merged, render, render_text, settings
+from webhook import settings as webhook_settings
+from webhook.registration import Endpoint, configurations
+
+DEPLOYMENTS = {
+    "fedhpa-controller": controller_flags.SECTIONS,
+    "fedhpa-metrics-adapter": adapter_settings.FLAGS,
+    "fedhpa-webhook": webhook_settings.FLAGS,
+}
+# The flags of a controller that issues certificates, until it has them.
+NOT_BUILT = ("--manage-certificates", "--certificates-")
+COMPONENTS = ("controller", "metricsAdapter", "webhook")
+PARTS = ("all", "host", "hub")
+EVERYTHING: dict[str, Any] = {
+    "networkPolicy": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "grafanaDashboard": {"enabled": True},
+    "apis": {"metrics": True},
+}
+FILES = {"tls": {"source": "files"}}
+CERT_MANAGER = {"tls": {"source": "certManager"}}
+HOST, HUB = {"part": "host"}, {"part": "hub"}
+
+Example = tuple[Any, dict[str, Any]]
+
+
+def of_each_component(name: str, value: Any) -> dict[str, Example]:
+    return {f"{component}.{name}": (value, {}) for component in COMPONENTS}
+
+
+# A value other than the default for every value of the chart, and the settings beside which it has an effect.
+EXAMPLES: dict[str, Example] = {
+    "part": ("hub", {}),
+    "propagation": ("karmada", {}),
+    "watchNamespaces": (["shop"], {}),
+    "hub.kubeconfigSecret": ("other-kubeconfig", HOST),
+    "hub.webhookHost": ("webhook.example:8443", HUB),
+    "hub.metricsAdapterHost": ("adapter.example", HUB),
+    "image.registry": ("registry.example", {}),
+    "image.repository": ("other/repository", {}),
+    "image.tag": ("1.2.3", {}),
+    "image.digest": ("sha256:" + "0" * 64, {}),
+    "image.pullPolicy": ("Always", {}),
+    "imagePullSecrets": ([{"name": "registry"}], {}),
+    "commonLabels": ({"team": "scaling"}, {}),
+    "serviceAccount.annotations": ({"cloud.example/role": "scaler"}, {}),
+    "logging.format": ("text", {}),
+    "logging.verbosity": (4, {}),
+    "tls.source": ("certManager", {}),
+    "tls.caBundle": ("a PEM text", FILES),
+    "tls.hosts": (["hub.example", "192.0.2.1"], {}),
+    "tls.certManager.issuerRef": ({"name": "ours", "kind": "ClusterIssuer"}, CERT_MANAGER),
+    "crds.install": (False, {}),
+    "crds.clusters": (False, {}),
+    "apis.metrics": (True, {}),
+    "apis.custom": (False, {}),
+    "apis.external": (False, {}),
+    "controller.metricsVia": ("hub", {}),
+    "controller.shards": (2, {}),
+    "controller.ports.metrics": (18080, {}),
+    "controller.ports.health": (10358, {}),
+    "webhook.failurePolicy": ("Ignore", {}),
+    "webhook.timeoutSeconds": (10, {}),
+    "webhook.crossObjectWarnings": (False, {}),
+    "podDisruptionBudget.enabled": (False, {}),
+    "podDisruptionBudget.maxUnavailable": (2, {}),
+    "networkPolicy.enabled": (True, {}),
+    "networkPolicy.apiPorts": ([16443], {"networkPolicy": {"enabled": True}}),
+    "serviceMonitor.enabled": (True, {}),
+    "serviceMonitor.interval": ("17s", {"serviceMonitor": {"enabled": True}}),
+    "serviceMonitor.labels": ({"release": "prometheus"}, {"serviceMonitor": {"enabled": True}}),
+    "prometheusRule.enabled": (True, {}),
+    "prometheusRule.labels": ({"release": "prometheus"}, {"prometheusRule": {"enabled": True}}),
+    "grafanaDashboard.enabled": (True, {}),
+    "grafanaDashboard.labels": ({"dashboard": "yes"}, {"grafanaDashboard": {"enabled": True}}),
+    "extraObjects": ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "further"}}], {}),
+    **of_each_component("replicas", 3),
+    **of_each_component("resources", {"requests": {"cpu": "7m"}}),
+    **of_each_component("affinity", {"nodeAffinity": {}}),
+    **of_each_component("tolerations", [{"key": "spot", "operator": "Exists"}]),
+    **of_each_component("nodeSelector", {"pool": "system"}),
+    **of_each_component("priorityClassName", "system-cluster-critical"),
+    **of_each_component("topologySpreadConstraints", [{"maxSkew": 2, "topologyKey": "zone"}]),
+    **of_each_component("podLabels", {"sidecar": "off"}),
+    **of_each_component("podAnnotations", {"note": "text"}),
+    **of_each_component("extraArgs", ["--shutdown-grace-period=30s"]),
+    **of_each_component("env", [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}]),
+    **of_each_component("volumes", [{"name": "rules", "configMap": {"name": "rules"}}]),
+    **of_each_component("volumeMounts", [{"name": "rules", "mountPath": "/etc/rules"}]),
+    **of_each_component("hostNetwork", True),
+    **{
+        f"{component}.ports.{name}": (number, {})
+        for component in COMPONENTS[1:]
+        for name, number in (("https", 9443), ("metrics", 18080), ("health", 18000))
+    },
+}
+# Values that Helm itself sets, or that no template reads.
+WITHOUT_EFFECT = {"global"}
+
+
+@pytest.fixture(scope="module", params=["helm", "helm3"])
+def either_helm(assets: Path, request: pytest.FixtureRequest) -> Path:
+    return assets / str(request.param)
+
+
+@pytest.fixture(scope="module")
+def helm(assets: Path) -> Path:
+    return assets / "helm"
+
+
+def pod(manifests: dict[tuple[str, str], Manifest], name: str) -> Manifest:
+    return dict(manifests["Deployment", name]["spec"]["template"]["spec"])
+
+
+def parsed(manifests: dict[tuple[str, str], Manifest], name: str) -> dict[str, Any]:
+    """Returns the values of the flags that a Deployment sets, as its process reads them."""
+    (container,) = pod(manifests, name)["containers"]
+    assert container["command"] == [name]
+    known = [flag for flags in DEPLOYMENTS[name].values() for flag in flags]
+    arguments = [one for one in container["args"] if not one.startswith(NOT_BUILT)]
+    values = parse_flags(DEPLOYMENTS[name], arguments, {}, name)
+    return {flag.name: values[flag] for flag in known if values.given(flag)}
+
+
+def without(manifest: Manifest, *keys: str) -> Manifest:
+    return {key: value for key, value in manifest.items() if key not in keys}
+
+
+def test_lint_finds_nothing(either_helm: Path) -> None:
+    """`helm lint --strict` accepts the chart and its defaults."""
+    done = subprocess.run(
+        [str(either_helm), "lint", "--strict", "--quiet", str(CHART)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_both_versions_of_helm_render_the_same(assets: Path, part: str) -> None:
+    """Every part renders with nothing else set, by Helm 3 and Helm 4 alike."""
+    old, new = (render(assets / name, {"part": part}) for name in ("helm3", "helm"))
+
+    assert old == new
+    assert old
+
+
+def test_every_value_has_an_example() -> None:
+    """EXAMPLES has each leaf of the schema, and none besides."""
+    assert set(EXAMPLES) == {value.path for value in reference.values()} - WITHOUT_EFFECT
+
+
+def test_every_value_changes_what_is_rendered(helm: Path) -> None:
+    """No value is idle: another one than the default gives another text."""
+    idle = []
+    for path, (value, beside) in EXAMPLES.items():
+        if render_text(helm, merged(beside, settings(path, value))) == render_text(helm, beside):
+            idle.append(path)
+
+    assert idle == []
+
+
+def test_a_second_render_is_the_same_text(helm: Path) -> None:
+    """Nothing is generated at random or from the clock, so GitOps tools see no drift."""
+    values = merged(EVERYTHING, CERT_MANAGER)
+    first = render_text(helm, values)
+    again = render_text.__globals__["_rendered"].__wrapped__(
+        helm, json.dumps(values, sort_keys=True), NAMESPACE
+    )
+
+    assert first == again
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_nothing_is_null(helm: Path, part: str) -> None:
+    """No field of any object is null or an empty mapping of labels or annotations."""
+
+    def nulls(node: Any, path: str) -> list[str]:
+        if node is None:
+            return [path]
+        if isinstance(node, dict):
+            empty = [path] if node == {} and path.endswith(("annotations", "labels")) else []
+            return empty + [found for key, value in node.items() for found in nulls(value, f"{path}.{key}")]
+        if isinstance(node, list):
+            return [found for index, value in enumerate(node) for found in nulls(value, f"{path}[{index}]")]
+        return []
+
+    for beside in ({}, EVERYTHING, merged(EVERYTHING, CERT_MANAGER)):
+        for (kind, name), manifest in render(helm, merged({"part": part}, beside)).items():
+            assert nulls(manifest, f"{kind} {name}") == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"replicas": 3},
+        {"controller": {"replica": 3}},
+        {"image": {"name": "x"}},
+        {"tls": {"certManager": {"issuer": {}}}},
+        {"webhook": {"ports": {"http": 80}}},
+        {"controller": {"ports": {"https": 8443}}},
+        {"part": "member"},
+        {"webhook": {"ports": {"https": 443}}},
+        {"webhook": {"timeoutSeconds": 31}},
+        {"image": {"digest": "latest"}},
+        {"controller": {"podLabels": {"a": 1}}},
+    ],
+    ids=json.dumps,
+)
+def test_unknown_and_wrong_values_are_refused(either_helm: Path, wrong: dict[str, Any]) -> None:
+    """A misspelt name, a wrong type or a number out of range ends the command with the path of the value."""
+    with pytest.raises(Refused, match="values don't meet the specifications"):
+        render(either_helm, wrong)
+
+
+def test_every_mapping_of_the_schema_refuses_unknown_names() -> None:
+    """additionalProperties is false wherever the schema lists names."""
+
+    def open_ones(node: Any, path: str) -> list[str]:
+        if not isinstance(node, dict):
+            return []
+        mine = [path] if "properties" in node and node.get("additionalProperties") is not False else []
+        return mine + [found for key, value in node.items() for found in open_ones(value, f"{path}/{key}")]
+
+    assert open_ones(reference.schema(), "") == []
+
+
+@pytest.mark.parametrize("part", ["all", "host"])
+@pytest.mark.parametrize("source", ["self", "certManager", "files"])
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_the_processes_understand_their_arguments(helm: Path, part: str, source: str, name: str) -> None:
+    """The flag parser of each process accepts the rendered arguments, and ports agree with probes."""
+    values = {"part": part, "tls": {"source": source, "hosts": ["hub.example"]}, "watchNamespaces": ["shop"]}
+    manifests = render(helm, values)
+    flags = parsed(manifests, name)
+    (container,) = pod(manifests, name)["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+
+    assert flags["metrics-bind-address"] == f":{ports['metrics']}"
+    assert flags["health-probe-bind-address"] == f":{ports['health']}"
+    assert flags.get("secure-port", 8443) == ports.get("https", 8443)
+    assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {
+        "health"
+    }
+    assert flags.get("kubeconfig", "") == ("/etc/fedhpa/hub/kubeconfig" if part == "host" else "")
+
+
+@pytest.mark.parametrize("part", ["all", "host"])
+def test_services_and_budgets_select_the_pods(helm: Path, part: str) -> None:
+    """Selectors are labels of the pods and never name the release; target ports are names of ports."""
+    manifests = render(helm, merged({"part": part}, EVERYTHING))
+    for name in DEPLOYMENTS:
+        template = manifests["Deployment", name]["spec"]["template"]
+        labels = template["metadata"]["labels"].items()
+        ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+        service = manifests["Service", name]["spec"]
+        selectors = [
+            manifests["Deployment", name]["spec"]["selector"]["matchLabels"],
+            service["selector"],
+            manifests["PodDisruptionBudget", name]["spec"]["selector"]["matchLabels"],
+            manifests["NetworkPolicy", name]["spec"]["podSelector"]["matchLabels"],
+        ]
+
+        assert all(selector.items() <= labels for selector in selectors)
+        assert all("app.kubernetes.io/instance" not in selector for selector in selectors)
+        assert {port["targetPort"] for port in service["ports"]} <= ports
+        monitor = manifests["ServiceMonitor", name]["spec"]
+        assert (
+            monitor["selector"]["matchLabels"].items()
+            <= manifests["Service", name]["metadata"]["labels"].items()
+        )
+
+
+def test_pods_are_restricted(helm: Path) -> None:
+    """The pods meet Pod Security restricted, and write to no place but /tmp."""
+    for name in DEPLOYMENTS:
+        spec = pod(render(helm), name)
+        (container,) = spec["containers"]
+
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {volume["name"] for volume in spec["volumes"] if "emptyDir" in volume} == {"tmp"}
+        assert all(port["containerPort"] > 1024 for port in container["ports"])
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario", "figure"),
+    [
+        ("fedhpa-webhook", "webhook", "resident, MB"),
+        ("fedhpa-metrics-adapter", "adapter", "LIST of 20,000 pods over 10 members, resident, MB"),
+    ],
+)
+def test_requests_cover_what_was_measured(helm: Path, name: str, scenario: str, figure: str) -> None:
+    """The requested memory is at least the limit of the benchmark."""
+    budget = yaml.safe_load((CHART.parents[1] / "benchmarks" / "budget.yaml").read_text(encoding="utf-8"))
+    resources = pod(render(helm), name)["containers"][0]["resources"]
+
+    assert int(resources["requests"]["memory"].removesuffix("Mi")) >= budget[scenario][figure]
+    assert "cpu" not in resources["limits"]
+
+
+@pytest.mark.parametrize("part", ["all", "hub"])
+def test_webhooks_are_those_of_the_command(helm: Path, part: str) -> None:
+    """The configurations are what `fedhpa webhook-config` prints, apart from labels and the caBundle."""
+    if part == "all":
+        endpoint = Endpoint(namespace=NAMESPACE, service="fedhpa-webhook")
+    else:
+        endpoint = Endpoint(url=f"https://fedhpa-webhook.{NAMESPACE}.svc:443")
+    manifests = render(helm, {"part": part})
+    for expected in configurations(endpoint, b""):
+        found = manifests[expected["kind"], expected["metadata"]["name"]]
+
+        assert without(found, "metadata") == without(expected, "metadata")
+        assert expected["metadata"]["labels"].items() <= found["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("part", ["all", "hub"])
+def test_apis_are_those_of_the_command(helm: Path, part: str) -> None:
+    """The APIServices are what `fedhpa apiservice` prints, apart from labels and the caBundle."""
+    manifests = render(helm, {"part": part, "apis": {"metrics": True}})
+    expected = {one["metadata"]["name"]: one["spec"] for one in api_services(Registration(), b"")}
+    found = {name: one["spec"] for (kind, name), one in manifests.items() if kind == "APIService"}
+
+    assert found == {name: without(spec, "caBundle") for name, spec in expected.items()}
+
+
+@pytest.mark.parametrize(("part", "registered"), [("all", False), ("hub", True)])
+def test_the_api_of_kubectl_top_is_left_to_a_hub_with_pods(helm: Path, part: str, registered: bool) -> None:
+    """metrics.k8s.io is registered by default only on a hub that runs no pods."""
+    assert (("APIService", "v1beta1.metrics.k8s.io") in render(helm, {"part": part})) is registered
+
+
+def test_the_ca_bundle_is_left_to_run_time(helm: Path) -> None:
+    """Only a given bundle is rendered, so an upgrade does not blank the published one."""
+    assert "caBundle" not in webhook_and_apis(helm, {})
+    assert "caBundle" not in webhook_and_apis(helm, {"tls": {"caBundle": "ignored with self"}})
+    assert (
+        webhook_and_apis(helm, merged(FILES, {"tls": {"caBundle": "text"}})).count('"caBundle": "dGV4dA=="')
+        == 6
+    )
+
+
+def webhook_and_apis(helm: Path, values: dict[str, Any]) -> str:
+    kinds = ("APIService", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    return json.dumps([one for (kind, _), one in render(helm, values).items() if kind in kinds])
+
+
+def test_cert_manager_injects_its_ca(helm: Path) -> None:
+    """With cert-manager each registration names the Certificate whose CA is to be trusted."""
+    manifests = render(helm, CERT_MANAGER)
+    for (kind, name), manifest in manifests.items():
+        if kind == "APIService" or kind.endswith("WebhookConfiguration"):
+            place = manifest["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+            namespace, _, certificate = place.partition("/")
+
+            assert namespace == NAMESPACE
+            spec = manifests["Certificate", certificate]["spec"]
+            assert f"{certificate}.{NAMESPACE}.svc" in spec["dnsNames"], name
+            assert spec["secretName"] == f"{certificate}-tls"
+
+
+def test_crds_stay_and_are_those_of_the_models(helm: Path) -> None:
+    """The CRDs are the generated ones, and Helm never deletes them."""
+    manifests = render(helm)
+    for definition in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER):
+        expected = crd.custom_resource_definition(definition)
+        found = manifests["CustomResourceDefinition", expected["metadata"]["name"]]
+
+        assert found["spec"] == expected["spec"]
+        assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+@pytest.mark.parametrize("values", [{"propagation": "karmada"}, HOST, {"crds": {"install": False}}], ids=str)
+def test_crds_of_others_are_left_alone(helm: Path, values: dict[str, Any]) -> None:
+    """A Karmada hub has its own CRDs, and the host cluster of an external hub needs none."""
+    assert not [kind for kind, _ in render(helm, values) if kind == "CustomResourceDefinition"]
+
+
+def test_alerts_and_dashboard_are_the_tested_files(helm: Path) -> None:
+    """The PrometheusRule and the ConfigMap have the files that other tests check."""
+    manifests = render(helm, EVERYTHING)
+    files = CHART / "files"
+
+    assert manifests["PrometheusRule", "fedhpa"]["spec"] == yaml.safe_load(
+        (files / "alerts.yaml").read_text()
+    )
+    dashboard = manifests["ConfigMap", "fedhpa-dashboard"]["data"]["fedhpa.json"]
+    assert json.loads(dashboard) == json.loads((files / "dashboard.json").read_text())
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_object_carries_the_labels(helm: Path, part: str) -> None:
+    """Objects can be found by app.kubernetes.io/part-of, and commonLabels reach all of them and the pods."""
+    values = merged({"part": part, "commonLabels": {"team": "scaling"}}, EVERYTHING, CERT_MANAGER)
+    for (kind, name), manifest in render(helm, values).items():
+        labels = manifest["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "fedhpa", (kind, name)
+        assert labels["team"] == "scaling", (kind, name)
+        assert {"app.kubernetes.io/name", "app.kubernetes.io/component"} <= labels.keys(), (kind, name)
+        if kind == "Deployment":
+            assert manifest["spec"]["template"]["metadata"]["labels"]["team"] == "scaling"
+
+
+def test_host_and_hub_are_together_what_all_is(helm: Path) -> None:
+    """The two parts have the objects of `all`, apart from the ServiceAccounts, which both need."""
+    whole, host, hub = (set(render(helm, {"part": part, "apis": {"metrics": True}})) for part in PARTS)
+
+    assert whole == host | hub
+    assert {kind for kind, _ in host & hub} == {"ServiceAccount", "Service"}
+
+
+def test_extra_objects_may_be_templates(helm: Path) -> None:
+    """A text among extraObjects is rendered as a template."""
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-further\n"
+    manifests = render(helm, {"extraObjects": [text]})
+
+    assert ("ConfigMap", "fedhpa-further") in manifests
