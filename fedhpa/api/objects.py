@@ -15,13 +15,15 @@ SCALE: Final = ("Scale", "autoscaling/v1")
 # Discovery documents: the resources of a version, and the versions of a group.
 RESOURCES: Final = "APIResourceList"
 GROUP: Final = "APIGroup"
+# The most values of a discovery document with 20,000 metrics. Few of them are kept.
+MAX_DISCOVERY_VALUES: Final = 150_000
 # Subresources whose answer is the object itself.
 _OWN_SUBRESOURCES: Final = ("", "status", "finalize")
 
 
 def check_discovery(body: bytes, kind: str) -> None:
     """Raises InvalidObject unless `body` is a discovery document: RESOURCES or GROUP."""
-    found = decode_json(body, TypeMeta)
+    found = decode_json(body, TypeMeta, max_values=MAX_DISCOVERY_VALUES)
     # API servers send /api/v1 without an apiVersion.
     if found.kind != kind or found.apiVersion not in ("", "v1"):
         raise wrong_answer(found.kind, found.apiVersion, f"{kind} v1")

@@ -25,15 +25,15 @@ else:
     _INFLATE_ERROR = isal_zlib.error  # type: ignore[assignment]  # its stubs call the class an instance
 
 # etcd refuses objects above 1.5 MB, and API servers requests above 3 MB. A larger object is an attack.
-MAX_BODY = 8 * 2**20
+MAX_BODY = 4 * 2**20
 # A PodMetrics list of 150,000 pods is about 90 MB.
 MAX_LIST_BODY = 96 * 2**20
 # The bytes that gzip is inflated to in one step: a fraction of a millisecond.
 INFLATE_BYTES: Final = 64 * 1024
 # zlib's code for gzip with the largest window.
 GZIP_WINDOW: Final = 31
-# etcd refuses objects above 1.5 MB; a watch event holds one.
-MAX_LINE = 16 * 2**20
+# A watch event holds one object.
+MAX_LINE = MAX_BODY
 # A watch line that takes longer than this to arrive is out of date.
 LINE_SECONDS = 10.0
 # The limit for a whole response, even if its bytes keep coming.

@@ -22,7 +22,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.json import MAX_VALUES, InvalidJson, decode_json, has_more_values
 from fedhpa.api.lists import check_named
 
 P = TypeVar("P", bound=Sized)
@@ -35,8 +35,6 @@ TURN_SECONDS: Final = 0.005
 MAX_ITEMS: Final = 150_000
 # etcd stores objects of at most 1.5 MB.
 MAX_ITEM_BYTES: Final = 2 * 2**20
-# The most values in a text that is decoded at once. Each takes about 100 ns.
-MAX_VALUES: Final = 150_000
 # The kind, apiVersion and metadata of a list, with its continue token.
 MAX_HEAD_BYTES: Final = 16 * 1024
 # The text after the items, with the warnings of a metrics store.
@@ -44,8 +42,9 @@ MAX_TAIL_BYTES: Final = 4 * 2**20
 # The bytes of one list in which item ends are searched byte by byte, which takes a second for 10 MB.
 MAX_SEARCHED_BYTES: Final = 16 * 2**20
 
-# A guessed cut is looked for within so many pieces. After that, the item's end is searched.
-GUESS_PIECES: Final = 4
+# A guessed cut is looked for within so many pieces. After that, the end of the item is searched. The owner of
+# an object may fill its annotations with anything, up to 256 KiB.
+GUESS_PIECES: Final = 8
 
 # The beginning of an item up to its first key. In answers of one server every item begins alike.
 _BEGINNING = re.compile(rb'\s*\{\s*(?:"[^"\\]{0,64}"\s*:)?')
@@ -147,7 +146,7 @@ async def decode_items(
     """Returns what `decode` makes of each piece of the list in a document of another form; None for no list.
 
     `decode` gets a JSON list of items without the document around it. A document without the list has at most
-    MAX_ITEM_BYTES and MAX_VALUES. Raises what `decode` raises, InvalidJson and TooLarge.
+    MAX_ITEM_BYTES. Raises what `decode` raises, InvalidJson and TooLarge.
     """
     splitter = _Splitter(chunks, form, is_bare=True)
     if not splitter.is_list:
@@ -358,9 +357,7 @@ def _small(chunks: Sequence[bytes]) -> bytes:
     size = sum(map(len, chunks))
     if size > MAX_ITEM_BYTES:
         raise TooLarge(f"answer of {size} bytes is no list")
-    body = b"".join(chunks)
-    _check_values(body)
-    return body
+    return b"".join(chunks)
 
 
 def _limited(value: P, most: int) -> P:
@@ -370,7 +367,7 @@ def _limited(value: P, most: int) -> P:
 
 
 def _check_values(text: bytes) -> None:
-    if text.count(b",") + text.count(b"{") + text.count(b"[") > MAX_VALUES:
+    if has_more_values(text, MAX_VALUES):
         raise TooLarge(f"answer has an item with more than {MAX_VALUES} values")
 
 

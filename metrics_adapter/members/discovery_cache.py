@@ -16,7 +16,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.json import decode_json
-from fedhpa.api.objects import RESOURCES, check_discovery
+from fedhpa.api.objects import MAX_DISCOVERY_VALUES, RESOURCES, check_discovery
 from fedhpa.kube import NOT_FOUND, group_path
 from fedhpa.members import Member
 from fedhpa.members.metrics import CUSTOM, EXTERNAL, EXTERNAL_VERSION, NotServed, custom_version
@@ -141,7 +141,7 @@ def _external_metrics(body: bytes) -> Sequence[DiscoveredMetric]:
 
 def _entries(body: bytes) -> list[DiscoveredMetric]:
     check_discovery(body, RESOURCES)
-    return decode_json(body, _ResourceList).resources or []
+    return decode_json(body, _ResourceList, max_values=MAX_DISCOVERY_VALUES).resources or []
 
 
 def _is_custom(name: str) -> bool:

@@ -168,3 +168,16 @@ async def test_a_hostile_list_is_refused_by_a_watch_in_pieces(kind: str) -> None
             await client.list_leniently(PATH, Pod, idle=60)
 
     assert found.longest < MOST_SECONDS
+
+
+async def test_annotations_that_consist_of_commas_hide_no_pod() -> None:
+    """A list of pods is read completely, even if people fill the annotations of many pods with commas."""
+    pod = '{{"metadata":{{"name":"web-{}","namespace":"shop","annotations":{{"x":"{}"}}}}}}'
+    items = [pod.format(number, "," * 262_100).encode() for number in range(70)]
+    body = head("PodList", "v1") + b",".join(items) + b"]}"
+    async with answering(body) as client, holds() as found:
+        listing = await client.list_leniently("/api/v1/pods", Pod, idle=60)
+
+    names = [item.metadata.name for item in listing.items if isinstance(item, Pod)]
+    assert [f"web-{number}" for number in range(70)] == names
+    assert found.longest < MOST_SECONDS

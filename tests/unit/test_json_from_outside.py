@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.json import MAX_NESTING, InvalidJson, convert_json, decode_json, nested_deeper
+from fedhpa.api.json import (
+    MAX_NESTING,
+    MAX_VALUES,
+    InvalidJson,
+    convert_json,
+    decode_json,
+    has_more_values,
+    nested_deeper,
+)
 from fedhpa.api.wire import ObjectList, Pod
 
 ROOT = Path(__file__).parents[2]
@@ -96,3 +110,72 @@ def test_no_module_decodes_json_in_another_way() -> None:
     }
 
     assert found == set(MAY)
+
+
+ANY = st.recursive(
+    st.none() | st.integers() | st.text(max_size=8) | st.text('"\\\\,{[ü', max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text('"\\\\,{[a', max_size=4), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def separators(value: Any) -> int:
+    """Returns how many commas and opening brackets a value has as JSON, outside its strings."""
+    if not isinstance(value, dict | list):
+        return 0
+    children = value.values() if isinstance(value, dict) else value
+    return max(len(value), 1) + sum(map(separators, children))
+
+
+@given(ANY, st.booleans())
+def test_values_are_counted_outside_strings(value: Any, escaped: bool) -> None:
+    """Commas and brackets in strings count for nothing, whatever is escaped."""
+    body = json.dumps(value, ensure_ascii=escaped).encode()
+    count = separators(value)
+
+    assert not has_more_values(body, count)
+    assert not count or has_more_values(body, count - 1)
+
+
+def many_keys(count: int) -> bytes:
+    return b"{" + b",".join(b'"%019d":"%d"' % (number, number) for number in range(count)) + b"}"
+
+
+@pytest.mark.parametrize("kind", [Pod, dict[str, Any], Any, msgspec.Raw])
+def test_a_text_with_too_many_values_is_refused(kind: type[Any]) -> None:
+    """A text with more than MAX_VALUES values is refused. Commas in strings do not count."""
+    commas = b'{"metadata":{"name":"web","annotations":{"x":"' + b"," * 2 * MAX_VALUES + b'"}}}'
+
+    with pytest.raises(InvalidJson, match=f"more than {MAX_VALUES} values"):
+        decode_json(b'{"metadata":{"labels":' + many_keys(MAX_VALUES) + b"}}", kind)
+    decode_json(commas, kind)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        many_keys(MAX_VALUES - 2),
+        many_keys(MAX_VALUES - 2)[:-1] + b',"x":"' + b"," * MAX_VALUES + b'"}',
+        b'{"x":[' + b"{}," * 1_300_000 + b"{}]}",
+        b'{"x":[' + b'{"a":1},' * (MAX_VALUES // 2 - 2) + b"{}]}",
+        b'{"x":"' + b"\\\\," * 1_300_000 + b'"}',
+        b'{"x":[' + b'",",' * (MAX_VALUES - 4) + b'"\\"",1]}',
+    ],
+    ids=["keys", "keys and commas", "objects", "small objects", "escapes", "commas in many strings"],
+)
+def test_no_text_holds_the_process_for_long(body: bytes) -> None:
+    """The most expensive objects of at most 4 MiB are decoded or refused in 50 ms of processor time."""
+    gc.collect()
+    gc.freeze()  # as the processes do after their start
+
+    # Other processes take the processor's caches now and then.
+    assert min(seconds_to_decode(body) for _ in range(3)) < 0.05
+
+
+def seconds_to_decode(body: bytes) -> float:
+    began = time.thread_time()
+    with contextlib.suppress(InvalidJson):
+        decode_json(body, dict[str, Any])
+    return time.thread_time() - began
