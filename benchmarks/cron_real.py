@@ -1,32 +1,43 @@
 """Rules on a real plane: 100, 300 and 1,000 objects with five rules each, all due in one minute.
 
 The hub calls the webhook for each effect. The controller, the webhook and the API server share this machine's
-cores. It takes five minutes and needs the programs of `make real-plane`, so it runs only when named.
+cores. For comparison a plain client sends the same number of patches. It takes five minutes and needs the
+programs of `make real-plane`, so it runs only when named.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from benchmarks.cron_rules import API_VERSION, RULES, calendar
 from benchmarks.process_stats import ProcessStats
 from testbed.real.assets import find_assets
 from testbed.real.plane import Plane
-from testbed.stage import CONTROLLER, Processes, free_port, gather
+from testbed.stage import CONTROLLER, PlaneApi, Processes, free_port, gather
 
 SIZES: Final = (100, 300, 1000)
 # Objects are created this long before their minute at least.
 LEAD_SECONDS: Final = 10.0
 DONE_SECONDS: Final = 60.0
 AT_ONCE: Final = 20
+# The controller writes this many effects at once.
+CLIENTS: Final = 64
 # The bucket of all fires.
-ALL: Final = float("inf")
+ALL: Final = "+Inf"
+# The requests of the controller about fires, as the API server counts them.
+RESOURCES: Final = ("federatedhpas", "cronfederatedhpas", "events")
+MERGE_PATCH: Final = "application/merge-patch+json"
+LATE: Final = re.compile(r"\brule applied\b.*\blate=([0-9.]+)")
 
 
 def _target(name: str, namespace: str) -> dict[str, Any]:
@@ -62,22 +73,28 @@ class _Rules:
         )
         pid = (self.plane.run.folder / "pids" / CONTROLLER).read_text(encoding="utf-8").split()[0]
         self.stats = ProcessStats(int(pid))
+        self._log = processes.log(CONTROLLER)
 
-    async def fire(self, size: int) -> tuple[float, float]:
-        """Returns the lateness of the last effect (s, rounded up to a bucket) and the CPU time (s)."""
+    async def fire(self, size: int) -> dict[str, float]:
+        """Returns the figures of one minute."""
         namespace = f"rules-{size}"
         minute = await self._create(size, namespace)
-        before = await self._lateness()
+        fired, requests = await self._fires(), await self._requests()
         await asyncio.sleep(max(minute - 8 - time.time(), 0))
         began = self.stats.cpu
         async with asyncio.timeout(DONE_SECONDS + 8):
-            while (after := await self._lateness())[ALL] - before[ALL] < size:  # noqa: ASYNC110  # no event
+            while await self._fires() - fired < size:  # noqa: ASYNC110  # no event
                 await asyncio.sleep(0.5)
         # The statuses and events of the last effects.
         await asyncio.sleep(5)
         spent = self.stats.cpu - began
-        late = min(limit for limit, count in after.items() if count - before[limit] >= size)
-        return late, spent
+        requests = await self._requests() - requests
+        return {
+            f"{size:,} objects, the last effect, s": max(self._lateness(namespace)),
+            f"{size:,} objects, CPU ms a fire": spent / (size * RULES) * 1000,
+            f"{size:,} objects, requests an object": requests / size,
+            f"{size:,} patches of a plain client, s": await self._patch(size, namespace),
+        }
 
     async def _create(self, size: int, namespace: str) -> float:
         """Creates targets and objects, and returns the minute in which all rules are due."""
@@ -94,23 +111,75 @@ class _Rules:
         assert time.time() < minute - 1, "creating the objects took too long"
         return minute
 
-    async def _apply(self, manifests: list[dict[str, Any]], api: Any) -> None:
-        for start in range(0, len(manifests), AT_ONCE):
-            await gather(*(api.apply(manifest) for manifest in manifests[start : start + AT_ONCE]))
+    async def _apply(self, manifests: list[dict[str, Any]], api: PlaneApi) -> None:
+        await _at_once(AT_ONCE, (functools.partial(api.apply, manifest) for manifest in manifests))
 
-    async def _lateness(self) -> dict[float, float]:
-        """Returns the buckets of the series of lateness."""
+    async def _patch(self, size: int, namespace: str) -> float:
+        """Returns the seconds in which a plain client patches all targets."""
+        folder = f"/apis/{API_VERSION}/namespaces/{namespace}/federatedhpas"
+        body = {"metadata": {"annotations": {"example.com/changed": "yes"}}, "spec": {"minReplicas": 3}}
+        async with self.plane.hub.api() as api:
+            began = time.monotonic()
+            await _at_once(
+                CLIENTS,
+                (
+                    functools.partial(
+                        api.send, "PATCH", f"{folder}/web-{number}", body=body, content_type=MERGE_PATCH
+                    )
+                    for number in range(size)
+                ),
+            )
+            return time.monotonic() - began
+
+    def _lateness(self, namespace: str) -> list[float]:
+        """Returns how late each effect was, in seconds, as the controller logged it."""
+        lines = self._log.read_text(encoding="utf-8").splitlines()
+        found = [LATE.search(line) for line in lines if f"namespace={namespace} " in line]
+        return [float(match[1]) for match in found if match is not None]
+
+    async def _fires(self) -> float:
+        """Returns the number of effects so far."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{self._port}/metrics") as response,
         ):
             text = await response.text()
-        return {
-            float(sample.labels["le"]): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == "fedhpa_cron_lateness_seconds_bucket"
-        }
+        return sum(
+            sample.value
+            for sample in _samples(text, "fedhpa_cron_lateness_seconds_bucket")
+            if sample.labels["le"] == ALL
+        )
+
+    async def _requests(self) -> float:
+        """Returns the number of requests about fires that the API server has answered."""
+        async with self.plane.hub.api() as api:
+            _, _, body = await api.request("GET", "/metrics")
+        return sum(
+            sample.value
+            for sample in _samples(body.decode(), "apiserver_request_total")
+            if sample.labels["resource"] in RESOURCES and sample.labels["verb"] in ("GET", "PATCH", "POST")
+        )
+
+
+def _samples(text: str, name: str) -> list[Sample]:
+    """Returns the samples of one series."""
+    return [
+        sample
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    ]
+
+
+async def _at_once(count: int, calls: Iterable[Callable[[], Awaitable[Any]]]) -> None:
+    """Makes all calls, `count` at a time."""
+    free = asyncio.Semaphore(count)
+
+    async def make(call: Callable[[], Awaitable[Any]]) -> None:
+        async with free:
+            await call()
+
+    await gather(*map(make, calls))
 
 
 async def _measure() -> dict[str, float]:
@@ -123,9 +192,7 @@ async def _measure() -> dict[str, float]:
         await rules.start()
         figures: dict[str, float] = {}
         for size in SIZES:
-            late, spent = await rules.fire(size)
-            figures[f"{size:,} objects, the last effect, s"] = late
-            figures[f"{size:,} objects, CPU ms a fire"] = spent / (size * RULES) * 1000
+            figures |= await rules.fire(size)
         return figures
     finally:
         plane.end()

@@ -32,7 +32,7 @@ CONCURRENT_TARGETS: Final = 64
 # A pass that hangs beyond all deadlines inside it is cancelled.
 PASS_SECONDS: Final = 60.0
 # Results wait this long at most for the effects of the same minute.
-LONGEST_GATE_SECONDS: Final = 10.0
+LONGEST_GATE_SECONDS: Final = 20.0
 # Decoded objects hold the event loop for no longer.
 TURN_SECONDS: Final = 0.02
 # The delay after a pass that failed unexpectedly.

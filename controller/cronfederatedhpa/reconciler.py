@@ -51,8 +51,9 @@ log = structlog.get_logger(__name__)
 
 # A target that is due this soon is read ahead of its fire.
 READ_AHEAD_SECONDS: Final = 5.0
-# A reading is used for a fire if it is no older. The resourceVersion shows if it is outdated.
-MAX_READING_AGE_SECONDS: Final = 10.0
+# A reading is used for a fire if it is no older. The resourceVersion shows if it is outdated, so a fire that
+# waits for its turn in a busy minute need not read again.
+MAX_READING_AGE_SECONDS: Final = 60.0
 FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 # An object that another controller runs is looked at again after this time.
@@ -64,10 +65,11 @@ Gate = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class _Ahead:
-    """A reading that was made before a fire, and when, on the wall clock."""
+    """A reading that was made at `at` for what is due at `due`, both on the wall clock."""
 
     reading: Reading
     at: float
+    due: float
 
 
 @dataclass(frozen=True)
@@ -144,12 +146,15 @@ class CronReconciler:
             # One status has one record: the windows on the former target close first.
             return now + FIRST_RETRY_SECONDS
         record, carrier = newest_record(objects, target)
+        ahead = self._ahead.get(target)
+        if ahead is not None and now >= ahead.due:
+            return await self._apply(target, objects, _Stored(record, carrier), results)
         scheduled = [self._scheduled(owner, target) for owner in objects]
         planned = plan(scheduled, record, unreadable("not read yet").target, now)
         if _concerns_target(planned, record):
             return await self._apply(target, objects, _Stored(record, carrier), results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
-            self._ahead[target] = _Ahead(await self._read(target, objects), now)
+            self._ahead[target] = _Ahead(await self._read(target, objects), now, planned.wake)
         return await self._finish_stored(target, objects, planned, carrier, settle(planned, now), now)
 
     async def _apply(

@@ -40,6 +40,11 @@ class Steps:
         w.clock = Clock(known.monotonic, lambda: known.wall() + self.ahead)
 
 
+def seconds_to_minute(w: ControllerWorld) -> float:
+    """Returns the seconds until the next full minute."""
+    return 60 - w.clock.wall() % 60
+
+
 @pytest.mark.parametrize("restart", [False, True])
 async def test_a_clock_that_steps_forward_applies_the_skipped_fire_once(*, restart: bool) -> None:
     """The fire lies within the step. The controller notices the step within five seconds."""
@@ -83,6 +88,25 @@ async def test_a_clock_that_steps_back_repeats_no_fire() -> None:
         assert again == (2, 20)
         assert bounds(w) == (5, 20)
         assert len(history(w)["successfulExecutions"]) == 2
+
+
+async def test_a_fire_that_waits_for_its_turn_reads_its_target_once() -> None:
+    """In a busy minute a fire comes later than planned. The reading before the minute still serves it, because
+    its resourceVersion shows other writes.
+    """
+    async with world(m1=1) as w:
+        w.scale()
+        clock = Steps(w)
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 1), "targetMinReplicas": 5})
+        async with rules_running(w):
+            await asyncio.sleep(seconds_to_minute(w) - 3)
+            ahead = w.hub.request_count("GET", "/federatedhpas/web")
+            clock.ahead = 20.0
+            await asyncio.sleep(6)
+
+        assert bounds(w) == (5, 20)
+        assert ahead == 1
+        assert w.hub.request_count("GET", "/federatedhpas/web") == 1
 
 
 @pytest.mark.parametrize(("step", "left"), [(2400.0, 60.0), (-2400.0, 4230.0)])
