@@ -91,8 +91,8 @@ async def test_a_clock_that_steps_back_repeats_no_fire() -> None:
 
 
 async def test_a_fire_that_waits_for_its_turn_reads_its_target_once() -> None:
-    """In a busy minute a fire comes later than planned. The reading before the minute still serves it, because
-    its resourceVersion shows other writes.
+    """In a busy minute a fire is late. The reading before that minute still serves it, because the
+    resourceVersion shows other writes.
     """
     async with world(m1=1) as w:
         w.scale()
