@@ -41,6 +41,7 @@ bench: venv
 crds: venv
 	@$(BIN)/fedhpa crds > charts/fedhpa/files/crds/autoscaling.karmada.io.yaml
 	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
+	@$(BIN)/python -c "from fedhpa.api.rights.chart import chart_file; print(chart_file(), end='')" > charts/fedhpa/files/rights.yaml
 
 docs: venv
 	@$(BIN)/python -m testbed.reference

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from fedhpa.api.errors import ConfigError
 from fedhpa.cli.options import MetricsSource, PropagationMode, secrets_by_namespace
+
+if TYPE_CHECKING:
+    from fedhpa.api.rights import Plane, ScaleTarget
+
+# The API servers whose roles each part of the chart has.
+PLANES: Final[dict[str, tuple[Plane, ...]]] = {"all": ("hub", "host"), "host": ("host",), "hub": ("hub",)}
+COMPONENTS: Final = {
+    "hub": ("controller", "metrics-adapter", "webhook", "users"),
+    "controller": ("controller",),
+    "adapter": ("metrics-adapter",),
+    "webhook": ("webhook",),
+}
+# Kubernetes' own rules have a few groups; more is a mistake.
+MAX_SCALE_TARGETS: Final = 100
 
 
 class Part(StrEnum):
@@ -18,6 +33,41 @@ class Part(StrEnum):
     WEBHOOK = "webhook"
     ADAPTER = "adapter"
     CONTROLLER = "controller"
+
+
+class ChartPart(StrEnum):
+    """The values of the chart's part."""
+
+    ALL = "all"
+    HOST = "host"
+    HUB = "hub"
+
+
+ScaleTargets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scale-target",
+        help="Workloads that may be scaled, as GROUP/RESOURCE[,RESOURCE...]; repeatable. If not set, "
+        "apps/deployments,replicasets,statefulsets.",
+    ),
+]
+
+
+def scale_targets(texts: list[str]) -> tuple[ScaleTarget, ...]:
+    """Returns the values of --scale-target; the default for none. Raises ConfigError."""
+    from fedhpa.api.names import dns_subdomain
+    from fedhpa.api.rights import APPS, ScaleTarget
+
+    if len(texts) > MAX_SCALE_TARGETS:
+        raise ConfigError(f"--scale-target: is given more than {MAX_SCALE_TARGETS} times")
+    found = []
+    for text in texts:
+        group, _, plurals = text.partition("/")
+        resources = tuple(plurals.split(","))
+        if dns_subdomain(group) or any(dns_subdomain(resource) for resource in resources):
+            raise ConfigError(f"--scale-target={text[:300]!r}: expected GROUP/RESOURCE[,RESOURCE...]")
+        found.append(ScaleTarget(group, resources))
+    return tuple(found) or (APPS,)
 
 
 def rbac(
@@ -42,16 +92,47 @@ def rbac(
     metrics_via: Annotated[
         MetricsSource, typer.Option(help="The controller's --metrics-via.")
     ] = MetricsSource.MEMBERS,
+    scale_target: ScaleTargets = None,
     secret: Annotated[
         list[str] | None,
         typer.Option(
-            help="Secret of a Cluster that may be read, as [NAMESPACE/]NAME; repeatable. If not set, all of "
-            "--secrets-namespace."
+            help="Secret of a Cluster that may be read, as [NAMESPACE/]NAME; repeatable. `fedhpa join` "
+            "grants the rights to the Secrets that it makes."
         ),
     ] = None,
     secrets_namespace: Annotated[
-        str, typer.Option(help="Namespace of the Clusters' Secrets. It must exist.")
-    ] = "karmada-cluster",
+        str,
+        typer.Option(
+            help="Namespace whose Secrets may all be read, such as Karmada's karmada-cluster. With --secret, "
+            "the namespace of each --secret that has none."
+        ),
+    ] = "",
+    manage_certificates: Annotated[
+        bool, typer.Option("--manage-certificates", help="The controller's --manage-certificates.")
+    ] = False,
+    chart_part: Annotated[
+        ChartPart,
+        typer.Option(
+            "--part",
+            help="The chart's part. host: the rights in the cluster that runs the processes for a hub "
+            "elsewhere; hub: those on such a hub.",
+        ),
+    ] = ChartPart.ALL,
+    aggregate_to_default_roles: Annotated[
+        bool,
+        typer.Option(
+            "--aggregate-to-default-roles",
+            help="With hub: give Kubernetes' roles view, edit and admin the rights to our kinds.",
+        ),
+    ] = False,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed",
+            help="With member: allow to write HorizontalPodAutoscalers, for FederatedHPAs with mode "
+            "Distributed.",
+        ),
+    ] = False,
 ) -> None:
     """Print the RBAC rights of the processes on the hub, or of the hub in a member.
 
@@ -60,33 +141,30 @@ def rbac(
     from fedhpa.api import rights
     from fedhpa.api.yaml import print_yaml
 
-    on_hub: rights.Propagation = propagation.value if propagation else "karmada"
-    in_member: rights.Propagation = propagation.value if propagation else "direct"
-    via: rights.MetricsVia = metrics_via.value
-    secrets = secrets_by_namespace(secret or [], secrets_namespace) or {secrets_namespace: []}
-    leases = lease_namespace or namespace
-    place = {
-        Part.CONTROLLER: rights.CONTROLLER,
-        Part.ADAPTER: rights.ADAPTER,
-        Part.WEBHOOK: rights.WEBHOOK,
-    }
-    subject = rights.service_account(namespace, place.get(part, ""))
-    if part is Part.HUB:
-        documents = rights.hub_rights(
-            namespace, lease_namespace=leases, propagation=on_hub, metrics_via=via, secrets=secrets
-        )
-    elif part is Part.MEMBER:
-        documents = rights.member_rights(namespace, propagation=in_member)
-    elif part is Part.CONTROLLER:
-        documents = rights.controller_rights(
-            subject, lease_namespace=leases, propagation=on_hub, metrics_via=via, secrets=secrets
-        )
-    elif part is Part.ADAPTER:
-        documents = rights.adapter_rights(subject, secrets=secrets)
+    default: rights.Propagation = "direct" if part is Part.MEMBER else "karmada"
+    switches = rights.Switches(
+        propagation.value if propagation else default,
+        metrics_via.value,
+        certificates=manage_certificates,
+        external_hub=chart_part is not ChartPart.ALL,
+        aggregate_to_default_roles=aggregate_to_default_roles,
+        distributed=distributed,
+        scale_targets=scale_targets(scale_target or []),
+    )
+    if part is Part.MEMBER:
+        documents = rights.member_rights(namespace, switches=switches)
     else:
-        documents = rights.webhook_rights(subject, propagation=on_hub)
-    if part in place:
-        documents.insert(0, rights.account(namespace, place[part]))
+        secrets = secrets_by_namespace(secret or [], secrets_namespace or rights.CLUSTER_NAMESPACE)
+        if secrets_namespace and not secrets:
+            secrets = {secrets_namespace: []}
+        documents = rights.hub_rights(
+            namespace,
+            lease_namespace=lease_namespace,
+            secrets=secrets,
+            switches=switches,
+            planes=PLANES[chart_part],
+            components=COMPONENTS[part],
+        )
     typer.echo(print_yaml(documents), nl=False)
 
 

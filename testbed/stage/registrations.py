@@ -13,6 +13,8 @@ NAMESPACE, CLUSTER_NAMESPACE = rights.NAMESPACE, rights.CLUSTER_NAMESPACE
 ADAPTER = rights.ADAPTER
 MEMBER_USER = rights.MEMBER  # in NAMESPACE of each member
 ADAPTER_SERVICE = ADAPTER
+# As Karmada has them, the Secrets of all Clusters are in this namespace.
+SECRETS: dict[str, tuple[str, ...]] = {CLUSTER_NAMESPACE: ()}
 # Outside a pod the controller keeps its Leases here.
 LEASE_NAMESPACE = "kube-system"
 
@@ -25,12 +27,13 @@ def hub_rights() -> list[dict[str, Any]]:
     """
     return [
         *map(namespace, (NAMESPACE, CLUSTER_NAMESPACE)),
-        *rights.adapter_rights(rights.user(ADAPTER)),
+        *rights.adapter_rights(rights.user(ADAPTER), secrets=SECRETS),
         *rights.controller_rights(
             rights.user(rights.CONTROLLER),
             lease_namespace=LEASE_NAMESPACE,
             propagation="karmada",
             metrics_via="hub",
+            secrets=SECRETS,
         ),
     ]
 

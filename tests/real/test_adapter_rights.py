@@ -64,7 +64,7 @@ ON_A_MEMBER: dict[Question, bool] = {
     ("list", "metrics.k8s.io", "pods", "", ""): True,
     ("get", "metrics.k8s.io", "nodes", "node", ""): True,
     ("get", "custom.metrics.k8s.io", "services/hits", "web", "default"): True,
-    ("get", "external.metrics.k8s.io", "depth", "", "default"): True,
+    ("list", "external.metrics.k8s.io", "depth", "", "default"): True,
     ("create", "metrics.k8s.io", "pods", "", "default"): False,
     ("get", "", "pods/log", "web", "default"): False,
     ("create", "", "pods/exec", "web", "default"): False,

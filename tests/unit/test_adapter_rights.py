@@ -10,7 +10,6 @@ from metrics_adapter.registration import Registration, hub_rights, manifests
 PLACEMENT = Registration(secrets=frozenset({("karmada-cluster", "member2"), ("karmada-cluster", "member1")}))
 READ = ["get", "list", "watch"]
 METRICS = ["metrics.k8s.io"]
-VALUES = ["custom.metrics.k8s.io", "external.metrics.k8s.io"]
 Rule = dict[str, Any]
 
 
@@ -27,7 +26,7 @@ def rules(documents: list[dict[str, Any]]) -> dict[str, list[Rule]]:
 
 def test_on_the_hub_it_reads_clusters_and_named_secrets() -> None:
     """It may write nothing. The reader role of metrics is for people."""
-    clusters = {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": READ}
+    clusters = {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list", "watch"]}
     names = ["member1", "member2"]
     secrets = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": READ}
     metrics = {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]}
@@ -63,6 +62,7 @@ def test_on_members_it_reads_metrics() -> None:
     assert rules(member_metrics_rights()) == {
         "ClusterRole /fedhpa:member-metrics": [
             {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]},
-            {"apiGroups": VALUES, "resources": ["*"], "verbs": ["get", "list"]},
+            {"apiGroups": ["custom.metrics.k8s.io"], "resources": ["*"], "verbs": ["get"]},
+            {"apiGroups": ["external.metrics.k8s.io"], "resources": ["*"], "verbs": ["list"]},
         ]
     }

@@ -10,9 +10,13 @@ import pytest
 import yaml
 
 from fedhpa.api import rights
+from fedhpa.api.rights.chart import chart_file
+from metrics_adapter.apis import SERVED_VERSIONS
+from metrics_adapter.registration import APIS
 from testbed.stage.registrations import hub_rights, member_rights
 from tests.support.commands import fedhpa
 
+CHART = Path(__file__).parents[2] / "charts" / "fedhpa"
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 PARTS = ["hub", "member", "webhook", "adapter", "controller"]
 WORKLOADS = ("deployments", "replicasets", "statefulsets")
@@ -54,13 +58,28 @@ def test_all_names_are_our_own(part: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_right_is_wider_than_needed(part: str) -> None:
-    """No verb or group is a wildcard, nothing is deleted, and Secrets are those of one namespace."""
+    """No verb or group is a wildcard, nothing is deleted, and no Secret is read."""
     found = granted(printed(part))
 
     assert not {right for right in found if "*" in (right[1], right[3])}
-    assert {right[1] for right in found if right[2] == "*"} <= set(rights.VALUES)
-    assert {right[0] for right in found if right[2] == "secrets"} <= {"karmada-cluster"}
+    assert {right[1] for right in found if right[2] == "*"} <= (
+        set(rights.VALUES) if part == "member" else set()
+    )
+    assert not {right for right in found if right[2] == "secrets"}
     assert {right[3] for right in found} <= {"get", "list", "watch", "create", "update", "patch"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_object_has_the_labels_of_the_project(part: str) -> None:
+    """A search by label finds all that was installed."""
+    for one in printed(part):
+        assert (
+            one["metadata"]["labels"].items()
+            >= {
+                "app.kubernetes.io/name": "fedhpa",
+                "app.kubernetes.io/part-of": "fedhpa",
+            }.items()
+        )
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -125,11 +144,127 @@ def test_named_secrets_are_the_only_ones() -> None:
     assert found == {"karmada-cluster": ["member1"], "elsewhere": ["member2"]}
 
 
+def test_a_namespace_of_secrets_is_read_whole() -> None:
+    """Karmada keeps the credentials of all its clusters in one namespace."""
+    found = granted(printed("hub", "--secrets-namespace=karmada-cluster"))
+
+    assert {right for right in found if right[2] == "secrets"} == {
+        ("karmada-cluster", "", "secrets", verb) for verb in ("get", "list", "watch")
+    }
+
+
+def test_scale_targets_replace_the_default() -> None:
+    """They are scaled on the hub and in members. Only kinds of apps are watched."""
+    options = ("--scale-target=apps/deployments", "--scale-target=argoproj.io/rollouts,experiments")
+    on_hub, in_member = granted(printed("controller", *options)), granted(printed("member", *options))
+
+    rollouts = {right for right in on_hub if right[1] == "argoproj.io"}
+    assert rollouts == {
+        ("", "argoproj.io", resource, verb)
+        for name in ("rollouts", "experiments")
+        for resource, verb in ((name, "get"), (f"{name}/scale", "get"), (f"{name}/scale", "update"))
+    }
+    assert {right[2:] for right in in_member if right[1] == "apps"} == {
+        ("deployments", "list"),
+        ("deployments", "watch"),
+        ("deployments/scale", "get"),
+        ("deployments/scale", "update"),
+    }
+    assert {right[2:] for right in in_member if right[1] == "argoproj.io"} == {
+        (f"{name}/scale", verb) for name in ("rollouts", "experiments") for verb in ("get", "update")
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "deployments", "apps/", "/deployments", "apps/*", "*/deployments", "a/b,,c"]
+)
+def test_a_scale_target_that_is_none_is_refused(text: str) -> None:
+    """One line names option, value and form. A wildcard is no scale target."""
+    ran = fedhpa("rbac", "controller", f"--scale-target={text}")
+
+    assert ran.returncode == 2
+    assert ran.stderr == f"fedhpa: --scale-target={text!r}: expected GROUP/RESOURCE[,RESOURCE...]\n"
+
+
+def test_certificates_are_written_by_name() -> None:
+    """The Secrets are in the namespace of the pods. The CA is published into our registrations only."""
+    more = granted(printed("controller", "--manage-certificates")) - granted(printed("controller"))
+    named = {
+        tuple(rule["resourceNames"])
+        for one in printed("controller", "--manage-certificates")
+        for rule in one.get("rules", ())
+        if {"update"} < set(rule["verbs"]) and "resourceNames" in rule
+    }
+
+    assert {right for right in more if right[2] == "secrets"} == {
+        ("fedhpa-system", "", "secrets", verb) for verb in ("create", "get", "update")
+    }
+    assert {right[1:] for right in more if right[2] != "secrets"} == {
+        (group, resource, verb)
+        for group, resource in (
+            ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+            ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+            ("apiregistration.k8s.io", "apiservices"),
+        )
+        for verb in ("get", "update")
+    }
+    assert named == {rights.CERTIFICATE_SECRETS, ("fedhpa-webhook",), rights.API_SERVICES}
+
+
+def test_the_parts_of_an_external_hub_are_the_whole() -> None:
+    """The host has the Secrets of the certificates, and the right to report events there."""
+    options = ("--manage-certificates",)
+    host = granted(printed("hub", *options, "--part=host"))
+    whole = granted(printed("hub", *options))
+
+    assert whole | host == granted(printed("hub", *options, "--part=hub")) | host
+    assert host - whole == {("fedhpa-system", "", "events", verb) for verb in ("create", "patch")}
+    assert {right[2] for right in host} == {"secrets", "events"}
+
+
+def test_the_api_services_are_those_of_the_adapter() -> None:
+    """The names of `fedhpa apiservice`."""
+    served = [f"{version}.{group}" for group in APIS.values() for version in SERVED_VERSIONS[group]]
+
+    assert sorted(served) == list(rights.API_SERVICES)
+
+
+def test_hpas_are_written_in_members_on_demand() -> None:
+    """Mode Distributed has a switch of its own."""
+    more = granted(printed("member", "--distributed")) - granted(printed("member"))
+
+    assert more == {
+        ("", "autoscaling", "horizontalpodautoscalers", verb)
+        for verb in ("create", "delete", "get", "patch", "update", "watch")
+    }
+
+
+def test_the_default_roles_of_kubernetes_get_our_kinds_on_demand() -> None:
+    """Their rights are added by labels. view only reads."""
+    added = [
+        one
+        for one in printed("hub", "--aggregate-to-default-roles")
+        if one["metadata"]["name"] in ("fedhpa:view", "fedhpa:edit")
+    ]
+    label = "rbac.authorization.k8s.io/aggregate-to-view"
+
+    assert [one["metadata"]["labels"].get(label) for one in added] == ["true", None]
+    assert {right[3] for right in granted(added[:1])} == {"get", "list", "watch"}
+    assert {right[2] for right in granted(added)} == {"federatedhpas", "cronfederatedhpas"}
+    assert "fedhpa:view" not in str(printed("hub"))
+
+
+def test_the_chart_has_the_same_table() -> None:
+    """`make crds` writes it from fedhpa.api.rights."""
+    assert (CHART / "files" / "rights.yaml").read_text(encoding="utf-8") == chart_file()
+
+
 def test_the_testbed_uses_the_printed_rights() -> None:
     """Its controller keeps its Leases in kube-system, and runs with either source of metrics."""
-    controller = printed("controller", "--lease-namespace=kube-system", "--metrics-via=hub")
+    secrets = "--secrets-namespace=karmada-cluster"
+    controller = printed("controller", "--lease-namespace=kube-system", "--metrics-via=hub", secrets)
 
-    assert roles(hub_rights()) == [*roles(printed("adapter")), *roles(controller)]
+    assert roles(hub_rights()) == [*roles(printed("adapter", secrets)), *roles(controller)]
     assert member_rights()[1:] == printed("member")
 
 
