@@ -118,7 +118,7 @@ class HubCheck:
         Our own status writes may overwrite the managed fields, so the evidence stays valid for
         ACTIVE_SECONDS. The status that we write then names the finding, which a new leader continues from.
         """
-        written = _written_by_karmada(raw)
+        written = written_by_karmada(raw)
         if key not in self._known:
             self._known.add(key)
             written = max(filter(None, (written, _found_before(raw))), default=None)
@@ -239,7 +239,7 @@ def _found_before(raw: Mapping[str, Any]) -> float | None:
         return None
 
 
-def _written_by_karmada(raw: Mapping[str, Any]) -> float | None:
+def written_by_karmada(raw: Mapping[str, Any]) -> float | None:
     """The time (POSIX seconds) of the last status write by Karmada's controller manager, if any."""
     times = []
     for entry in raw["metadata"].get("managedFields") or ():

@@ -7,6 +7,7 @@ command line.
 """
 
 from controller.cronfederatedhpa.controller import CronController
+from controller.cronfederatedhpa.foreign import is_run_by_karmada
 from controller.cronfederatedhpa.one_shot import Unit, read_target, units_of, values_of
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets
@@ -18,6 +19,7 @@ __all__ = [
     "CronReconciler",
     "Targets",
     "Unit",
+    "is_run_by_karmada",
     "read_target",
     "units_of",
     "values_of",

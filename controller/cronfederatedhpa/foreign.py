@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.cronfederatedhpa.objects import CronObject
+from controller.cronfederatedhpa.objects import CronObject, Object
 from controller.cronfederatedhpa.status import Finding
 from controller.cronfederatedhpa.targets import FIELD_MANAGER
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
@@ -39,6 +39,13 @@ def other_controller(owner: CronObject, now: float) -> Finding | None:
     if due and max(due) > theirs:
         return None
     return Finding(ANOTHER_CONTROLLER, MESSAGE)
+
+
+def is_run_by_karmada(raw: Object, now: float) -> bool:
+    """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
+    metadata = raw["metadata"]
+    owner = CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
+    return other_controller(owner, now) is not None
 
 
 def _written_by(owner: CronObject, manager: str) -> float | None:

@@ -9,7 +9,7 @@ from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import PAGE_SIZE, ApiClient
 from fedhpa.kube.clock import BOOT, SYSTEM, Clock
 from fedhpa.kube.config import ApiConfig, load_config, tls_context
-from fedhpa.kube.credentials import Credentials
+from fedhpa.kube.credentials import Credentials, StaticCredentials
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import Resource, ResourceMapper
@@ -56,6 +56,7 @@ __all__ = [
     "Resource",
     "ResourceMapper",
     "Response",
+    "StaticCredentials",
     "Turns",
     "contain",
     "contain_unlogged",

@@ -6,7 +6,18 @@ its deadline once and does not delay the others.
 
 from fedhpa.members.breaker import CircuitBreaker
 from fedhpa.members.client import MemberClient
-from fedhpa.members.cluster import CLUSTERS_PATH, READY, Access, Cluster
+from fedhpa.members.cluster import (
+    CLUSTERS_PATH,
+    NO_LIMITS,
+    READY,
+    Access,
+    Cluster,
+    Secret,
+    api_config,
+    read_access,
+    secret_data,
+    secret_key,
+)
 from fedhpa.members.lists import (
     CALLER_QUOTA,
     METRICS_API,
@@ -28,6 +39,7 @@ __all__ = [
     "MEMBER_TASKS",
     "METRICS_API",
     "NOT_PROBED",
+    "NO_LIMITS",
     "OWN_REASONS",
     "POD_METRICS_LIST",
     "READY",
@@ -41,8 +53,13 @@ __all__ = [
     "MemberState",
     "PodCache",
     "ScaleCache",
+    "Secret",
     "SharedLists",
     "Upstream",
+    "api_config",
     "pod_metrics",
     "pod_metrics_path",
+    "read_access",
+    "secret_data",
+    "secret_key",
 ]

@@ -1,0 +1,114 @@
+"""Each member: credentials, address, TLS, token, readiness, rights, metrics and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fedhpa.doctor.checks.hub import MAX_SKEW_SECONDS, names, seen, skew_text
+from fedhpa.doctor.findings import Finding, NotChecked, Result
+from fedhpa.doctor.observations import Cause, Member, Problem
+
+# A metrics-server measures every 15 to 60 seconds.
+MAX_SAMPLE_AGE_SECONDS: Final = 180.0
+USAGE_GROUP: Final = "metrics.k8s.io"
+
+_SHOW: Final = "kubectl get cluster {name} -o yaml"
+_JOIN: Final = "kubectl --context={name} -n fedhpa-system create token fedhpa-hub"
+
+
+def check_members(members: tuple[Member, ...] | Problem) -> Iterator[Result]:
+    """Yields the broken hops of all members."""
+    if isinstance(members, Problem):
+        if members.cause is not Cause.ABSENT:  # the check of the CRD says so
+            yield NotChecked("the members", seen(members))
+    elif not members:
+        what = "No Cluster is registered on the hub."
+        yield Finding("no-members", "clusters", what, "kubectl get clusters")
+    else:
+        for member in members:
+            yield from check_member(member)
+
+
+def check_member(member: Member) -> Iterator[Result]:
+    """Yields the first broken hop on the way to a member, or what is wrong behind it."""
+    first = next(_way(member), None)
+    if first is not None:
+        yield first
+        return
+    yield from _rights(member)
+    if member.skew is not None and abs(member.skew) > MAX_SKEW_SECONDS:
+        what = skew_text(f"The clock of {member.name}", "the hub's", member.skew)
+        yield Finding("member-clock-skew", member.name, what, "timedatectl")
+    if not _lacks_usage(member):
+        yield from _metrics(member)
+
+
+def _way(member: Member) -> Iterator[Result]:
+    name = member.name
+    if not member.secret and member.secret_problem is None:
+        yield _finding(member, "member-secret-unset", "spec.secretRef names no Secret.", _JOIN)
+    problem = member.secret_problem
+    if problem is not None and problem.cause is Cause.ABSENT:
+        what = f"The Secret {member.secret} does not exist."
+        yield _finding(member, "member-secret-missing", what, _JOIN)
+    elif problem is not None:
+        yield NotChecked(f"the member {name}", f"the Secret {member.secret} cannot be read: {seen(problem)}")
+    if member.access_error:
+        yield _finding(member, "member-access-invalid", member.access_error, _SHOW)
+    if member.problem is not None:
+        yield _unreachable(member, member.problem)
+
+
+def _unreachable(member: Member, problem: Problem) -> Finding:
+    check = f"kubectl --server={member.endpoint} get --raw /readyz"
+    found = {
+        Cause.UNREACHABLE: ("member-unreachable", check),
+        Cause.TIMEOUT: ("member-timeout", check),
+        Cause.UNTRUSTED: ("member-certificate-untrusted", _JOIN),
+        Cause.UNAUTHORIZED: ("member-token-refused", _JOIN),
+        Cause.FORBIDDEN: (
+            "member-rights-missing",
+            "fedhpa rbac member | kubectl --context={name} apply -f -",
+        ),
+    }
+    kind, command = found.get(
+        problem.cause, ("member-not-ready", "kubectl --context={name} get --raw '/readyz?verbose'")
+    )
+    if kind == "member-certificate-untrusted" and "expired" in problem.text:
+        kind, command = "member-certificate-expired", "kubectl --context={name} get --raw /readyz"
+    return _finding(member, kind, f"{member.endpoint}: {problem.text}", command)
+
+
+def _rights(member: Member) -> Iterator[Result]:
+    if isinstance(member.missing, Problem):
+        yield NotChecked(f"the rights in {member.name}", seen(member.missing))
+    elif member.missing:
+        what = f"The hub's token may not: {names(member.missing)}."
+        command = "fedhpa rbac member | kubectl --context={name} apply -f -"
+        yield _finding(member, "member-rights-missing", what, command)
+
+
+def _lacks_usage(member: Member) -> bool:
+    """True if the token may not read usage, which then explains an error of the metrics."""
+    return not isinstance(member.missing, Problem) and any(
+        each.group == USAGE_GROUP and each.verb == "list" for each in member.missing
+    )
+
+
+def _metrics(member: Member) -> Iterator[Result]:
+    command = "kubectl --context={name} get apiservices v1beta1.metrics.k8s.io -o yaml"
+    problem = member.metrics_problem
+    if problem is not None and problem.cause is Cause.ABSENT:
+        what = f"{USAGE_GROUP} is not served: no metrics-server is installed."
+        yield _finding(member, "member-metrics-not-served", what, command)
+    elif problem is not None:
+        yield _finding(member, "member-metrics-failing", f"{USAGE_GROUP}: {problem.text}", command)
+    elif member.sampled is not None and member.sampled > MAX_SAMPLE_AGE_SECONDS:
+        what = f"The newest usage is {member.sampled:.0f} s old."
+        command = "kubectl --context={name} -n kube-system logs -l k8s-app=metrics-server"
+        yield _finding(member, "member-metrics-stale", what, command)
+
+
+def _finding(member: Member, kind: str, what: str, command: str) -> Finding:
+    return Finding(kind, member.name, what, command.format(name=member.name))

@@ -1,0 +1,72 @@
+"""The objects of our kinds: their targets, other autoscalers of the targets, and Karmada's controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fedhpa.doctor.checks.hub import names, seen
+from fedhpa.doctor.findings import Finding, NotChecked, Result
+from fedhpa.doctor.observations import Cause, Objects, Place, Problem, Scaled
+
+DIRECT, KARMADA = "direct", "karmada"
+FEDERATED, CRON = "FederatedHPA", "CronFederatedHPA"
+SHORT: Final = {FEDERATED: "fhpa", CRON: "cronfhpa"}
+_SWITCH: Final = {
+    FEDERATED: "-federatedHorizontalPodAutoscaler",
+    CRON: "-cronFederatedHorizontalPodAutoscaler",
+}
+
+
+def check_objects(objects: Objects) -> Iterator[Result]:
+    """Yields what is wrong with the objects."""
+    for kind, found in ((FEDERATED, objects.scaled), (CRON, objects.crons)):
+        if isinstance(found, Problem):
+            if found.cause is not Cause.ABSENT:
+                yield NotChecked(f"the {kind}s", seen(found))
+            continue
+        yield from _karmada(kind, found)
+        for each in found:
+            yield from check_object(each)
+    for note in objects.notes:
+        yield NotChecked("other autoscalers", note)
+    if objects.unchecked:
+        yield NotChecked("the targets", f"{objects.unchecked} objects are beyond the limit of one run")
+
+
+def check_object(found: Scaled) -> Iterator[Finding]:
+    """Yields the findings about one object."""
+    namespace, _, name = found.name.partition("/")
+    show = f"kubectl -n {namespace} describe {SHORT[found.kind]} {name}"
+    if _is_missing(found):
+        where = {DIRECT: "in no member", KARMADA: "not on the hub"}
+        place = where.get(found.propagation, "neither on the hub nor in a member")
+        what = f"Its target {found.target} exists {place}."
+        yield Finding("target-missing", f"{SHORT[found.kind]} {found.name}", what, show)
+    elif found.propagation == DIRECT and found.on_hub is Place.FOUND:
+        what = (
+            f"Its target {found.target} exists on the hub, but the controller runs with --propagation=direct."
+        )
+        kind, _, target = found.target.partition(" ")
+        command = f"kubectl -n {namespace} delete {kind.lower()} {target}"
+        yield Finding("target-on-hub", f"{SHORT[found.kind]} {found.name}", what, command)
+    if found.others:
+        what = f"Its target {found.target} also belongs to {names(found.others)}."
+        yield Finding("second-owner", f"{SHORT[found.kind]} {found.name}", what, show)
+
+
+def _is_missing(found: Scaled) -> bool:
+    """True if the target is known to be absent wherever the controller looks for it."""
+    hub, members = found.on_hub is Place.ABSENT, found.in_members is Place.ABSENT
+    if found.propagation == KARMADA:
+        return hub
+    return members if found.propagation == DIRECT else hub and members
+
+
+def _karmada(kind: str, found: tuple[Scaled, ...]) -> Iterator[Finding]:
+    """Yields one finding for all objects of a kind, because one flag mends them all."""
+    acted = [each.name for each in found if each.by_karmada]
+    if acted:
+        what = f"karmada-controller-manager writes the status of {names(acted)}."
+        command = f"karmada-controller-manager --controllers=*,{_SWITCH[kind]}"
+        yield Finding("karmada-controller-active", f"{kind}s", what, command)

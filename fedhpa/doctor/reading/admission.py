@@ -1,0 +1,180 @@
+"""The webhook configurations, and dry runs of objects that the webhook must admit or refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
+from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.doctor.checks.admission import KINDS, OURS
+from fedhpa.doctor.observations import Admission, Cause, Certificate, Entry, Problem, Right, Trial
+from fedhpa.doctor.reading.certificates import from_bundle, in_secret, served, together
+from fedhpa.doctor.reading.session import Session
+from fedhpa.kube import resource_path
+
+NAME: Final = "fedhpa-doctor"
+REGISTRATION: Final = "admissionregistration.k8s.io/v1"
+VALIDATING: Final = "validatingwebhookconfigurations"
+MUTATING: Final = "mutatingwebhookconfigurations"
+DENIED: Final = "denied the request"
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    apiGroups: list[str] | None = None
+    resources: list[str] | None = None
+
+
+class _Service(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class _ClientConfig(msgspec.Struct, frozen=True):
+    url: str | None = None
+    service: _Service | None = None
+    caBundle: str | None = None
+
+
+class _Webhook(msgspec.Struct, frozen=True):
+    name: str = ""
+    rules: list[_Rule] | None = None
+    clientConfig: _ClientConfig = _ClientConfig()
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """A MutatingWebhookConfiguration or a ValidatingWebhookConfiguration."""
+
+    metadata: _Meta = _Meta()
+    webhooks: list[_Webhook] | None = None
+
+
+async def read_admission(hub: Session, namespace: str) -> tuple[Admission, tuple[Certificate, ...]]:
+    """Returns the webhooks for our kinds with the dry runs, and the certificates of our webhook."""
+    validating, mutating, trials = await asyncio.gather(
+        hub.list(resource_path(REGISTRATION, VALIDATING), Configuration),
+        hub.list(resource_path(REGISTRATION, MUTATING), Configuration),
+        _trials(hub),
+    )
+    if isinstance(validating, Problem) or isinstance(mutating, Problem):
+        problem = validating if isinstance(validating, Problem) else mutating
+        assert isinstance(problem, Problem)
+        return Admission(problem, trials), ()
+    entries = (*_entries(hub, validating, validates=True), *_entries(hub, mutating, validates=False))
+    certificates = await _certificates(hub, namespace, (*validating, *mutating))
+    return Admission(entries, trials), certificates
+
+
+def _entries(hub: Session, found: tuple[Configuration, ...], *, validates: bool) -> list[Entry]:
+    return [
+        Entry(
+            hub.line(configuration.metadata.name),
+            hub.line(webhook.name),
+            tuple(resources),
+            validates,
+            hub.line(_place(webhook.clientConfig)),
+        )
+        for configuration in found
+        for webhook in configuration.webhooks or ()
+        if (resources := _our_resources(webhook))
+    ]
+
+
+def _our_resources(webhook: _Webhook) -> list[str]:
+    """Returns the resources of our group that a webhook is called for."""
+    ours = {*KINDS, "*", "*/*"}
+    return [
+        resource
+        for rule in webhook.rules or ()
+        if {GROUP, "*"}.intersection(rule.apiGroups or ())
+        for resource in rule.resources or ()
+        if resource in ours
+    ]
+
+
+def _place(config: _ClientConfig) -> str:
+    service = config.service
+    return f"{service.namespace}/{service.name}" if service is not None else config.url or ""
+
+
+async def _certificates(
+    hub: Session, namespace: str, found: tuple[Configuration, ...]
+) -> tuple[Certificate, ...]:
+    ours = [hook.clientConfig for each in found if each.metadata.name == OURS for hook in each.webhooks or ()]
+    groups = [from_bundle("webhook caBundle", config.caBundle) for config in ours]
+    urls = sorted({config.url for config in ours if config.url})
+    if urls:
+        groups.append(await served("webhook certificate", urls[0], hub.seconds))
+    elif ours:
+        groups.append(await in_secret(hub, "webhook certificate", namespace, f"{OURS}-tls"))
+    return together(groups)
+
+
+async def _trials(hub: Session) -> tuple[Trial, ...]:
+    namespace = hub.client.config.namespace
+    wanted = [*_federated(namespace), *_cron(namespace)]
+    return tuple(await asyncio.gather(*(_trial(hub, namespace, *each) for each in wanted)))
+
+
+def _federated(namespace: str) -> list[tuple[dict[str, Any], str]]:
+    """Returns a valid and an invalid FederatedHPA, with the words of the refusal.
+
+    Karmada's webhook refuses the valid one, because it has no metrics of type External.
+    """
+    external = {"metric": {"name": "fedhpa-doctor"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    resource = {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "0m"}}
+    valid = {"maxReplicas": 2, "metrics": [{"type": "External", "external": external}]}
+    invalid = {"maxReplicas": 2, "metrics": [{"type": "Resource", "resource": resource}]}
+    return [
+        (_object(KIND, namespace, valid), ""),
+        (_object(KIND, namespace, invalid), "must be positive"),
+    ]
+
+
+def _cron(namespace: str) -> list[tuple[dict[str, Any], str]]:
+    """Returns a valid and an invalid CronFederatedHPA. The schema accepts 31 February."""
+
+    def rules(schedule: str) -> dict[str, Any]:
+        return {"rules": [{"name": "doctor", "schedule": schedule, "targetReplicas": 1, "suspend": True}]}
+
+    return [
+        (_object(CRON_KIND, namespace, rules("0 0 1 1 *")), ""),
+        (_object(CRON_KIND, namespace, rules("0 0 31 2 *")), "invalid cron format"),
+    ]
+
+
+def _object(kind: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}
+    metadata = {"name": NAME, "namespace": namespace}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {"scaleTargetRef": target, **spec},
+    }
+
+
+async def _trial(hub: Session, namespace: str, wanted: dict[str, Any], words: str) -> Trial:
+    kind, plural = wanted["kind"], f"{wanted['kind'].lower()}s"
+    may = await hub.allows(Right("create", GROUP, plural, "", namespace))
+    if may is False:
+        text = f"you may not create {plural} in {namespace}"
+        return Trial(kind, not words, words, problem=Problem(Cause.FORBIDDEN, text))
+    answer = await hub.request(
+        "POST",
+        resource_path(API_VERSION, plural, namespace),
+        body=wanted,
+        dryRun="All",
+        fieldManager=NAME,
+    )
+    if not isinstance(answer, Problem) or "already exists" in answer.text:
+        return Trial(kind, not words, words)
+    if DENIED in answer.text or "is invalid:" in answer.text:
+        return Trial(kind, not words, words, answer.text)
+    return Trial(kind, not words, words, problem=answer)

@@ -1,0 +1,158 @@
+"""Reads one API server. Each call has a deadline, and a failure is a `Problem`, never an exception."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.texts import one_line, redacted
+from fedhpa.doctor.observations import Cause, Problem, Right
+from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, Response, explain
+from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
+
+T = TypeVar("T")
+
+FORBIDDEN: Final = 403
+# Concurrent calls to one server. More of them cost more TLS handshakes than they save.
+MAX_CALLS: Final = 8
+MAX_TEXT: Final = 300
+# Items of one list that are looked at.
+MAX_ITEMS: Final = 10_000
+OWN_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+class Account(msgspec.Struct, frozen=True):
+    """The user of a SubjectAccessReview."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+class Session:
+    """One API server, read with a deadline of `seconds` for each answer.
+
+    `secret` is a credential that error texts must not contain.
+    """
+
+    def __init__(self, client: ApiClient, seconds: float, *, secret: str = "") -> None:
+        self.client = client
+        self.seconds = seconds
+        self._secret = secret
+        self._slots = asyncio.Semaphore(MAX_CALLS)
+
+    async def get(self, path: str, as_type: type[T], *, kind: str = "") -> T | Problem:
+        """Returns the object at a path."""
+        return await self._guard(lambda: self.client.get(path, as_type, kind=kind, deadline=self.seconds))
+
+    async def list(self, path: str, item: type[T]) -> tuple[T, ...] | Problem:
+        """Returns the items of a collection that can be decoded, at most MAX_ITEMS."""
+
+        async def read() -> tuple[T, ...]:
+            found = await self.client.list_leniently(path, item, idle=self.seconds)
+            return tuple(each for each in found.items if not isinstance(each, msgspec.Raw))[:MAX_ITEMS]
+
+        return await self._guard(read)
+
+    async def request(self, method: str, path: str, *, body: Any = None, **params: str) -> Response | Problem:
+        """Returns the response to a request, whatever its body is."""
+        raw = None if body is None else msgspec.json.encode(body)
+        return await self._guard(
+            lambda: self.client.request(method, path, params=params, body=raw, deadline=self.seconds)
+        )
+
+    async def allows(self, right: Right, account: Account | None = None) -> bool | Problem:
+        """Returns if the server grants a right to an account, or to the caller."""
+        spec = _attributes(right)
+        if account is not None:
+            spec |= {"user": account.user, "groups": list(account.groups)}
+        kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+        answer = await self.request("POST", OWN_REVIEWS if account is None else REVIEWS, body=body)
+        if isinstance(answer, Problem):
+            return answer
+        try:
+            return answer.decode(_Review).status.allowed
+        except ApiError as error:
+            return self.problem(error)
+
+    async def lacking(
+        self, rights: Sequence[Right], account: Account | None = None
+    ) -> tuple[Right, ...] | Problem:
+        """Returns the rights that are not granted, or the first problem of a review."""
+        answers = await asyncio.gather(*(self.allows(right, account) for right in rights))
+        for answer in answers:
+            if isinstance(answer, Problem):
+                return answer
+        return tuple(right for right, granted in zip(rights, answers, strict=True) if not granted)
+
+    def problem(self, error: BaseException) -> Problem:
+        """Returns the problem that an error stands for."""
+        cause, text = _cause(error)
+        return Problem(cause, self.line(text))
+
+    def line(self, text: str, most: int = MAX_TEXT) -> str:
+        """Returns a text of the server as one short line without the credential."""
+        return one_line(redacted(text, self._secret), most)
+
+    async def _guard(self, call: Callable[[], Awaitable[T]]) -> T | Problem:
+        async with self._slots:
+            try:
+                # A server that sends a byte now and then would hold a list for minutes.
+                async with asyncio.timeout(2 * self.seconds):
+                    return await call()
+            except Exception as error:
+                return self.problem(error)
+
+
+def _cause(error: BaseException) -> tuple[Cause, str]:
+    if isinstance(error, TimeoutError):
+        return Cause.TIMEOUT, "no complete answer in time"
+    if not isinstance(error, ApiError):
+        return Cause.FAILED, str(error) if isinstance(error, FedHPAError) else explain(error)
+    if error.reason == TIMEOUT:
+        return Cause.TIMEOUT, "no answer in time"
+    if error.reason == UNREACHABLE:
+        text = describe(error.__cause__ or error)
+        is_tls = text.startswith(("certificate not accepted", "TLS failed"))
+        return Cause.UNTRUSTED if is_tls else Cause.UNREACHABLE, text
+    statuses = {UNAUTHORIZED: Cause.UNAUTHORIZED, FORBIDDEN: Cause.FORBIDDEN, NOT_FOUND: Cause.ABSENT}
+    return statuses.get(error.status, Cause.FAILED), str(error)
+
+
+def _attributes(right: Right) -> dict[str, Any]:
+    if right.path:
+        return {"nonResourceAttributes": {"path": right.path, "verb": right.verb}}
+    plural, _, below = right.resource.partition("/")
+    wanted = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": plural,
+        "subresource": below,
+        "name": right.name,
+        "namespace": right.namespace,
+    }
+    return {"resourceAttributes": {key: value for key, value in wanted.items() if value}}
+
+
+def date_of(response: Response) -> float | None:
+    """Returns the server's time (POSIX seconds) in a response; None if it sent no usable one."""
+    text = response.headers.get("Date", "")
+    try:
+        # HTTP dates are whole seconds, so the mean error is half a second.
+        return parsedate_to_datetime(text[:64]).timestamp() + 0.5
+    except (ValueError, TypeError, OverflowError):
+        return None

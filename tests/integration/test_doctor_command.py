@@ -1,0 +1,277 @@
+"""`fedhpa doctor` as it is run: output, exit codes, time, hostile texts, missing rights, the bundle."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import tarfile
+import time
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from fedhpa.doctor import diagnose, examine
+from fedhpa.kube import ApiClient, load_config
+from testbed.embedded.api.server import error_response
+from testbed.embedded.api.types import StatusError
+from testbed.embedded.network.faults import Fault
+from testbed.stage.kubeconfig import write_kubeconfig
+from testbed.stage.registrations import CLUSTER_NAMESPACE
+from tests.support.commands import Ran, fedhpa, fedhpa_process
+from tests.support.installation import (
+    CLUSTERS,
+    CRONS,
+    FHPAS,
+    SECRETS,
+    Installation,
+    encoded,
+    installation,
+)
+
+TEN = tuple(f"m{number}" for number in range(10))
+
+
+async def doctor(made: Installation, *arguments: str, kubeconfig: Path | None = None) -> Ran:
+    """Runs the command in a thread, while the servers run in this loop. A process would cost a second."""
+    config = ("--kubeconfig", str(kubeconfig or made.hub.kubeconfig))
+    ran = await asyncio.to_thread(fedhpa, "doctor", *config, *arguments)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+async def found(made: Installation, kubeconfig: Path, *, seconds: float = 3.0) -> list[str]:
+    """Returns the ids that the caller of a kubeconfig finds."""
+    async with ApiClient(await load_config(str(kubeconfig))) as client:
+        return [each.id for each in diagnose(await examine(client, seconds=seconds)).findings]
+
+
+async def test_a_sound_installation_is_one_line(tmp_path: Path) -> None:
+    """Nothing is broken: one line, exit code 0. A broken hop: four lines or JSON, exit code 1."""
+    async with installation(tmp_path) as made:
+        config = ("--kubeconfig", str(made.hub.kubeconfig))
+        sound = await fedhpa_process("doctor", *config)
+        made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
+        broken = await doctor(made)
+        as_json = await doctor(made, "-o", "json")
+
+    assert (sound.code, sound.out, sound.err) == (
+        0,
+        "nothing is broken: 1 members, 1 FederatedHPAs, 1 CronFederatedHPAs\n",
+        "",
+    )
+    assert (broken.code, broken.err) == (1, "")
+    assert broken.out.splitlines()[:2] == [
+        "member-secret-missing  m1",
+        "  what  The Secret karmada-cluster/m1 does not exist.",
+    ]
+    report = json.loads(as_json.out)
+    assert (as_json.code, report["healthy"], report["notChecked"]) == (1, False, [])
+    assert [each["id"] for each in report["findings"]] == ["member-secret-missing"]
+    assert set(report["findings"][0]) == {"id", "subject", "what", "why", "command"}
+
+
+async def test_ten_members_take_less_than_five_seconds(tmp_path: Path) -> None:
+    """The time includes the CPU of the eleven API servers, which share this process."""
+    async with installation(tmp_path, TEN) as made:
+        began = time.process_time()
+        report = await made.diagnosis()
+        seconds = time.process_time() - began
+
+    assert (report.findings, report.not_checked) == ((), ())
+    assert seconds < 5
+
+
+async def test_a_member_that_hangs_costs_its_deadline_once(tmp_path: Path) -> None:
+    """Of ten members one hangs. It is the only finding, and the others were followed meanwhile."""
+    async with installation(tmp_path, TEN) as made:
+        await made.plane.members["m3"].faults.set(Fault.HANG)
+        observation = await made.observe(seconds=2.0)
+        await made.plane.members["m3"].faults.clear()
+
+    assert [(each.id, each.subject) for each in diagnose(observation).findings] == [("member-timeout", "m3")]
+    assert isinstance(observation.members, tuple)
+    assert all(each.version for each in observation.members if each.name != "m3")
+
+
+async def test_each_break_before_the_hub_is_its_finding(tmp_path: Path) -> None:
+    """The kubeconfig, TLS, the login and the hub itself are broken in turn; nothing behind is reported."""
+    async with installation(tmp_path) as made:
+        hub, own = made.hub, made.hub.kubeconfig
+        stranger = write_kubeconfig(
+            tmp_path / "stranger", hub.server, hub.pki.ca.bundle_pem, {"token": "unknown-token-of-nobody"}
+        )
+        results = {"hub-login-refused": await found(made, stranger)}
+        for kind, fault in (
+            ("hub-certificate-untrusted", Fault.WRONG_CA),
+            ("hub-certificate-expired", Fault.EXPIRED),
+            ("hub-failing", Fault.SERVER_ERROR),
+            ("hub-unreachable", Fault.REFUSE),
+        ):
+            await hub.faults.set(fault)
+            results[kind] = await found(made, own)
+            await hub.faults.clear()
+
+    assert results == {kind: [kind] for kind in results}
+
+
+def test_an_unreadable_kubeconfig_is_a_finding(tmp_path: Path) -> None:
+    """The finding names the file. A wrong --timeout is wrong usage."""
+    ran = fedhpa("doctor", "--kubeconfig", str(tmp_path / "absent"))
+    wrong = fedhpa("doctor", "--timeout", "0")
+
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert ran.stdout.startswith(f"kubeconfig-unusable  kubeconfig\n  what  kubeconfig {tmp_path}/absent: ")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
+async def test_a_caller_without_rights_is_told_what_was_not_checked(tmp_path: Path) -> None:
+    """A tenant may see nothing: each hop is told as not checked, and none is a finding."""
+    async with installation(tmp_path) as made:
+        ran = await doctor(made, kubeconfig=made.hub.user_kubeconfig("tenant"))
+
+    assert ran.code == 0
+    assert ran.out.startswith("nothing is broken: 0 members")
+    hops = [line.split(": ")[1] for line in ran.out.splitlines()[1:]]
+    assert {
+        "the rights of fedhpa-controller",
+        "the registration of the webhook",
+        "the verdicts of the webhook",
+        "the metrics APIs of the hub",
+        "the members",
+        "the Leases of the controller",
+        "the FederatedHPAs",
+        "the CronFederatedHPAs",
+    } <= set(hops)
+
+
+async def test_a_hostile_member_is_quoted_on_one_short_line(tmp_path: Path) -> None:
+    """Control characters, the hub's own token and megabytes in a member's error never reach the terminal."""
+    async with installation(tmp_path) as made:
+        member = made.plane.members["m1"]
+        token = member.credentials().token
+        made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data={"token": encoded(token)})
+
+        async def lie(_: web.Request, __: Any) -> web.StreamResponse:
+            text = f"\x1b[31mred\x07\u202e Bearer {token} " + "x" * 1_000_000
+            return error_response(StatusError(500, "InternalError", text))
+
+        member.apiserver.route = lambda path: lie if path.startswith("/apis/metrics") else member.route(path)
+        ran = await doctor(made)
+
+    assert ran.code == 1
+    assert "member-metrics-failing  m1" in ran.out
+    assert ran.out.replace("\n", "").isprintable()
+    assert token[:20] not in ran.out
+    assert max(map(len, ran.out.splitlines())) < 500
+
+
+# Each secret is recognisable in any place of the bundle.
+JWT = "eyJhbGciOiJSUzI1NiJ9.SECRETSECRET.signature"
+SEEDS = {
+    "in last-applied": f'{{"token":"SEEDED-last-applied","x":"{JWT}"}}',
+    "in a proxy": "http://user:SEEDED-proxy@proxy.example.com:3128",
+    "in a message": "Authorization: Bearer SEEDED-message-token",
+    "in a URL": "cannot reach https://admin:SEEDED-url@10.0.0.1:6443",
+    "a key": "-----BEGIN EC PRIVATE KEY-----\nSEEDEDKEY\n-----END EC PRIVATE KEY-----",
+    "a password": "password=SEEDED-password rest",
+}
+
+
+async def seed(made: Installation) -> list[str]:
+    """Writes secrets wherever people and programs put them. Returns texts that no bundle may contain."""
+    data = {
+        "token": encoded(made.plane.members["m1"].credentials().token),
+        "kubeconfig": encoded("SEEDED-kubeconfig"),
+    }
+    made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data=data)
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": SEEDS["in last-applied"], "note": JWT}
+    conditions = [
+        {"type": "Ready", "status": "True", "reason": "R", "message": text}
+        for text in (SEEDS["in a message"], SEEDS["in a URL"], SEEDS["a key"], SEEDS["a password"], JWT)
+    ]
+    for collection, name, space in ((FHPAS, "web", "shop"), (CRONS, "night", "shop"), (CLUSTERS, "m1", "")):
+        status = {"conditions": conditions, "summary": {"reason": SEEDS["in a URL"]}}
+        made.edit(collection, name, space, metadata={"annotations": annotations}, status=status)
+    made.edit(
+        CLUSTERS,
+        "m1",
+        spec={
+            "insecureSkipTLSVerification": None,
+            "proxyHeader": {"Proxy-Authorization": "Basic SEEDED-header"},
+            "token": "SEEDED-unknown-field",
+        },
+    )
+    made.store.create(
+        ("", "events"),
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "e1", "namespace": "shop", "annotations": annotations},
+            "involvedObject": {"kind": "FederatedHPA", "namespace": "shop", "name": "web"},
+            "reason": "SuccessfulRescale",
+            "message": SEEDS["in a message"],
+            "type": "Normal",
+        },
+    )
+    token = made.plane.members["m1"].credentials().token
+    return ["SEEDED", "SECRETSECRET", token, encoded(token), "BEGIN", b64encode(b"-----BEGIN").decode()[:12]]
+
+
+async def test_the_bundle_has_what_a_report_needs_and_no_secret(tmp_path: Path) -> None:
+    """Secrets are seeded in annotations, Secrets, fields, messages and URLs, and none is in the bundle."""
+    file = tmp_path / "bundle.tar.gz"
+    async with installation(tmp_path) as made:
+        forbidden = await seed(made)
+        ran = await doctor(made, "--bundle", str(file))
+        again = await doctor(made, "--bundle", str(file))
+
+    assert (ran.code, ran.err) == (0, "")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with tarfile.open(file) as archive:
+        texts = {
+            member.name.removeprefix("fedhpa-doctor/"): archive.extractfile(member).read().decode()  # type: ignore[union-attr]
+            for member in archive
+        }
+    assert sorted(texts) == [
+        "clusters.json",
+        "cronfederatedhpas.json",
+        "events.json",
+        "federatedhpas.json",
+        "leases.json",
+        "observation.json",
+        "report.json",
+        "versions.json",
+    ]
+    together = "\n".join(texts.values())
+    assert [text for text in forbidden if text in together] == []
+    assert json.loads(texts["federatedhpas.json"])[0]["spec"]["maxReplicas"] == 4
+    assert [each["metadata"]["name"] for each in json.loads(texts["clusters.json"])] == ["m1"]
+    assert len(json.loads(texts["leases.json"])) == 2
+    assert json.loads(texts["events.json"])[0]["reason"] == "SuccessfulRescale"
+    assert json.loads(texts["versions.json"])["members"] == {"m1": "v1.36.3+embedded"}
+    assert (again.code, again.err) == (2, f"fedhpa: --bundle={file}: exists already: name a new file\n")
+
+
+def test_a_bundle_without_a_hub_has_the_report(tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    ran = fedhpa("doctor", "--kubeconfig", str(tmp_path / "absent"), "--bundle", str(file))
+    with tarfile.open(file) as archive:
+        names = sorted(member.name for member in archive)
+
+    assert ran.returncode == 1
+    assert names == [f"fedhpa-doctor/{name}.json" for name in ("observation", "report", "versions")]
+
+
+@pytest.mark.parametrize("text", [*SEEDS.values(), JWT])
+def test_texts_that_look_like_credentials_are_removed(text: str) -> None:
+    """The rest of the text stays."""
+    from fedhpa.doctor.scrubbing import scrubbed
+
+    cleaned = scrubbed({"message": f"before {text} after", "token": "SEEDED"})
+
+    assert "SEEDED" not in str(cleaned)
+    assert "SECRETSECRET" not in str(cleaned)
+    assert cleaned["message"].startswith("before ")

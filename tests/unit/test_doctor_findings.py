@@ -1,0 +1,376 @@
+"""Each finding of the doctor: one broken hop in an observation gives exactly that finding."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+
+from fedhpa.cli.main import app
+from fedhpa.doctor import WHY, Observation, diagnose
+from fedhpa.doctor.observations import (
+    Admission,
+    Aggregation,
+    Api,
+    Cause,
+    Certificate,
+    Definition,
+    Entry,
+    Hub,
+    Leadership,
+    Lease,
+    Member,
+    Objects,
+    Place,
+    Problem,
+    Right,
+    Rights,
+    Scaled,
+    Trial,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "doctor.md"
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+SERVICE = "fedhpa-system/fedhpa-metrics-adapter"
+ENTRIES = (
+    Entry(
+        "fedhpa-webhook", "federatedhpa.karmada.io", ("federatedhpas",), True, "fedhpa-system/fedhpa-webhook"
+    ),
+    Entry(
+        "fedhpa-webhook",
+        "cronfederatedhpa.karmada.io",
+        ("cronfederatedhpas",),
+        True,
+        "fedhpa-system/fedhpa-webhook",
+    ),
+    Entry(
+        "fedhpa-webhook", "autoscaling.karmada.io", ("federatedhpas",), False, "fedhpa-system/fedhpa-webhook"
+    ),
+)
+FHPA, CRON = "FederatedHPA", "CronFederatedHPA"
+TRIALS = (
+    Trial(FHPA, True),
+    Trial(FHPA, False, "must be positive", 'admission webhook "x" denied the request: must be positive'),
+    Trial(CRON, True),
+    Trial(
+        CRON, False, "invalid cron format", 'admission webhook "y" denied the request: invalid cron format'
+    ),
+)
+APIS = tuple(
+    Api(f"{version}.{group}", group, SERVICE, True, True, "Passed", "all checks passed")
+    for group, version in (("custom.metrics.k8s.io", "v1beta2"), ("external.metrics.k8s.io", "v1beta1"))
+)
+MEMBER = Member("m1", "fedhpa-system/m1", endpoint="https://m1:6443", skew=1.0, sampled=20.0)
+WEB = Scaled(FHPA, "shop/web", "Deployment web", "direct", Place.ABSENT, Place.FOUND)
+NIGHT = Scaled(CRON, "shop/night", "FederatedHPA web", "", Place.FOUND, Place.ABSENT)
+LEASES = (
+    Lease("fedhpa-system", "fedhpa-controller-0-of-1", "a", 3.0),
+    Lease("fedhpa-system", "fedhpa-controller-cron-0-of-1", "a", 3.0),
+    Lease("fedhpa-system", "fedhpa-controller-certificates", "a", 3.0),
+)
+HEALTHY = Observation(
+    NOW,
+    Hub("", "https://hub:6443", None, 0.4, "v1.36.3"),
+    rights=(
+        Rights("fedhpa-controller", "system:serviceaccount:fedhpa-system:fedhpa-controller"),
+        Rights("fedhpa-metrics-adapter", "system:serviceaccount:fedhpa-system:fedhpa-metrics-adapter"),
+    ),
+    definitions=(Definition(FHPA), Definition(CRON), Definition("Cluster")),
+    admission=Admission(ENTRIES, TRIALS),
+    aggregation=Aggregation(APIS, True, "present"),
+    members=(MEMBER, msgspec.structs.replace(MEMBER, name="m2")),
+    objects=Objects((WEB,), (NIGHT,)),
+    leadership=Leadership(LEASES, True, True),
+    certificates=(Certificate("webhook caBundle", NOW - 300 * DAY, NOW + 3_000 * DAY),),
+)
+
+put = msgspec.structs.replace
+
+
+def hub(cause: Cause, text: str = "words") -> Observation:
+    """The hub does not answer; nothing behind it was read."""
+    return Observation(NOW, Hub("", "https://hub:6443", Problem(cause, text)))
+
+
+def member(**changes: Any) -> Observation:
+    """One of the two members is broken."""
+    assert isinstance(HEALTHY.members, tuple)
+    return put(HEALTHY, members=(put(MEMBER, **changes), HEALTHY.members[1]))
+
+
+def no_verdict(text: str) -> Observation:
+    """The hub cannot call the webhook."""
+    problem = Problem(Cause.FAILED, f'Internal error occurred: failed calling webhook "x": {text}')
+    trials = tuple(put(each, refusal="", problem=problem) for each in TRIALS)
+    return put(HEALTHY, admission=Admission(ENTRIES, trials))
+
+
+def api(**changes: Any) -> Observation:
+    """All APIs of the adapter are broken in the same way."""
+    return put(
+        HEALTHY, aggregation=Aggregation(tuple(put(each, **changes) for each in APIS), True, "present")
+    )
+
+
+def unavailable(message: str, reason: str = "FailedDiscoveryCheck") -> Observation:
+    return api(available=False, reason=reason, message=message)
+
+
+def web(**changes: Any) -> Observation:
+    return put(HEALTHY, objects=Objects((put(WEB, **changes),), (NIGHT,)))
+
+
+def leases(*found: Lease, **more: Any) -> Observation:
+    return put(HEALTHY, leadership=Leadership(found, **more))
+
+
+def renewed(name: str, age: float = 3.0, holder: str = "a") -> Lease:
+    return Lease("fedhpa-system", f"fedhpa-controller-{name}", holder, age)
+
+
+def expires(seconds: float, place: str = "webhook caBundle") -> Observation:
+    return put(HEALTHY, certificates=(Certificate(place, NOW - 300 * DAY, NOW + seconds),))
+
+
+POST = 'failed to call webhook: Post "https://fedhpa-webhook.fedhpa-system.svc:443/validate?timeout=3s": '
+GET = (
+    'failing or missing response from https://10.0.0.1:443/apis/x/v1: Get "https://10.0.0.1:443/apis/x/v1": '
+)
+MISSING = (Right("list", "autoscaling.karmada.io", "federatedhpas"),)
+ABSENT = Problem(Cause.ABSENT, "not found")
+
+BROKEN: dict[str, Observation] = {
+    "kubeconfig-unusable": Observation(NOW, Hub("kubeconfig x: no such file")),
+    "hub-unreachable": hub(Cause.UNREACHABLE),
+    "hub-certificate-untrusted": hub(Cause.UNTRUSTED, "certificate not accepted: unable to get local issuer"),
+    "hub-certificate-expired": hub(Cause.UNTRUSTED, "certificate not accepted: certificate has expired"),
+    "hub-login-refused": hub(Cause.UNAUTHORIZED),
+    "hub-failing": hub(Cause.FAILED, "etcdserver: request timed out"),
+    "hub-clock-skew": put(HEALTHY, hub=put(HEALTHY.hub, skew=-90.0)),
+    "component-rights-missing": put(HEALTHY, rights=(put(HEALTHY.rights[0], missing=MISSING),)),
+    "crd-missing": put(HEALTHY, definitions=(Definition(FHPA, ABSENT), Definition(CRON))),
+    "crd-fields-pruned": put(HEALTHY, definitions=(Definition(FHPA, None, ("spec.dryRun",), True),)),
+    "crd-outdated": put(HEALTHY, definitions=(Definition(FHPA, None, ("status.summary.reason",)),)),
+    "karmada-webhook-registered": put(
+        HEALTHY,
+        admission=Admission(
+            (*ENTRIES, put(ENTRIES[0], configuration="validating-config", place="https://karmada-webhook")),
+            tuple(put(each, refusal="refused by Karmada") for each in TRIALS),
+        ),
+    ),
+    "webhook-not-registered": put(
+        HEALTHY, admission=Admission((), tuple(put(each, refusal="") for each in TRIALS))
+    ),
+    "webhook-service-missing": no_verdict(POST + 'service "fedhpa-webhook" not found'),
+    "webhook-no-endpoints": no_verdict(POST + 'no endpoints available for service "fedhpa-webhook"'),
+    "webhook-name-unknown": no_verdict(
+        POST + "dial tcp: lookup fedhpa-webhook.fedhpa-system.svc: no such host"
+    ),
+    "webhook-connection-refused": no_verdict(POST + "dial tcp 10.0.0.1:443: connect: connection refused"),
+    "webhook-timeout": no_verdict(POST + "context deadline exceeded"),
+    "webhook-certificate-expired": no_verdict(
+        POST + "tls: failed to verify certificate: x509: certificate has expired or is not yet valid"
+    ),
+    "webhook-certificate-untrusted": no_verdict(
+        POST + "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    ),
+    "webhook-call-failed": no_verdict(
+        "failed to call webhook: the server could not find the requested resource"
+    ),
+    "webhook-not-asked": put(
+        HEALTHY, admission=Admission(ENTRIES, tuple(put(each, refusal="") for each in TRIALS))
+    ),
+    "webhook-refuses-valid-objects": put(
+        HEALTHY, admission=Admission(ENTRIES, tuple(put(each, refusal=f"{each.words} no") for each in TRIALS))
+    ),
+    "request-header-ca-missing": put(
+        api(
+            available=False,
+            reason="FailedDiscoveryCheck",
+            message=f"{GET}bad status from https://x/apis: 401",
+        ),
+        aggregation=Aggregation(
+            tuple(put(each, available=False, message="bad status from https://x: 401") for each in APIS),
+            True,
+            "",
+        ),
+    ),
+    "apiservice-missing": put(HEALTHY, aggregation=Aggregation((), True, "present")),
+    "apiservice-foreign": put(
+        HEALTHY,
+        aggregation=Aggregation(
+            (put(APIS[0], service="karmada-system/karmada-metrics-adapter"),), True, "present"
+        ),
+    ),
+    "apiservice-service-missing": unavailable("service/x is not present", "ServiceNotFound"),
+    "apiservice-no-endpoints": unavailable("endpoints have no addresses", "MissingEndpoints"),
+    "apiservice-connection-refused": unavailable(GET + "dial tcp 10.0.0.1:443: connect: connection refused"),
+    "apiservice-timeout": unavailable(GET + "context deadline exceeded"),
+    "apiservice-certificate-expired": unavailable(GET + "x509: certificate has expired or is not yet valid"),
+    "apiservice-certificate-untrusted": unavailable(GET + "x509: certificate signed by unknown authority"),
+    "apiservice-refuses-hub": unavailable("failing: bad status from https://10.0.0.1:443/apis/x/v1: 401"),
+    "apiservice-unavailable": unavailable(GET + "EOF"),
+    "certificate-expired": expires(-3 * DAY),
+    "certificate-expires-soon": expires(3 * DAY),
+    "no-members": put(HEALTHY, members=()),
+    "member-secret-unset": put(HEALTHY, members=(Member("m1"),)),
+    "member-secret-missing": put(HEALTHY, members=(Member("m1", "x/m1", secret_problem=ABSENT),)),
+    "member-access-invalid": put(HEALTHY, members=(Member("m1", "x/m1", access_error="no caBundle"),)),
+    "member-unreachable": member(problem=Problem(Cause.UNREACHABLE, "cannot connect: Connection refused")),
+    "member-timeout": member(problem=Problem(Cause.TIMEOUT, "no answer in time")),
+    "member-certificate-expired": member(problem=Problem(Cause.UNTRUSTED, "certificate has expired")),
+    "member-certificate-untrusted": member(problem=Problem(Cause.UNTRUSTED, "unable to get local issuer")),
+    "member-token-refused": member(problem=Problem(Cause.UNAUTHORIZED, "Unauthorized")),
+    "member-not-ready": member(problem=Problem(Cause.FAILED, "HTTP 500")),
+    "member-rights-missing": member(
+        missing=(Right("list", "metrics.k8s.io", "pods"),),
+        metrics_problem=Problem(Cause.FORBIDDEN, "forbidden"),
+    ),
+    "member-metrics-not-served": member(metrics_problem=ABSENT, sampled=None),
+    "member-metrics-failing": member(metrics_problem=Problem(Cause.FAILED, "unavailable"), sampled=None),
+    "member-metrics-stale": member(sampled=400.0),
+    "member-clock-skew": member(skew=45.0),
+    "controller-not-running": leases(
+        renewed("0-of-1", 600.0), renewed("cron-0-of-1", 600.0), is_deciding=True
+    ),
+    "controller-shards-differ": leases(renewed("0-of-1"), renewed("0-of-2"), renewed("cron-0-of-1")),
+    "controller-shard-not-led": leases(renewed("0-of-2"), renewed("cron-0-of-1")),
+    "federatedhpa-controller-not-running": leases(renewed("cron-0-of-1")),
+    "cronfederatedhpa-controller-not-running": leases(renewed("0-of-1"), renewed("cron-0-of-1", 500.0)),
+    "certificates-not-renewed": leases(*LEASES[:2], manages_certificates=True),
+    "karmada-controller-active": web(by_karmada=True),
+    "target-missing": web(in_members=Place.ABSENT),
+    "target-on-hub": web(on_hub=Place.FOUND),
+    "second-owner": web(others=("HorizontalPodAutoscaler shop/web in m1",)),
+}
+
+
+def test_nothing_is_found_where_nothing_is_broken() -> None:
+    report = diagnose(HEALTHY)
+
+    assert (report.findings, report.not_checked) == ((), ())
+
+
+def test_each_finding_has_its_case() -> None:
+    """The table of findings and the cases below have the same ids, in the same order."""
+    assert list(BROKEN) == list(WHY)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_one_broken_hop_is_one_finding(kind: str) -> None:
+    """The observation is healthy but for one hop, and the report has that finding and nothing else."""
+    report = diagnose(BROKEN[kind])
+
+    assert [each.id for each in report.findings] == [kind]
+    finding = report.findings[0]
+    assert finding.subject
+    assert finding.what
+    assert finding.why.endswith(".")
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_command_of_ours_exists(kind: str) -> None:
+    """A finding names a command of kubectl or of this project, and each of ours has that name and options."""
+    command = diagnose(BROKEN[kind]).findings[0].command
+    first = shlex.split(command.partition("|")[0])
+
+    assert first[0] in ("kubectl", "fedhpa", "timedatectl", "kubeadm", "karmada-controller-manager")
+    assert "{" not in command
+    if first[0] == "fedhpa":
+        found: Any = typer.main.get_command(app)
+        words = first[1:]
+        while hasattr(found, "commands"):
+            found = found.commands[words.pop(0)]
+        known = {option for parameter in found.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_the_page_lists_the_findings() -> None:
+    """docs/reference/doctor.md has each id with its reason, in the order of the chains."""
+    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert rows == list(WHY.items())
+
+
+@pytest.mark.parametrize("cause", [Cause.FORBIDDEN, Cause.TIMEOUT, Cause.FAILED])
+def test_a_hop_that_cannot_be_seen_is_no_finding(cause: Cause) -> None:
+    """Each list that the caller may not read is told as not checked, and no finding."""
+    problem = Problem(cause, "forbidden: User cannot list")
+    blind = put(
+        HEALTHY,
+        rights=(Rights("fedhpa-controller", problem=problem), Rights("fedhpa-metrics-adapter")),
+        definitions=(Definition(FHPA, problem),),
+        admission=Admission(problem, tuple(put(each, refusal="", problem=problem) for each in TRIALS)),
+        aggregation=Aggregation(problem),
+        members=problem,
+        objects=Objects(problem, problem),
+        leadership=Leadership(problem),
+    )
+    report = diagnose(blind)
+
+    assert report.findings == ()
+    assert len(report.not_checked) == 10
+
+
+def test_several_chains_are_reported_in_their_order() -> None:
+    """One broken hop of each chain gives one finding each, in the order of the chains."""
+    seen = put(BROKEN["webhook-timeout"], members=BROKEN["member-timeout"].members)
+    seen = put(seen, leadership=BROKEN["controller-shard-not-led"].leadership)
+
+    assert [each.id for each in diagnose(seen).findings] == [
+        "webhook-timeout",
+        "member-timeout",
+        "controller-shard-not-led",
+    ]
+
+
+def test_an_expired_certificate_is_told_once() -> None:
+    """Where the hub refuses the webhook's expired certificate, its lifetime is no second finding."""
+    seen = put(expires(-DAY), admission=BROKEN["webhook-certificate-expired"].admission)
+
+    assert [each.id for each in diagnose(seen).findings] == ["webhook-certificate-expired"]
+
+
+def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None:
+    """A certificate of one day is overdue with a fifth of its life left."""
+    day = Certificate("webhook certificate", NOW - DAY / 2, NOW + DAY / 2)
+    late = Certificate("webhook certificate", NOW - 0.9 * DAY, NOW + 0.1 * DAY)
+
+    assert diagnose(put(HEALTHY, certificates=(day,))).findings == ()
+    assert [each.id for each in diagnose(put(HEALTHY, certificates=(late,))).findings] == [
+        "certificate-expires-soon"
+    ]
+
+
+def test_a_metrics_server_of_the_hub_is_not_foreign() -> None:
+    """A hub that runs pods has a metrics-server of its own for metrics.k8s.io."""
+    usage = Api("v1beta1.metrics.k8s.io", "metrics.k8s.io", "kube-system/metrics-server", False, True)
+    both = put(HEALTHY, aggregation=Aggregation((*APIS, usage), True, "present"))
+    alone = put(HEALTHY, aggregation=Aggregation((usage,), False, "present"))
+
+    assert diagnose(both).findings == diagnose(alone).findings == ()
+
+
+def test_a_target_that_may_be_in_a_silent_member_is_not_missing() -> None:
+    seen = put(web(in_members=Place.UNKNOWN), members=BROKEN["member-timeout"].members)
+
+    assert [each.id for each in diagnose(seen).findings] == ["member-timeout"]
+
+
+def test_a_controller_without_a_lease_is_no_finding_while_it_decides() -> None:
+    """--leader-elect=false needs no Lease."""
+    report = diagnose(put(HEALTHY, leadership=Leadership((), is_deciding=True)))
+
+    assert report.findings == ()
+    assert [each.hop for each in report.not_checked] == ["the Leases of the controller"]
+
+
+def test_no_rules_need_no_controller_of_rules() -> None:
+    """--controllers=federatedhpa is right on a hub without CronFederatedHPAs."""
+    assert diagnose(put(leases(renewed("0-of-1")), objects=Objects((WEB,), ()))).findings == ()
