@@ -20,7 +20,7 @@ from tests.support.timing import background
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-PERIOD = 5.0
+PERIOD = 15.0
 COUNT = 10
 AGE = "fedhpa_controller_seconds_since_success"
 
@@ -403,7 +403,7 @@ async def test_crash_names_object_and_place_in_one_line(logs: list[Any], monkeyp
             monkeypatch.undo()
             await asyncio.sleep(60)
 
-        assert failures > 100
+        assert failures > 15 * 60 / PERIOD - 10
         assert about(logs) == []
         assert about(logs, "odd") == [
             ("fails", "ReconcileFailed"),
@@ -437,46 +437,41 @@ async def test_crash_about_a_member_is_one_line_and_reminders(logs: list[Any], m
         assert len(found) <= 4
 
 
+async def miss_scales(w: ControllerWorld, names: list[str], path: str) -> None:
+    """For five minutes of a run with these autoscalers the hub serves no scale whose path ends with `path`."""
+    for name in names:
+        w.members["m1"].deploy(2, name=name, app=name)
+        w.hub.deploy(2, name=name, app=name)
+        w.hub.put(HPAS, federated_hpa(name, target=name))
+    async with w.controller(sync_period=PERIOD, propagation=KARMADA):
+        await asyncio.sleep(60)
+        w.hub.refused["GET", path] = 503
+        await asyncio.sleep(5 * 60)
+        w.hub.refused.clear()
+        await asyncio.sleep(60)
+
+
 async def test_hub_that_serves_no_scale_is_told_once_for_all_objects(logs: list[Any]) -> None:
     """A hub without an answer is one line when it goes and one when it returns, not one for each object."""
+    everybody = [f"web-{number}" for number in range(COUNT)]
     async with world(m1=2) as w:
-        for number in range(COUNT):
-            name = f"web-{number}"
-            w.members["m1"].deploy(2, name=name, app=name)
-            w.hub.deploy(2, name=name, app=name)
-            w.hub.put(HPAS, federated_hpa(name, target=name))
-        async with w.controller(sync_period=PERIOD, propagation=KARMADA):
-            await asyncio.sleep(60)
-            w.hub.refused["GET", "/scale"] = 503
-            await asyncio.sleep(5 * 60)
-            w.hub.refused.clear()
-            await asyncio.sleep(60)
+        await miss_scales(w, everybody, "/scale")
 
-        everybody = [f"web-{number}" for number in range(COUNT)]
-        assert about(logs, *everybody) == []
-        (gone,) = lines(logs, "the hub does not answer")
-        (back,) = lines(logs, "the hub answers again")
-        assert gone["reason"] == "HubUnavailable"
-        assert back["failures"] > COUNT
+    assert about(logs, *everybody) == []
+    (gone,) = lines(logs, "the hub does not answer")
+    (back,) = lines(logs, "the hub answers again")
+    assert gone["reason"] == "HubUnavailable"
+    assert back["failures"] > COUNT
 
 
 async def test_hub_that_serves_all_but_one_scale_is_told_for_that_object(logs: list[Any]) -> None:
     """While the hub serves others, the object that it does not serve fails."""
     async with world(m1=2) as w:
-        for name in ("web", "odd"):
-            w.members["m1"].deploy(2, name=name, app=name)
-            w.hub.deploy(2, name=name, app=name)
-            w.hub.put(HPAS, federated_hpa(name, target=name))
-        async with w.controller(sync_period=PERIOD, propagation=KARMADA):
-            await asyncio.sleep(60)
-            w.hub.refused["GET", "/odd/scale"] = 503
-            await asyncio.sleep(5 * 60)
-            w.hub.refused.clear()
-            await asyncio.sleep(60)
+        await miss_scales(w, ["web", "odd"], "/odd/scale")
 
-        assert about(logs) == []
-        assert about(logs, "odd") == [("fails", "FailedGetScale"), ("is well again", "")]
-        assert lines(logs, "the hub does not answer") == []
+    assert about(logs) == []
+    assert about(logs, "odd") == [("fails", "FailedGetScale"), ("is well again", "")]
+    assert lines(logs, "the hub does not answer") == []
 
 
 async def test_refused_status_is_reminded_of_and_ends(logs: list[Any]) -> None:
