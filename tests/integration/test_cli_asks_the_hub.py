@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 import yaml
 
-from tests.support.commands import Ran, fedhpa_process, kubeconfig
+from tests.support.commands import Ran, fedhpa_process, fedhpa_thread, kubeconfig
 from tests.support.controller import ControllerWorld, federated_hpa, world_on_sockets
 from tests.support.fakeapi import PATIENCE, eventually
 
@@ -118,7 +118,8 @@ async def test_a_refusal_of_the_hub_is_one_line(
     changed.write_text(yaml.safe_dump(federated_hpa()))
     async with world_on_sockets() as w:
         w.hub.faults.status[f"{HPAS_PATH}/web"] = status
-        ran = await fedhpa(w, tmp_path, *(part.format(changed) for part in command))
+        arguments = (part.format(changed) for part in command)
+        ran = await fedhpa_thread(*arguments, "--kubeconfig", str(kubeconfig(w.hub, tmp_path)))
 
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
     assert ran.err.startswith("fedhpa: cannot read FederatedHPA shop/web: ")
@@ -129,8 +130,8 @@ async def test_a_hub_that_is_down_is_one_line(tmp_path: Path) -> None:
     """Nobody listens at the address of the kubeconfig."""
     async with world_on_sockets() as w:
         file = kubeconfig(w.hub, tmp_path)
-    ran = await fedhpa_process("explain", "fhpa/web", "--kubeconfig", str(file))
-    unknown = await fedhpa_process("explain", "fhpa/web", "--kubeconfig", str(file), "--context", "x")
+    ran = await fedhpa_thread("explain", "fhpa/web", "--kubeconfig", str(file))
+    unknown = await fedhpa_thread("explain", "fhpa/web", "--kubeconfig", str(file), "--context", "x")
 
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
     assert ran.err.endswith(

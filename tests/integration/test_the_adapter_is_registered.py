@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from certs import CertificateAuthority
-from tests.support.commands import Ran, fedhpa_process, kubeconfig
+from tests.support.commands import Ran, fedhpa_thread, kubeconfig
 from tests.support.fakeapi import CLUSTERS, FakeApi, fake_api
 
 API_SERVICES = ("apiregistration.k8s.io/v1", "apiservices")
@@ -25,7 +25,7 @@ async def apiservice(folder: Path, *arguments: str, hub: FakeApi | None = None) 
     """Run the command, with a kubeconfig of the hub if there is one."""
     CertificateAuthority.create("ca").save(folder)
     more = ["--kubeconfig", str(kubeconfig(hub, folder))] if hub is not None else []
-    return await fedhpa_process("apiservice", "--ca-file", str(folder / "ca.crt"), *arguments, *more)
+    return await fedhpa_thread("apiservice", "--ca-file", str(folder / "ca.crt"), *arguments, *more)
 
 
 def registered(out: str) -> list[tuple[str, int]]:

@@ -1,12 +1,14 @@
 """Rules fire once on real planes while controllers freeze, die and change, and while the hub is away.
 
-Rules follow the wall clock, so each test waits for the next full minute.
+Rules follow the wall clock, so each test waits for the next full minute. The suite runs one of them, and
+`make nightly` all.
 """
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 
 from testbed.real.plane import Plane
 from testbed.stage.api import PlaneApi
@@ -35,6 +37,7 @@ from tests.real.workloads import (
     replicas_settle,
     run_everywhere,
 )
+from tests.support.nightly import only_at_night
 
 # A frozen leader loses its Lease within the minute.
 SHORT_LEASE = (
@@ -46,6 +49,7 @@ SHORT_LEASE = (
 KARMADA = "karmada-controller-manager"
 
 
+@only_at_night
 async def test_a_frozen_controller_applies_the_fire_once_it_continues(
     plane: Plane, processes: Processes
 ) -> None:
@@ -90,11 +94,7 @@ async def test_a_frozen_controller_applies_the_fire_once_it_continues(
         web = await api.get(federated_hpa_path("web", space))
         obj = await api.get(cron_path("web", space))
         left_alone = await minimum(api, "contested", space), await executions(api, "contested", space)
-    waited = await plane.hub.kubectl(
-        "wait", "cronfhpa/web", "-n", space, "--for=condition=Ready", "--timeout=50s"
-    )
-    table = await plane.hub.kubectl("get", "cronfhpa", "web", "-n", space)
-    wide = await plane.hub.kubectl("get", "cronfhpa", "web", "-n", space, "-o", "wide")
+    shown = await shown_by_kubectl(plane, "web", space)
 
     assert (frozen, bounds, sizes) == (1, 4, {"member1": 3, "member2": 3})
     assert [len(each) for each in done] == [1, 1]
@@ -103,14 +103,10 @@ async def test_a_frozen_controller_applies_the_fire_once_it_continues(
     assert web["metadata"]["annotations"]["autoscaling.karmada.io/last-cron-execution"].startswith("web/up@")
     assert condition(contested)["status"] == "False"
     assert left_alone == (1, [])
-    assert waited.code == 0, waited.err
-    header, row = table.out.splitlines()
-    assert header.split() == ["NAME", "TARGET", "NEXT", "LAST", "SUSPENDED", "READY", "AGE"]
-    assert row.split()[:2] == ["web", "FederatedHPA/web"]
-    assert row.split()[-2] == "True"
-    assert wide.out.splitlines()[1].split()[:2] == ["web", "FederatedHPA/web"]
+    assert shown == ["web", "FederatedHPA/web"]
 
 
+@only_at_night
 async def test_a_frozen_leader_is_replaced_and_writes_nothing_later(
     plane: Plane, processes: Processes
 ) -> None:
@@ -159,6 +155,7 @@ async def test_a_frozen_leader_is_replaced_and_writes_nothing_later(
     assert template["spec"]["replicas"] == 3
 
 
+@only_at_night
 async def test_a_fire_that_the_hub_and_then_the_webhook_refuse_is_applied_in_the_end(
     plane: Plane, processes: Processes
 ) -> None:
@@ -196,42 +193,65 @@ async def test_a_fire_that_the_hub_and_then_the_webhook_refuse_is_applied_in_the
     assert len(done) == 1
 
 
-async def test_a_killed_controller_opens_the_window_late_and_closes_it_after_a_restart(
-    plane: Plane, processes: Processes
-) -> None:
-    """SIGKILL over a fire: it is applied once, late. The window survives a restart and restores the bounds
-    at its end. Another one restores them when kubectl deletes its object.
+async def test_a_killed_controller_applies_the_fire_late(plane: Plane, processes: Processes) -> None:
+    """SIGKILL over a fire: it is applied once, late, and kubectl shows it. A window restores the bounds when
+    kubectl deletes its object.
     """
     space = f"cron-killed-{int(time.time())}"  # a test that is run again needs new objects
+    names = ("plain", "deleted")
     async with plane.hub.api() as api:
         minute = await next_minute()
-        names = ("plain", "sale", "deleted")
+        await api.apply_all([namespace(space), *(target(name, space) for name in names)])
+        await api.apply_all(
+            [
+                cron("plain", space, minute, targetMinReplicas=4),
+                cron("deleted", space, minute, targetMinReplicas=6, duration="8h"),
+            ]
+        )
+        while_dead = await killed_over(processes, api, space, minute, names)
+        opened = [
+            await minimum_settles(api, name, space, wanted)
+            for name, wanted in zip(names, (4, 6), strict=True)
+        ]
+        done = [len(await recorded(api, name, space)) for name in names]
+        shown = await shown_by_kubectl(plane, "plain", space)
+        deletion = await plane.hub.kubectl("delete", "cronfhpa", "deleted", "-n", space, "--timeout=50s")
+        restored, plain = [await minimum(api, name, space) for name in ("deleted", "plain")]
+
+    assert while_dead == [1, 1]
+    assert opened == [4, 6]
+    assert done == [1, 1]
+    assert shown == ["plain", "FederatedHPA/plain"]
+    assert deletion.code == 0, deletion.err
+    assert restored == 1
+    assert plain == 4
+
+
+@only_at_night
+async def test_a_window_that_opened_late_closes_after_a_restart(plane: Plane, processes: Processes) -> None:
+    """SIGKILL over the fire, and again within the window: each fire is applied once. The bounds return at the
+    window's end.
+    """
+    space = f"cron-window-{int(time.time())}"  # a test that is run again needs new objects
+    names = ("plain", "sale")
+    async with plane.hub.api() as api:
+        minute = await next_minute()
         await api.apply_all([namespace(space), *(target(name, space) for name in names)])
         await api.apply_all(
             [
                 cron("plain", space, minute, targetMinReplicas=4),
                 cron("sale", space, minute, targetMinReplicas=5, duration="75s"),
-                cron("deleted", space, minute, targetMinReplicas=6, duration="8h"),
             ]
         )
-        await seen_by_controller(api, *((name, space) for name in names))
-        await sleep_until(minute - 3)
-        await processes.kill(CONTROLLER)
-        try:
-            await sleep_until(minute + 1)
-            while_dead = [await minimum(api, name, space) for name in names]
-        finally:
-            await processes.start_one(CONTROLLER)
+        while_dead = await killed_over(processes, api, space, minute, names)
         opened = [
             await minimum_settles(api, name, space, wanted)
-            for name, wanted in zip(names, (4, 5, 6), strict=True)
+            for name, wanted in zip(names, (4, 5), strict=True)
         ]
         await recorded(api, "sale", space)
         await processes.kill(CONTROLLER)
         await processes.start_one(CONTROLLER)
         done = [len(await recorded(api, name, space)) for name in names]
-        deletion = await plane.hub.kubectl("delete", "cronfhpa", "deleted", "-n", space, "--timeout=50s")
-        restored = await minimum(api, "deleted", space)
         closed = await minimum_settles(api, "sale", space, 1)
         ended = time.time()
         sale = await settled(
@@ -240,16 +260,44 @@ async def test_a_killed_controller_opens_the_window_late_and_closes_it_after_a_r
         )
         plain = await minimum(api, "plain", space)
 
-    assert while_dead == [1, 1, 1]
-    assert opened == [4, 5, 6]
-    assert done == [1, 1, 1]
-    assert deletion.code == 0, deletion.err
-    assert restored == 1
+    assert while_dead == [1, 1]
+    assert opened == [4, 5]
+    assert done == [1, 1]
     assert closed == 1
     assert ended >= minute + 75
     assert "window" not in sale["status"]
     assert not sale["metadata"].get("finalizers")
     assert plain == 4
+
+
+async def killed_over(
+    processes: Processes, api: PlaneApi, space: str, minute: float, names: Sequence[str]
+) -> list[int]:
+    """Kills the controller over a fire, and starts it again. Returns the bounds shortly after the fire."""
+    await seen_by_controller(api, *((name, space) for name in names))
+    await sleep_until(minute - 3)
+    await processes.kill(CONTROLLER)
+    try:
+        await sleep_until(minute + 1)
+        return [await minimum(api, name, space) for name in names]
+    finally:
+        await processes.start_one(CONTROLLER)
+
+
+async def shown_by_kubectl(plane: Plane, name: str, space: str) -> list[str]:
+    """Waits with kubectl until an object is ready. Returns its name and target, which both tables have."""
+    waited = await plane.hub.kubectl(
+        "wait", f"cronfhpa/{name}", "-n", space, "--for=condition=Ready", "--timeout=50s"
+    )
+    table = await plane.hub.kubectl("get", "cronfhpa", name, "-n", space)
+    wide = await plane.hub.kubectl("get", "cronfhpa", name, "-n", space, "-o", "wide")
+
+    assert waited.code == 0, waited.err
+    header, row = table.out.splitlines()
+    assert header.split() == ["NAME", "TARGET", "NEXT", "LAST", "SUSPENDED", "READY", "AGE"]
+    assert row.split()[-2] == "True"
+    assert row.split()[:2] == wide.out.splitlines()[1].split()[:2]
+    return row.split()[:2]
 
 
 async def held(api: PlaneApi) -> str:

@@ -438,7 +438,7 @@ async def test_crash_about_a_member_is_one_line_and_reminders(logs: list[Any], m
 
 
 async def miss_scales(w: ControllerWorld, names: list[str], path: str) -> None:
-    """For five minutes of a run with these autoscalers the hub serves no scale whose path ends with `path`."""
+    """For five minutes the hub serves no scale of these autoscalers whose path ends with `path`."""
     for name in names:
         w.members["m1"].deploy(2, name=name, app=name)
         w.hub.deploy(2, name=name, app=name)
