@@ -1,8 +1,8 @@
 """Settings of the whole suite: which worker runs a test, which tests are retried, and shared fixtures.
 
 xdist's workers take tests one by one, except those that share an expensive fixture: the control planes of
-tests/real, which take half a minute to start, and the wheel. xdist has groups for that (`--dist loadgroup`),
-but xdist 3.8 writes them where pytest 9.2 no longer reads them.
+tests/real, which take half a minute to start, an embedded plane, and the wheel. xdist has groups for that
+(`--dist loadgroup`), but xdist 3.8 writes them where pytest 9.2 no longer reads them.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ SHARED_FIXTURES = (
         for name in ("scaling", "shards", "metrics_via_hub", "hub_autoscaler", "members", "why")
     ),
     ("tests/real/",),
+    ("tests/integration/test_embedded_up.py",),
     ("tests/integration/test_wheel_runs_elsewhere.py",),
 )
 

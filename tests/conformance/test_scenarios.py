@@ -17,6 +17,8 @@ from fedhpa.cli.replay import answer
 
 _FOLDER = Path(__file__).parent / "data" / "scenarios"
 _USUAL = _FOLDER / "usual.yaml"
+# Each worker reads all files before its first test.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILES = sorted(file for file in _FOLDER.glob("*.yaml") if file != _USUAL)
 
 
@@ -25,7 +27,8 @@ def cases() -> list[Any]:
     found = []
     for file in _FILES:
         # Anchors hold within one document.
-        content = yaml.safe_load(f"{_USUAL.read_text(encoding='utf-8')}{file.read_text(encoding='utf-8')}")
+        text = f"{_USUAL.read_text(encoding='utf-8')}{file.read_text(encoding='utf-8')}"
+        content = yaml.load(text, _LOADER)
         for case in content["cases"]:
             found.append(pytest.param(case, id=f"{file.stem}: {case['name']}"))
     return found

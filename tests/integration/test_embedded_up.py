@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.embedded.__main__ import main
 from tests.conformance.plane.under_test import find_kubectl
 
 ROOT = Path(__file__).parents[2]
@@ -142,8 +144,13 @@ def test_the_printed_logs_are_those_of_the_processes(shell: Shell) -> None:
     assert all(Path(path).stat().st_size for _, path in logs)
 
 
-def test_commands_name_what_is_wrong(shell: Shell) -> None:
+def test_commands_name_what_is_wrong(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A wrong workload, quantity or member is refused with what to write instead."""
+    for name in ("KUBECONFIG", "TMPDIR"):
+        monkeypatch.setenv(name, shell.environment[name])
+    monkeypatch.setattr(tempfile, "tempdir", None)
     refused = {
         ("load", "web", "1"): "'web' is not NAMESPACE/NAME, for example shop/web",
         ("load", "default/web", "1x"): "'1x' is not a quantity",
@@ -160,10 +167,11 @@ def test_commands_name_what_is_wrong(shell: Shell) -> None:
     }
     for words, text in refused.items():
         words = (words[0], "--", *words[1:]) if "-1" in words else words
-        answer = shell.run(*PLANE, *words)
+        code = main(list(words))
+        said = capsys.readouterr()
 
-        assert (answer.returncode, answer.stdout) == (1, ""), words
-        assert text in answer.stderr
+        assert (code, said.out) == (1, ""), words
+        assert text in said.err
 
 
 def test_without_a_plane_the_commands_say_how_to_start_one(shell: Shell, tmp_path: Path) -> None:

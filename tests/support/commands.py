@@ -1,4 +1,4 @@
-"""Runs the `fedhpa` command in the test's process, in a thread if it calls servers of the test, or as a process.
+"""Runs the `fedhpa` command in this process, in a thread of it if the test serves the hub, or as a process.
 
 A new process costs most of a second.
 """

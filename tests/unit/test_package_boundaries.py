@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,6 +85,7 @@ def uses(source: str, module: str, where: str) -> Iterator[Use]:
                 yield Use(f"{where}:{node.lineno}", package_of(target), target, node.attr)
 
 
+@cache
 def all_uses() -> list[Use]:
     """The uses of all product, testbed, demo and benchmark code."""
     found: list[Use] = []
@@ -92,9 +94,6 @@ def all_uses() -> list[Use]:
         module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
         found += uses(path.read_text(encoding="utf-8"), module, str(relative))
     return found
-
-
-USES = all_uses()
 
 
 def refusal(use: Use) -> str:
@@ -126,14 +125,14 @@ def offered_by_package(package: str, name: str) -> bool:
 @pytest.mark.parametrize("package", sorted(OFFERS))
 def test_other_packages_use_only_what_a_package_offers(package: str) -> None:
     """Other packages import from the package itself or its main modules, and no private name."""
-    assert [text for use in USES if use.package == package and (text := refusal(use))] == []
+    assert [text for use in all_uses() if use.package == package and (text := refusal(use))] == []
 
 
 @pytest.mark.parametrize("package", sorted(package for package, modules in OFFERS.items() if modules))
 def test_the_lists_of_main_modules_are_short_and_used(package: str) -> None:
     """Each main module is used by another package, and no package offers most of itself."""
     modules = OFFERS[package] or []
-    used = {use.module.removeprefix(f"{package}.") for use in USES if use.package == package}
+    used = {use.module.removeprefix(f"{package}.") for use in all_uses() if use.package == package}
 
     assert len(modules) <= MOST_MAIN_MODULES
     assert [module for module in modules if module not in used] == []
@@ -143,7 +142,7 @@ def test_every_package_is_in_the_table() -> None:
     """Each package from which others import has its row."""
     shared = {"fedhpa"}  # fedhpa.cache, a module of its own
 
-    assert {use.package for use in USES} - shared <= set(OFFERS)
+    assert {use.package for use in all_uses()} - shared <= set(OFFERS)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from tests.support.hostile.documents import (
@@ -139,14 +140,16 @@ def _bomb(size: int, unit: bytes) -> bytes:
     return b"".join(packer.compress(piece) for _ in range(size // len(piece))) + packer.flush()
 
 
-# 100 MB each, of some 100 kB.
-BOMBS: Final = (_bomb(100 * MIB, b" "), _bomb(100 * MIB, b'{"a":'), gzip.compress(_bomb(100 * MIB, b"\0")))
+@cache
+def bombs() -> tuple[bytes, ...]:
+    """Returns bodies of some 100 kB that grow to 100 MB each. They take half a second to make."""
+    return _bomb(100 * MIB, b" "), _bomb(100 * MIB, b'{"a":'), gzip.compress(_bomb(100 * MIB, b"\0"))
 
 
 async def packed_body(exchange: Exchange) -> None:
     """Compressed bodies: small ones that grow to 100 MB, broken ones, and false claims."""
     truth = gzip.compress(exchange.truth())
-    body = exchange.chance.choice((*BOMBS, truth[:-9], truth + b"x", b"\x1f\x8b", b"", truth * 50))
+    body = exchange.chance.choice((*bombs(), truth[:-9], truth + b"x", b"\x1f\x8b", b"", truth * 50))
     encoding = exchange.chance.choice(("gzip", "gzip", "gzip", "gzip", "deflate", "br", "gzip, gzip", "x"))
     await exchange.send(response(body, 200, f"Content-Encoding: {encoding}"))
 
