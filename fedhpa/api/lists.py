@@ -71,7 +71,7 @@ def check_named(first: bytes, last: bytes) -> None:
 
 def check_collection(path: str, kind: str, api_version: str) -> None:
     """Raises InvalidObject unless kind and apiVersion are those of a list of the collection at a URL path."""
-    group, plural = _collection(path)
+    group, plural = collection_of(path)
     singular = kind.removesuffix("List").lower()
     if api_version != group or not kind.endswith("List") or plural not in plurals(singular):
         raise wrong_answer(kind, api_version, f"a list of {plural} {group}")
@@ -83,7 +83,7 @@ def wrong_answer(kind: str, api_version: str, wanted: str) -> InvalidObject:
     return InvalidObject(f"the answer is {found[:_SHOWN]}, not {wanted}")
 
 
-def _collection(path: str) -> tuple[str, str]:
+def collection_of(path: str) -> tuple[str, str]:
     """Returns apiVersion and plural of a collection's path."""
     parts = path.strip("/").split("/")
     version = parts[1] if parts[0] == "api" else "/".join(parts[1:3])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import decode_json
-from fedhpa.api.lists import TypeMeta, check_collection, plurals, wrong_answer
+from fedhpa.api.lists import TypeMeta, check_collection, collection_of, plurals, wrong_answer
 
 SCALE: Final = ("Scale", "autoscaling/v1")
 # Discovery documents: the resources of a version, and the versions of a group.
@@ -19,6 +20,35 @@ GROUP: Final = "APIGroup"
 MAX_DISCOVERY_VALUES: Final = 150_000
 # Subresources whose answer is the object itself.
 _OWN_SUBRESOURCES: Final = ("", "status", "finalize")
+
+
+# The types of watch events about one object.
+_CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
+BOOKMARK: Final = "BOOKMARK"
+
+
+class EventCheck:
+    """Checks the events of a watch of the collection at a URL path."""
+
+    def __init__(self, path: str) -> None:
+        self._api_version, self._plural = collection_of(path)
+        # The kind of the collection, once an event was checked.
+        self._kind = ""
+
+    def check(self, event: str, kind: str, api_version: str, name: str) -> None:
+        """Raises InvalidObject unless an event is about an object of the collection, or a bookmark.
+
+        API servers name kind and apiVersion in every event, also in bookmarks.
+        """
+        if event not in _CHANGES and event != BOOKMARK:
+            raise InvalidObject(f"{event[:64]!r} is no type of event")
+        if not name and event != BOOKMARK:
+            raise InvalidObject("an event names no object")
+        if kind == self._kind and api_version == self._api_version:
+            return
+        if api_version != self._api_version or self._plural not in plurals(kind.lower()):
+            raise wrong_answer(kind, api_version, f"one of {self._plural} {self._api_version}")
+        self._kind = kind
 
 
 def check_discovery(body: bytes, kind: str) -> None:

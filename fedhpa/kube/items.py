@@ -17,7 +17,11 @@ I = TypeVar("I")  # noqa: E741  # an item as decoded
 T = TypeVar("T")  # the record made of it
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class ObjectHead(msgspec.Struct, frozen=True):
+    """The type of an object, and its metadata."""
+
+    kind: str = ""
+    apiVersion: str = ""
     metadata: ObjectMeta = ObjectMeta()
 
 
@@ -82,23 +86,23 @@ class ItemReader(Generic[T]):
         if self._on_unreadable is None:
             return
         try:
-            self._on_unreadable(key, "" if raw is None else metadata_of(raw).uid, reason)
+            self._on_unreadable(key, "" if raw is None else head_of(raw).metadata.uid, reason)
         # A listener must not end the watch of all objects.
         except Exception as error:
             report_failure("object-unreadable", error, namespace=key[0], name=key[1])
 
     def _raw_key(self, raw: msgspec.Raw) -> Key:
         try:
-            metadata = metadata_of(raw)
+            metadata = head_of(raw).metadata
         except InvalidJson as error:
             self._log.warning("object without readable metadata left out", error=str(error))
             return ("", "")
         return metadata.namespace, metadata.name
 
 
-def metadata_of(raw: msgspec.Raw) -> ObjectMeta:
-    """Returns the metadata of an object's text. Raises InvalidJson."""
-    return decode_json(raw, _Meta).metadata
+def head_of(raw: msgspec.Raw) -> ObjectHead:
+    """Returns the type and the metadata of an object's text. Raises InvalidJson."""
+    return decode_json(raw, ObjectHead)
 
 
 def _key(item: Any) -> Key:

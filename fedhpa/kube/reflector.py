@@ -18,11 +18,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import structlog
 
-from fedhpa.api.errors import ApiError, FedHPAError
-from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.json import decode_json
+from fedhpa.api.objects import BOOKMARK, EventCheck
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
-from fedhpa.kube.items import ItemReader, metadata_of
+from fedhpa.kube.items import ItemReader, head_of
 from fedhpa.kube.outage import is_outage
 from fedhpa.kube.pieces import Turns
 from fedhpa.kube.responses import GONE
@@ -96,6 +97,7 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self._client = client
         self._path = path
+        self._events = EventCheck(path)
         self._item = item
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._page_size = page_size
@@ -310,20 +312,20 @@ class Reflector(Generic[T]):
             event = decode_json(line, _WatchEvent)
             if event.type == "ERROR":
                 self._raise_watch_error(decode_json(event.object, _WatchError))
-            meta = metadata_of(event.object)
-        except InvalidJson as error:
+            head = head_of(event.object)
+            meta = head.metadata
+            self._events.check(event.type, head.kind, head.apiVersion, meta.name)
+        except InvalidObject as error:
             # The change in this line is lost: list again.
             self._version = ""
             raise ApiError(
                 f"watch of {self._path}: a line cannot be read: {error}", status=200, reason=INVALID_RESPONSE
             ) from error
         key = (meta.namespace, meta.name)
-        if not meta.name:
-            pass  # a bookmark has only a version
-        elif event.type == "DELETED":
+        if event.type == "DELETED":
             self._store.put(key, None)
             self._reader.forget(key)
-        elif event.type in ("ADDED", "MODIFIED"):
+        elif event.type != BOOKMARK:  # a bookmark has only a version
             self._store.put(key, self._reader.decode(key, event.object))
         self._version = meta.resourceVersion or self._version
 

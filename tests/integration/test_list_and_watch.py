@@ -20,6 +20,7 @@ from tests.support.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api,
 from tests.support.memory_network import MemoryNetwork
 
 PATH = "/api/v1/pods"
+NAMED = {"name": "a", "namespace": "default"}
 
 
 def app_of(item: Pod) -> str | None:
@@ -181,6 +182,52 @@ async def test_an_unreadable_line(line: bytes) -> None:
             api.forget(PODS, "a", "default")
             api.send(line)
             await eventually(lambda: reflector.lists == 2 and not reflector.store)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "MODIFIED", "object": {"metadata": {"name": "a", "namespace": "default"}}},
+        {"type": "DELETED", "object": {"metadata": {"name": "a", "namespace": "default"}}},
+        {"type": "DELETED", "object": {"apiVersion": "v1", "kind": "Secret", "metadata": NAMED}},
+        {"type": "DELETED", "object": {"apiVersion": "v2", "kind": "Pod", "metadata": NAMED}},
+        {"type": "ADDED", "object": {"apiVersion": "v1", "kind": "PodList", "metadata": NAMED}},
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}},
+        {"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Node", "metadata": NAMED}},
+        {"type": "MODIFIED", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {}}},
+        {"type": "deleted", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": NAMED}},
+        {"type": "DELETED", "object": {"status": "ok"}},
+    ],
+    ids=json.dumps,
+)
+async def test_an_event_that_is_none_of_the_collection(event: dict[str, Any]) -> None:
+    """An event about something else is a failure that is counted, and the collection is listed again."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client) as reflector:
+            await settled(api, reflector)
+            seen: list[Change[str]] = []
+            reflector.subscribe(seen.append)
+            api.send(json.dumps(event).encode())
+            await eventually(lambda: reflector.lists == 2)
+
+            assert apps(reflector) == {"a": "web"}
+            assert seen == []
+            assert reflector.failures == 1
+
+
+async def test_a_bookmark_with_a_name_changes_no_object() -> None:
+    """A bookmark moves the version and nothing else, whatever its object has."""
+    async with fake_api() as api, ApiClient(api.config()) as client:
+        api.put(PODS, pod("a", app="web"))
+        async with reflecting(client) as reflector:
+            await settled(api, reflector)
+            named = {**NAMED, "labels": {"app": "other"}, "resourceVersion": "900"}
+            event = {"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": named}}
+            api.send(json.dumps(event).encode())
+            await eventually(lambda: reflector.resource_version == "900")
+
+            assert apps(reflector) == {"a": "web"}
 
 
 async def test_an_unreadable_object_is_left_out() -> None:

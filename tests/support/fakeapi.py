@@ -182,8 +182,11 @@ class FakeApi:
         key = (metadata.get("namespace", ""), metadata["name"])
         objects = self._objects.setdefault(collection, {})
         self._version += 1
-        named = {"kind": list_kind(collection).removesuffix("List"), "apiVersion": collection[0]}
-        stored: Object = {**named, **obj, "metadata": {**metadata, "resourceVersion": str(self._version)}}
+        stored: Object = {
+            **_named(collection),
+            **obj,
+            "metadata": {**metadata, "resourceVersion": str(self._version)},
+        }
         kind = "MODIFIED" if key in objects else "ADDED"
         objects[key] = stored
         self._publish(kind, collection, stored)
@@ -224,8 +227,13 @@ class FakeApi:
 
     def bookmark(self) -> str:
         self._version += 1
-        event = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}}
-        self.send(json.dumps(event).encode())
+        for watch in self._watches:
+            named = _named(watch.collection)
+            event = {
+                "type": "BOOKMARK",
+                "object": {**named, "metadata": {"resourceVersion": str(self._version)}},
+            }
+            watch.queue.put_nowait(json.dumps(event).encode())
         return str(self._version)
 
     def _publish(self, kind: str, collection: Collection, obj: Object) -> None:
@@ -405,3 +413,8 @@ def join(hub: FakeApi, name: str, member: FakeApi, **spec: Any) -> None:
     """Registers `member` on `hub` with its current token and CA."""
     hub.put(SECRETS, secret(name, token=member.token or "token", ca=member.ca_pem))
     hub.put(CLUSTERS, cluster(name, member.url, **spec))
+
+
+def _named(collection: Collection) -> Object:
+    """Returns the kind and apiVersion of the objects of a collection."""
+    return {"kind": list_kind(collection).removesuffix("List"), "apiVersion": collection[0]}
