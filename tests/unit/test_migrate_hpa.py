@@ -127,8 +127,10 @@ def test_the_bounds_mean_something_else() -> None:
         ),
         (
             {"labels": {"app": "web", "app.kubernetes.io/managed-by": "Helm"}},
-            "label app.kubernetes.io/managed-by is not carried over: "
-            "it belongs to the tool that wrote the HPA",
+            (
+                "label app.kubernetes.io/managed-by is not carried over: "
+                "it belongs to the tool that wrote the HPA"
+            ),
         ),
         (
             {"ownerReferences": [{"kind": "ScaledObject", "name": "web"}]},
