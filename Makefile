@@ -30,10 +30,10 @@ lint: venv
 test: venv
 	@$(BIN)/python -m testbed.real.testrun
 
-# The tests that go further when they have hours: broken requests by the hundred thousand, every time zone,
-# ten minutes of churn around the adapter, an hour beside a hostile member.
+# The tests that the suite has in a short form, in full: broken requests by the hundred thousand, every time zone,
+# ten minutes of churn around the adapter, and on real planes an hour beside a hostile member and every outage.
 nightly: venv
-	@FEDHPA_NIGHTLY=1 $(BIN)/pytest -n 2 -m nightly
+	@FEDHPA_NIGHTLY=1 FEDHPA_REAL_PLANE=require $(BIN)/python -m testbed.real.testrun -n 3 -m nightly
 
 bench: venv
 	@$(BIN)/python -m benchmarks

@@ -16,10 +16,10 @@ from fedhpa.api.metrics.container_resource import (
     ContainerResourceMetricStatus,
     RawContainerResourceSource,
 )
-from fedhpa.api.metrics.external import ExternalMetricSource, ExternalMetricStatus, RawExternalSource
+from fedhpa.api.metrics.external import ExternalMetricSource, ExternalMetricStatus
 from fedhpa.api.metrics.object import ObjectMetricSource, ObjectMetricStatus, RawObjectSource
-from fedhpa.api.metrics.parts import RawSource, V2Model
-from fedhpa.api.metrics.pods import PodsMetricSource, PodsMetricStatus, RawPodsSource
+from fedhpa.api.metrics.parts import RawMetricSource, RawSource, V2Model
+from fedhpa.api.metrics.pods import PodsMetricSource, PodsMetricStatus
 from fedhpa.api.metrics.resource import RawResourceSource, ResourceMetricSource, ResourceMetricStatus
 
 RESOURCE: Final = "Resource"
@@ -103,7 +103,7 @@ _ROWS: Final = (
         "queue. Can scale from zero.",
         source=ExternalMetricSource,
         status=ExternalMetricStatus,
-        raw=RawExternalSource,
+        raw=RawMetricSource,
         api=EXTERNAL_API,
         per_pod=False,
         describes_object=False,
@@ -119,7 +119,7 @@ _ROWS: Final = (
         "clusters.",
         source=PodsMetricSource,
         status=PodsMetricStatus,
-        raw=RawPodsSource,
+        raw=RawMetricSource,
         api=CUSTOM_API,
         per_pod=True,
         describes_object=False,

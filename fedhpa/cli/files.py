@@ -45,3 +45,16 @@ def yaml_documents(content: bytes) -> Iterator[Any]:
     except UnicodeDecodeError as error:
         raise InvalidObject("it is not UTF-8 text") from error
     yield from read_yaml(text)
+
+
+def read_items(file: str) -> list[Any]:
+    """Returns the objects of a file that --filename names, with the items of lists. Raises ConfigError."""
+    try:
+        documents = list(yaml_documents(read_file(file, option="--filename", max_bytes=MAX_YAML_BYTES)))
+    except InvalidObject as error:
+        raise ConfigError(f"--filename={file}: cannot be read: {error}") from error
+    objects: list[Any] = []
+    for document in documents:
+        items = document.get("items") if isinstance(document, dict) else None
+        objects.extend(items if isinstance(items, list) else [document])
+    return objects

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.files import MAX_YAML_BYTES, read_file, yaml_documents
+from fedhpa.cli.files import read_items
 from fedhpa.cli.hub import API_VERSION, find_object, hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Namespace, Propagation
 
@@ -79,14 +79,7 @@ def preview(
 
 def read_objects(file: str) -> list[dict[str, Any]]:
     """Returns the objects of a YAML or JSON file. Raises ConfigError for a kind that is not ours."""
-    try:
-        documents = list(yaml_documents(read_file(file, option="--filename", max_bytes=MAX_YAML_BYTES)))
-    except InvalidObject as error:
-        raise ConfigError(f"--filename={file}: cannot be read: {error}") from error
-    objects: list[Any] = []
-    for document in documents:
-        items = document.get("items") if isinstance(document, dict) else None
-        objects.extend(items if isinstance(items, list) else [document])
+    objects = read_items(file)
     for index, one in enumerate(objects):
         kind = one.get("kind") if isinstance(one, dict) else None
         if kind not in (FEDERATED_HPA, CRON_FEDERATED_HPA):

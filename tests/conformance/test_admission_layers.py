@@ -168,6 +168,7 @@ FIELD = st.lists(ITEMS, min_size=1, max_size=3).map(",".join)
 BLANKS = st.sampled_from([" ", "\t", " \t "])
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(100, 2_000))
 @given(st.lists(FIELD, min_size=5, max_size=5), BLANKS, BLANKS)
 def test_the_shape_of_schedules_is_never_finer_than_the_grammar(

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
 from pydantic import Field
 
 from fedhpa.api.metrics.parts import (
     AGGREGATION_HELP,
-    CURRENT_HELP,
-    METRIC_HELP,
     Aggregation,
     MetricIdentifier,
-    MetricIdentity,
+    MetricStatus,
     MetricTarget,
-    MetricValueStatus,
-    RawMetricIdentifier,
-    RawSource,
     V2Model,
 )
 
@@ -39,20 +33,5 @@ class ExternalMetricSource(V2Model):
     aggregation: Aggregation | None = Field(None, description=AGGREGATION_HELP)
 
 
-class ExternalMetricStatus(V2Model):
+class ExternalMetricStatus(MetricStatus):
     """Current value of an External metric."""
-
-    required: ClassVar[tuple[str, ...]] = ("current", "metric")
-
-    metric: MetricIdentifier = Field(default_factory=MetricIdentifier, description=METRIC_HELP)
-    current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
-
-
-class RawExternalSource(RawSource):
-    """The source, as stored."""
-
-    metric: RawMetricIdentifier = msgspec.field(default_factory=RawMetricIdentifier)
-
-    def identity(self) -> MetricIdentity:
-        """Returns the metric."""
-        return MetricIdentity(self.metric.name, selector=self.metric.selector)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
 from pydantic import Field
 
 from fedhpa.api.metrics.parts import (
@@ -17,9 +16,8 @@ from fedhpa.api.metrics.parts import (
     MetricIdentity,
     MetricTarget,
     MetricValueStatus,
-    RawMetricIdentifier,
+    RawMetricSource,
     RawObject,
-    RawSource,
     V2Model,
 )
 
@@ -57,10 +55,9 @@ class ObjectMetricStatus(V2Model):
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 
 
-class RawObjectSource(RawSource):
+class RawObjectSource(RawMetricSource):
     """The source, as stored."""
 
-    metric: RawMetricIdentifier = msgspec.field(default_factory=RawMetricIdentifier)
     describedObject: RawObject | None = None
 
     def identity(self) -> MetricIdentity:

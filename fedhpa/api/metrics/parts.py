@@ -125,6 +125,15 @@ class RawMetricTarget(msgspec.Struct):
     averageUtilization: int | None = None
 
 
+class MetricStatus(V2Model):
+    """Current value of a metric that is named."""
+
+    required: ClassVar[tuple[str, ...]] = ("current", "metric")
+
+    metric: MetricIdentifier = Field(default_factory=MetricIdentifier, description=METRIC_HELP)
+    current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
+
+
 class RawMetricIdentifier(msgspec.Struct):
     """autoscaling/v2 MetricIdentifier, as stored."""
 
@@ -141,3 +150,13 @@ class RawSource(msgspec.Struct):
     def identity(self) -> MetricIdentity:
         """Returns what the metric measures."""
         raise NotImplementedError
+
+
+class RawMetricSource(RawSource):
+    """The source of a metric that is named, as stored."""
+
+    metric: RawMetricIdentifier = msgspec.field(default_factory=RawMetricIdentifier)
+
+    def identity(self) -> MetricIdentity:
+        """Returns the metric."""
+        return MetricIdentity(self.metric.name, selector=self.metric.selector)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
 from pydantic import Field
 
 from fedhpa.api.metrics.parts import (
-    CURRENT_HELP,
-    METRIC_HELP,
     MetricIdentifier,
-    MetricIdentity,
+    MetricStatus,
     MetricTarget,
-    MetricValueStatus,
-    RawMetricIdentifier,
-    RawSource,
     V2Model,
 )
 
@@ -36,20 +30,5 @@ class PodsMetricSource(V2Model):
     )
 
 
-class PodsMetricStatus(V2Model):
+class PodsMetricStatus(MetricStatus):
     """Current value of a Pods metric."""
-
-    required: ClassVar[tuple[str, ...]] = ("current", "metric")
-
-    metric: MetricIdentifier = Field(default_factory=MetricIdentifier, description=METRIC_HELP)
-    current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
-
-
-class RawPodsSource(RawSource):
-    """The source, as stored."""
-
-    metric: RawMetricIdentifier = msgspec.field(default_factory=RawMetricIdentifier)
-
-    def identity(self) -> MetricIdentity:
-        """Returns the metric."""
-        return MetricIdentity(self.metric.name, selector=self.metric.selector)

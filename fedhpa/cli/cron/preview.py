@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError, FedHPAError, InvalidObject
-from fedhpa.cli.files import MAX_YAML_BYTES, read_file, yaml_documents
+from fedhpa.api.errors import ApiError, ConfigError, FedHPAError
+from fedhpa.cli.files import read_items
 from fedhpa.cli.hub import hub_client, hub_error, parse_cron_target
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 
@@ -109,14 +109,7 @@ def cron_preview(
 
 def read_manifests(file: str) -> list[Object]:
     """Returns the objects of a YAML or JSON file. Raises ConfigError if none is a CronFederatedHPA."""
-    try:
-        documents = list(yaml_documents(read_file(file, option="--filename", max_bytes=MAX_YAML_BYTES)))
-    except InvalidObject as error:
-        raise ConfigError(f"--filename={file}: cannot be read: {error}") from error
-    objects: list[Any] = []
-    for document in documents:
-        items = document.get("items") if isinstance(document, dict) else None
-        objects.extend(items if isinstance(items, list) else [document])
+    objects = read_items(file)
     for index, one in enumerate(objects):
         metadata = one.get("metadata") if isinstance(one, dict) else None
         if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
