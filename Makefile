@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests
 
-.PHONY: venv lint test nightly bench crds docs real-plane demo lock
+.PHONY: venv lint test nightly bench crds docs real-plane demo image lock
 .DEFAULT_GOAL := test
 
 # Container images like to set it. Here Python is started dozens of times a minute: what was compiled is kept.
@@ -54,7 +54,14 @@ PLANE ?= embedded
 demo: venv
 	@trap 'interrupted=yes' INT; $(BIN)/python -m demo --plane=$(PLANE) || { code=$$?; [ -n "$$interrupted" ] || exit $$code; }
 
+# `make image PUSH=1` pushes it: the local store of docker keeps no image for several platforms.
+IMAGE ?= fedhpa/fedhpa:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+PLATFORMS ?= linux/amd64,linux/arm64
+image:
+	@docker buildx build --platform=$(PLATFORMS) --tag=$(IMAGE) $(if $(PUSH),--push --provenance=true --sbom=true) .
+
 # Pins every dependency with its hashes; needs uv only here, so it is no dependency of the project.
 lock:
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -o lock/dev.txt
 	@uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/runtime.txt
+	@echo hatchling | uv pip compile - --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/build.txt
