@@ -17,6 +17,7 @@ from metrics_adapter import settings as adapter_settings
 from metrics_adapter.registration import Registration, api_services
 from testbed.reference import chart as reference
 from tests.support.chart import CHART, NAMESPACE, Manifest, Refused, merged, render, render_text, settings
+from tests.support.commands import fedhpa
 from webhook import settings as webhook_settings
 from webhook.registration import Endpoint, configurations
 
@@ -35,10 +36,13 @@ EVERYTHING: dict[str, Any] = {
     "prometheusRule": {"enabled": True},
     "grafanaDashboard": {"enabled": True},
     "apis": {"metrics": True},
+    "rbac": {"secretsNamespaces": ["credentials"]},
 }
 FILES = {"tls": {"source": "files"}}
 CERT_MANAGER = {"tls": {"source": "certManager"}}
 HOST, HUB = {"part": "host"}, {"part": "hub"}
+
+ROLLOUTS = {"group": "argoproj.io", "resources": ["rollouts"]}
 
 Example = tuple[Any, dict[str, Any]]
 
@@ -55,6 +59,11 @@ EXAMPLES: dict[str, Example] = {
     "hub.kubeconfigSecret": ("other-kubeconfig", HOST),
     "hub.webhookHost": ("webhook.example:8443", HUB),
     "hub.metricsAdapterHost": ("adapter.example", HUB),
+    "hub.users": (["hub-user"], HUB),
+    "rbac.create": (False, {}),
+    "rbac.aggregateToDefaultRoles": (False, {}),
+    "rbac.scaleTargets": ([{"group": "example.com", "resources": ["machines"]}], {"propagation": "karmada"}),
+    "rbac.secretsNamespaces": (["credentials"], {}),
     "image.registry": ("registry.example", {}),
     "image.repository": ("other/repository", {}),
     "image.tag": ("1.2.3", {}),
@@ -442,3 +451,88 @@ def test_extra_objects_may_be_templates(helm: Path) -> None:
     manifests = render(helm, {"extraObjects": [text]})
 
     assert ("ConfigMap", "fedhpa-further") in manifests
+
+
+RIGHTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "default": ({}, ("--propagation=direct", "--manage-certificates", "--aggregate-to-default-roles")),
+    "hub": (
+        {"part": "hub"},
+        ("--part=hub", "--propagation=direct", "--manage-certificates", "--aggregate-to-default-roles"),
+    ),
+    "host": (
+        {"part": "host", "rbac": {"aggregateToDefaultRoles": False}},
+        ("--part=host", "--propagation=direct", "--manage-certificates"),
+    ),
+    "karmada": (
+        {"propagation": "karmada", "tls": {"source": "files"}, "rbac": {"aggregateToDefaultRoles": False}},
+        ("--propagation=karmada", "--secrets-namespace=karmada-cluster"),
+    ),
+    "metrics of the hub": (
+        {"controller": {"metricsVia": "hub"}, "rbac": {"secretsNamespaces": ["credentials"]}},
+        (
+            "--propagation=direct",
+            "--metrics-via=hub",
+            "--secrets-namespace=credentials",
+            "--manage-certificates",
+            "--aggregate-to-default-roles",
+        ),
+    ),
+    "other workloads": (
+        {
+            "propagation": "karmada",
+            "rbac": {"scaleTargets": [{"group": "apps", "resources": ["deployments"]}, ROLLOUTS]},
+        },
+        (
+            "--propagation=karmada",
+            "--secrets-namespace=karmada-cluster",
+            "--scale-target=apps/deployments",
+            "--scale-target=argoproj.io/rollouts",
+            "--manage-certificates",
+            "--aggregate-to-default-roles",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "options"), RIGHTS.values(), ids=RIGHTS)
+def test_rights_are_those_of_the_command(
+    helm: Path, values: dict[str, Any], options: tuple[str, ...]
+) -> None:
+    """Roles, bindings and accounts are what `fedhpa rbac hub` prints, apart from Helm's labels."""
+    printed = fedhpa("rbac", "hub", *options)
+    expected = {named(one): one for one in yaml.safe_load_all(printed.stdout)}
+    found = {
+        named(one): one
+        for (kind, _), one in render(helm, values).items()
+        if kind == "ServiceAccount" or one["apiVersion"].startswith("rbac.")
+    }
+
+    assert printed.returncode == 0, printed.stderr
+    assert found.keys() == expected.keys()
+    for key, one in expected.items():
+        assert without(found[key], "metadata") == without(one, "metadata"), key
+        assert one["metadata"]["labels"].items() <= found[key]["metadata"]["labels"].items(), key
+
+
+def named(manifest: Manifest) -> tuple[str, str, str]:
+    metadata = manifest["metadata"]
+    return manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_right_of_the_defaults_is_wider_than_needed(helm: Path, part: str) -> None:
+    """No ClusterRole has a wildcard or Secrets, and in the release's namespace only named ones are read."""
+    for (kind, name), manifest in render(helm, {"part": part}).items():
+        for rule in manifest.get("rules", ()) if kind in ("ClusterRole", "Role") else ():
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], name
+            if "secrets" in rule["resources"]:
+                assert kind == "Role", name
+                assert rule.get("resourceNames") or rule["verbs"] == ["create"], name
+
+
+def test_users_of_the_hub_have_the_rights_of_the_processes(helm: Path) -> None:
+    """Each user of hub.users is beside the ServiceAccount in every binding of part hub."""
+    manifests = render(helm, {"part": "hub", "hub": {"users": ["hub-user"]}})
+    for (kind, name), manifest in manifests.items():
+        if kind.endswith("Binding"):
+            assert [one["name"] for one in manifest["subjects"]][1:] == ["hub-user"], name
