@@ -49,9 +49,17 @@ class IssuedCertificate:
 
     def renewal_due(self, now: dt.datetime | None = None) -> bool:
         """True once less than a third of the certificate's lifetime is left."""
-        certificate = self.certificate
-        end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+        end, start = _lifetime(self.certificate)
         return end - _now(now) < (end - start) / 3
+
+    def hosts(self) -> frozenset[str]:
+        """The DNS names and IP addresses of the certificate; none if they cannot be read."""
+        try:
+            names = self.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension):
+            return frozenset()
+        addresses = map(str, names.get_values_for_type(x509.IPAddress))
+        return frozenset([*names.get_values_for_type(x509.DNSName), *addresses])
 
     def matches(self) -> bool:
         """True if the key is the one of the certificate, so a server can start with the pair."""
@@ -142,7 +150,7 @@ class CertificateAuthority:
         key is the key of one of them.
         """
         cert = File(directory / CA_CERT_FILE, self.bundle_pem)
-        key = File(directory / CA_KEY_FILE, _key_pem(self.key), PRIVATE_MODE)
+        key = File(directory / CA_KEY_FILE, key_pem(self.key), PRIVATE_MODE)
         write_all([cert, key] if cert.path.exists() else [key, cert])
 
     @property
@@ -156,10 +164,13 @@ class CertificateAuthority:
         roots = (self.certificate, *self.previous)
         return b"".join(root.public_bytes(serialization.Encoding.PEM) for root in roots)
 
-    def renewal_due(self, now: dt.datetime | None = None) -> bool:
-        """True once a new leaf would outlive the newest root, or a third of its lifetime is left."""
-        end, start = self.certificate.not_valid_after_utc, self.certificate.not_valid_before_utc
-        return end - _now(now) < max((end - start) / 3, min(LEAF_VALIDITY, (end - start) / 2))
+    def renewal_due(self, now: dt.datetime | None = None, *, leaf: dt.timedelta = LEAF_VALIDITY) -> bool:
+        """True once a new leaf would outlive the newest root, or a third of its lifetime is left.
+
+        `leaf` is the lifetime of new leaves.
+        """
+        end, start = _lifetime(self.certificate)
+        return end - _now(now) < max((end - start) / 3, min(leaf, (end - start) / 2))
 
     def rotate(self, now: dt.datetime | None = None) -> CertificateAuthority:
         """Returns an authority with a new root of the same name and lifetime. Valid roots stay trusted."""
@@ -210,6 +221,14 @@ class CertificateAuthority:
             usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._issue(_name(common_name), usages, names, validity, _now(now))
 
+    def issue_for_hosts(
+        self, common_name: str, hosts: Iterable[str], *, validity: dt.timedelta, now: dt.datetime
+    ) -> IssuedCertificate:
+        """Issues a serving certificate for DNS names and IP addresses, which may be mixed."""
+        addresses = {host for host in hosts if is_ip(host)}
+        dns = sorted(set(hosts) - addresses)
+        return self.issue_server(common_name, dns=dns, ips=sorted(addresses), validity=validity, now=now)
+
     def issue_client(
         self,
         common_name: str,
@@ -249,13 +268,28 @@ class CertificateAuthority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self.key, hashes.SHA256())
-        return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
+        return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key))
+
+
+def is_ip(host: str) -> bool:
+    """True for the text of an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _lifetime(certificate: x509.Certificate) -> tuple[dt.datetime, dt.datetime]:
+    """Returns the end and the begin of a certificate's life, without the time by which it is backdated."""
+    end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+    return end, min(start + BACKDATE, end)
 
 
 def _signed(root: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(root)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 
@@ -307,7 +341,8 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Returns a key as PEM: PKCS #8, unencrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
