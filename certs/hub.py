@@ -18,16 +18,8 @@ from urllib.parse import urlsplit
 from certs import secrets
 from certs.publish import MUTATING, VALIDATING
 from certs.secrets import AUTHORITY_SECRET, Object, decoded
-from certs.stages import (
-    Action,
-    Publish,
-    Serving,
-    State,
-    Status,
-    StoreAuthority,
-    Trusting,
-    server_hosts,
-)
+from certs.stages import Action, Publish, StoreAuthority
+from certs.state import Serving, State, Status, Trusting, server_hosts
 from fedhpa.api import rights
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.texts import one_line
@@ -75,7 +67,7 @@ REGISTRATIONS: Final = (
 
 
 class Problem(NamedTuple):
-    """Why an object cannot be managed: a reason for events, and a text for people."""
+    """The problem with an object: a reason for events, and a text for people."""
 
     reason: str
     text: str
@@ -83,7 +75,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one look at the API servers found.
+    """The objects that one look at the API servers found.
 
     `objects` has the objects that exist, by name as in `secrets/fedhpa-ca`. `dates` are the times of the API
     servers' answers.

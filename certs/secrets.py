@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.utils import CryptographyDeprecationWarning
 
 from certs.authority import CertificateAuthority, IssuedCertificate, key_pem
-from certs.stages import MAX_ROOTS, Authority, Status
+from certs.state import MAX_ROOTS, Authority, Status
 
 Object = dict[str, Any]
 

@@ -14,19 +14,16 @@ for the whole settle time again.
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 
-from certs.authority import LEAF_VALIDITY, ROOT_VALIDITY, CertificateAuthority, IssuedCertificate
+from certs.authority import CertificateAuthority, IssuedCertificate
+from certs.state import MAX_ROOTS, Authority, Now, Serving, Settings, State, Status
 
-# Roots that a bundle may hold. A rotation needs two; a lost CA Secret leaves those that were found.
-MAX_ROOTS: Final = 8
 COMMON_NAME: Final = "fedhpa-ca"
 
 
@@ -40,118 +37,15 @@ class Stage(StrEnum):
     DROP = "drop"
 
 
-class Status(StrEnum):
-    """What is known of a stored object. FOREIGN: it exists without the label of this project."""
-
-    OURS = "ours"
-    ABSENT = "absent"
-    FOREIGN = "foreign"
-    UNREAD = "unread"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The lifetimes, and the settle time in seconds."""
-
-    lifetime: dt.timedelta = LEAF_VALIDITY
-    root_lifetime: dt.timedelta = ROOT_VALIDITY
-    settle: float = 300.0
-
-
-@dataclass(frozen=True)
-class Authority:
-    """The content of the CA Secret.
-
-    `signer` is the root that signs, `successor` the new root of the stage PUBLISH, and `others` are roots
-    that are only trusted. `rotation_requested` is true if a person asked for a new root.
-    """
-
-    signer: CertificateAuthority | None = None
-    successor: CertificateAuthority | None = None
-    others: tuple[x509.Certificate, ...] = ()
-    rotation_requested: bool = False
-
-    @property
-    def roots(self) -> tuple[x509.Certificate, ...]:
-        """The roots that every bundle must have."""
-        held = [root.certificate for root in (self.signer, self.successor) if root is not None]
-        return tuple(dict.fromkeys([*held, *self.others]))
-
-
-@dataclass(frozen=True)
-class Serving:
-    """The serving certificate of one server. `pair` is None unless certificate and key fit each other.
-
-    `hosts` are the DNS names and IP addresses that the certificate must have. `bundle` has the certificates
-    of `ca.crt`.
-    """
-
-    server: str
-    common_name: str
-    hosts: frozenset[str]
-    status: Status
-    pair: IssuedCertificate | None = None
-    bundle: tuple[x509.Certificate, ...] = ()
-
-
-@dataclass(frozen=True)
-class Trusting:
-    """A registration whose CA bundles must trust the certificate of `server`.
-
-    `bundles` has one entry for each caBundle. `uid` differs if the registration is created again.
-    """
-
-    name: str
-    server: str
-    status: Status
-    uid: str = ""
-    bundles: tuple[tuple[x509.Certificate, ...], ...] = ()
-
-
-@dataclass(frozen=True)
-class State:
-    """What is stored on the API servers."""
-
-    authority: Authority
-    authority_status: Status
-    serving: tuple[Serving, ...] = ()
-    trusting: tuple[Trusting, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """True if every object was read."""
-        statuses = [each.status for each in self.serving] + [each.status for each in self.trusting]
-        return Status.UNREAD not in statuses
-
-    @property
-    def managed(self) -> tuple[Serving, ...]:
-        """The serving certificates that are issued here."""
-        return tuple(each for each in self.serving if each.status in (Status.OURS, Status.ABSENT))
-
-    @property
-    def registrations(self) -> tuple[Trusting, ...]:
-        """The registrations to publish to. The server of a foreign certificate has another CA."""
-        issued = {each.server for each in self.managed}
-        return tuple(each for each in self.trusting if each.status is Status.OURS and each.server in issued)
-
-
-@dataclass(frozen=True)
-class Now:
-    """The time. `agreed` is false while two clocks differ; then no date is a reason to act."""
-
-    time: dt.datetime
-    agreed: bool = True
-
-
 @dataclass(frozen=True)
 class Observed:
-    """What the leader has seen without a change, and since when, in seconds of its monotonic clock."""
+    """A subject that the leader sees unchanged, and since when, in seconds of its monotonic clock."""
 
     subject: object = None
     since: float = 0.0
 
     def seconds(self, subject: object, clock: float) -> float:
-        """How long `subject` has been seen."""
+        """Returns for how many seconds `subject` has been seen."""
         return clock - self.since if self.subject == subject else 0.0
 
     def still(self, subject: object, clock: float) -> Observed:
@@ -251,14 +145,11 @@ def _begin(state: State, settings: Settings, now: Now) -> tuple[Action, ...]:
     stored += [bundle for each in state.registrations for bundle in each.bundles]
     found = dict.fromkeys(root for bundle in stored for root in bundle if _is_root(root, now))
     kept = tuple(dict.fromkeys([*state.authority.others, *found]))[: MAX_ROOTS - 1]
-    reason, message = ("RootCreated", "created the first root")
-    if kept:
-        reason = "RootReplaced"
-        message = (
-            f"created a root, because Secret fedhpa-ca has no usable key; {len(kept)} found stay trusted"
-        )
-    fresh = replace(state.authority, successor=_root(settings, now), others=kept)
-    return (StoreAuthority(fresh, reason, message),)
+    root = _root(settings, now)
+    if not kept:  # nothing is trusted yet, so nothing can be interrupted
+        return (StoreAuthority(Authority(signer=root), "RootCreated", "created the first root"),)
+    message = f"created a root, because Secret fedhpa-ca has no usable key; {len(kept)} roots stay trusted"
+    return (StoreAuthority(Authority(successor=root, others=kept), "RootReplaced", message),)
 
 
 def _spread(state: State, roots: tuple[x509.Certificate, ...]) -> list[Publish | StoreCertificate]:
@@ -370,11 +261,6 @@ def why_issue(serving: Serving, signer: CertificateAuthority, now: Now) -> str:
     return ""
 
 
-def fingerprint(certificate: x509.Certificate) -> str:
-    """Returns the SHA-256 fingerprint of a certificate, in lower case without colons."""
-    return certificate.fingerprint(hashes.SHA256()).hex()
-
-
 def _is_signed(serving: Serving, signer: CertificateAuthority) -> bool:
     return serving.pair is not None and signer.issued(serving.pair.certificate)
 
@@ -402,9 +288,3 @@ def _checked(check: Callable[[], bool]) -> bool:
 
 def _root(settings: Settings, now: Now) -> CertificateAuthority:
     return CertificateAuthority.create(COMMON_NAME, validity=settings.root_lifetime, now=now.time)
-
-
-def server_hosts(service: str, namespace: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Returns the names under which a Service is called, and further ones."""
-    full = f"{service}.{namespace}.svc"
-    return frozenset((service, f"{service}.{namespace}", full, f"{full}.cluster.local", *more))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Any, Final
 
+from certs.authority import LEAF_VALIDITY, ROOT_VALIDITY, is_ip
+from certs.state import Settings as CertificateSettings
 from fedhpa.api import default_values
+from fedhpa.api.errors import ConfigError
+from fedhpa.api.names import dns_subdomain
 from fedhpa.decision import ControllerSettings
 from fedhpa.serving.flags import (
     Flag,
@@ -17,7 +22,9 @@ from fedhpa.serving.flags import (
     duration,
     integer,
     number,
+    path,
     split_list,
+    string,
     strings,
 )
 
@@ -113,6 +120,72 @@ DOWNSCALE_DELAY = duration(
     "horizontal-pod-autoscaler-downscale-delay", 300.0, "Without effect; accepted because Karmada has it."
 )
 
+MAX_HOSTS: Final = 64
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    hosts = split_list(text)
+    wrong = [host for host in hosts if not is_ip(host) and dns_subdomain(host.removeprefix("*."))]
+    if wrong or len(hosts) > MAX_HOSTS:
+        raise ValueError(text)
+    return hosts
+
+
+MANAGE_CERTIFICATES = boolean(
+    "manage-certificates",
+    False,
+    "Keep a CA in Secret fedhpa-ca, issue and renew the serving certificates of the webhook and the metrics "
+    "adapter, and publish the CA in their registrations on the hub.",
+)
+CERTIFICATES_NAMESPACE = string(
+    "certificates-namespace",
+    "",
+    "Namespace of the Secrets with the certificates; if not set, the pod's own namespace, or fedhpa-system "
+    "outside a pod.",
+)
+CERTIFICATES_KUBECONFIG = path(
+    "certificates-kubeconfig",
+    "",
+    "Kubeconfig of the API server that has these Secrets; if not set, that of the pod's service account, or "
+    "--kubeconfig outside a pod.",
+)
+CERTIFICATES_HOSTS: Flag[tuple[str, ...]] = Flag(
+    "certificates-hosts",
+    (),
+    "Further DNS names and IP addresses for both serving certificates, for a hub that calls them by other "
+    "names than those of their Services.",
+    FlagType("strings", f"at most {MAX_HOSTS} DNS names or IP addresses", _hosts, ",".join),
+    repeatable=True,
+)
+CERTIFICATES_LIFETIME = duration(
+    "certificates-lifetime",
+    LEAF_VALIDITY.total_seconds(),
+    "Lifetime of serving certificates. They are renewed after two thirds of it.",
+    minimum=60.0,
+)
+CERTIFICATES_ROOT_LIFETIME = duration(
+    "certificates-root-lifetime",
+    ROOT_VALIDITY.total_seconds(),
+    "Lifetime of the CA's root, at least twice --certificates-lifetime.",
+    minimum=120.0,
+)
+CERTIFICATES_SETTLE_TIME = duration(
+    "certificates-settle-time",
+    CertificateSettings.settle,
+    "Time after which every API server uses a published CA, and every pod its renewed Secret. The root "
+    "changes in steps that are at least this long; at most a third of --certificates-lifetime.",
+    minimum=1.0,
+)
+CERTIFICATES: tuple[Flag[Any], ...] = (
+    MANAGE_CERTIFICATES,
+    CERTIFICATES_NAMESPACE,
+    CERTIFICATES_KUBECONFIG,
+    CERTIFICATES_HOSTS,
+    CERTIFICATES_LIFETIME,
+    CERTIFICATES_ROOT_LIFETIME,
+    CERTIFICATES_SETTLE_TIME,
+)
+
 SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
     "Autoscaling": (
         CONTROLLERS,
@@ -134,6 +207,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
     "Hub": common.HUB,
     "Members": common.MEMBERS,
     "Leader election": common.LEADER_ELECTION,
+    "Certificates": CERTIFICATES,
     "Observing": (
         common.METRICS_BIND_ADDRESS,
         # The default of Karmada's controller manager.
@@ -180,3 +254,31 @@ class Settings:
                 cluster_lost_timeout=values[CLUSTER_LOST_TIMEOUT],
             ),
         )
+
+
+# Longer lifetimes than a hundred years end after the last date that a certificate can hold.
+MAX_LIFETIME: Final = 100 * 365 * 86400.0
+
+
+def check_certificate_flags(values: Values) -> None:
+    """Raises ConfigError if the lifetimes do not fit each other."""
+    leaf, root = values[CERTIFICATES_LIFETIME], values[CERTIFICATES_ROOT_LIFETIME]
+    if root > MAX_LIFETIME:
+        raise ConfigError(f"--{CERTIFICATES_ROOT_LIFETIME.name}: expected at most 100 years (876000h)")
+    if root < 2 * leaf:
+        raise ConfigError(
+            f"--{CERTIFICATES_ROOT_LIFETIME.name}: expected at least twice --{CERTIFICATES_LIFETIME.name}"
+        )
+    if values[CERTIFICATES_SETTLE_TIME] > leaf / 3:
+        raise ConfigError(
+            f"--{CERTIFICATES_SETTLE_TIME.name}: expected at most a third of --{CERTIFICATES_LIFETIME.name}"
+        )
+
+
+def certificate_settings(values: Values) -> CertificateSettings:
+    """Returns the lifetimes and the settle time."""
+    return CertificateSettings(
+        dt.timedelta(seconds=values[CERTIFICATES_LIFETIME]),
+        dt.timedelta(seconds=values[CERTIFICATES_ROOT_LIFETIME]),
+        values[CERTIFICATES_SETTLE_TIME],
+    )

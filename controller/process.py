@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
+from controller.certificates import CertificateMetrics, lead_certificates
 from controller.cluster_status import follow_cluster_status
 from controller.cronfederatedhpa import CronController, CronMetrics
 from controller.cronfederatedhpa.foreign import other_controller
@@ -32,9 +33,11 @@ from controller.flags import (
     CRON_FEDERATED_HPA,
     DIRECT,
     FEDERATED_HPA,
+    MANAGE_CERTIFICATES,
     SECTIONS,
     SHARDS,
     Settings,
+    check_certificate_flags,
 )
 from controller.loop import ReconcileLoop
 from controller.members import member_registry
@@ -86,6 +89,7 @@ def main() -> None:
     values = parse_or_exit(PROGRAM, ABOUT, SECTIONS)
     try:
         _lease_timing(values)
+        check_certificate_flags(values)
     except ConfigError as error:
         exit_usage(PROGRAM, error)
 
@@ -102,6 +106,7 @@ async def run(values: Values, signals: Signals) -> None:
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
     metrics, cron_metrics = ControllerMetrics(registry), CronMetrics(registry)
+    certificates = CertificateMetrics(registry)
     metrics.set_paused(settings.paused)
     FAILURE_OBSERVER.set(metrics.task_failed)
     if settings.paused:
@@ -128,7 +133,7 @@ async def run(values: Values, signals: Signals) -> None:
                 ),
             ]
             if settings.paused:
-                namespace = values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace()
+                namespace = _lease_namespace(values)
                 record = functools.partial(_record_paused, hub, namespace, _leases_of(values))
                 background.append(group.create_task(supervise("events", record)))
             leading = []
@@ -142,6 +147,12 @@ async def run(values: Values, signals: Signals) -> None:
                     _lead_rules, values, settings, hub, members, metrics, cron_metrics
                 )
                 leading.append(group.create_task(supervise("cron-shards", run_rules)))
+            if values[MANAGE_CERTIFICATES] and not settings.paused:
+                place, timing = _lease_namespace(values), _lease_timing(values)
+                keep = functools.partial(
+                    lead_certificates, values, hub, certificates, place, timing, metrics.set_leader
+                )
+                leading.append(group.create_task(supervise("certificates-lead", keep)))
             await signals.stop.wait()
             health.drain()
             for task in leading:
@@ -225,7 +236,7 @@ async def _lead_shards(
         metrics.set_leader(str(Shard(index, values[SHARDS], kind)), False)
     election = ShardElection(
         hub,
-        values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or _own_namespace(),
+        _lease_namespace(values),
         f"{socket.gethostname()}_{uuid.uuid4()}",
         values[SHARDS],
         kind=kind,
@@ -371,8 +382,8 @@ def _report(check: ReadinessCheck, problem: str | None) -> None:
         check.fail(problem)
 
 
-def _own_namespace() -> str:
-    if namespace := os.environ.get("POD_NAMESPACE"):
+def _lease_namespace(values: Values) -> str:
+    if namespace := values[common.LEADER_ELECT_RESOURCE_NAMESPACE] or os.environ.get("POD_NAMESPACE", ""):
         return namespace
     mounted = SERVICE_ACCOUNT / "namespace"
     return Path(mounted).read_text().strip() if mounted.is_file() else "kube-system"

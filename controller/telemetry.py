@@ -28,6 +28,12 @@ HUB = ""
 TASKS = (
     *KUBE_TASKS,
     *MEMBER_TASKS,
+    "certificate-events",
+    "certificate-reminders",
+    "certificate-write",
+    "certificates",
+    "certificates-config",
+    "certificates-lead",
     "cluster-status",
     "cron-changes",
     "cron-events",

@@ -79,6 +79,7 @@ class Adapter:
         )
         self.trust = LiveTrust(TrustFiles.of(values), self.tls)
         self.health = Health()
+        self._certificate_check = self.health.readiness("certificate", latches=True, reason=self.tls.awaits)
         self._hub_check = self.health.readiness("hub", latches=False, reason="not reached yet")
         self._trust_check = self.health.readiness("authentication", latches=True)
         self._reviews_check = self.health.readiness("reviews", latches=False, reason="not made yet")
@@ -147,8 +148,11 @@ class Adapter:
         return PrometheusBackend(self._values, members, self.telemetry.registry)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serves, and follows the hub and the members. Leaving the context drains requests."""
+    async def running(self, stop: asyncio.Event | None = None) -> AsyncIterator[None]:
+        """Serves, and follows the hub and the members. Leaving the context drains requests.
+
+        The context is entered when the certificate is loaded, or when `stop` is set before.
+        """
         FAILURE_OBSERVER.set(self.telemetry.task_failed)
         tasks = self._tasks()
         for task in tasks:
@@ -158,12 +162,16 @@ class Adapter:
             self._store.store if self._store is not None else nullcontext(),
             _background(tasks),
             http_listeners(self._values, self.health, self.telemetry.registry, peers=self._peers),
-            self.server,
         ):
-            try:
+            if not await self.tls.filled(stop or asyncio.Event()):
                 yield
-            finally:
-                self.health.drain()
+                return
+            async with self.server:
+                self._certificate_check.succeed()
+                try:
+                    yield
+                finally:
+                    self.health.drain()
 
     def _tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         tasks: dict[str, Callable[[], Awaitable[None]]] = {
@@ -276,8 +284,9 @@ async def serve(
         adapter = Adapter(values, hub, (clients[0], clients[1]))
         signals.on_reload(adapter.tls.reload)
         signals.on_reload(adapter.trust.reload)
-        async with adapter.running():
-            started(adapter)
+        async with adapter.running(signals.stop):
+            if not signals.stop.is_set():
+                started(adapter)
             await signals.stop.wait()
 
 

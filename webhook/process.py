@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -43,24 +44,27 @@ class Webhook:
         self.server = TlsServer.of(application, self.tls, values, self._peers)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, stop: asyncio.Event | None = None) -> AsyncIterator[None]:
         """Serves within the context. On exit it is not ready, accepts no connections, and ends its requests.
 
-        Readiness does not depend on the hub.
+        The context is entered when the certificate is loaded, or when `stop` is set before. Readiness does
+        not depend on the hub.
         """
         async with reading_hub(self._values) as hub:
             if hub is not None:
                 self._use(hub)
             registry = self.telemetry.registry
-            async with (
-                http_listeners(self._values, self.health, registry, peers=self._peers),
-                self.server,
-            ):
-                self._certificate.succeed()
-                try:
+            self._certificate.fail(self.tls.awaits)
+            async with http_listeners(self._values, self.health, registry, peers=self._peers):
+                if not await self.tls.filled(stop or asyncio.Event()):
                     yield
-                finally:
-                    self.health.drain()
+                    return
+                async with self.server:
+                    self._certificate.succeed()
+                    try:
+                        yield
+                    finally:
+                        self.health.drain()
 
     def _use(self, hub: HubReader) -> None:
         self.warnings.hub = hub
@@ -74,8 +78,9 @@ async def serve(
     """Serves until `signals.stop`. Calls `started` once the secure port is bound."""
     webhook = Webhook(values)
     signals.on_reload(webhook.tls.reload)
-    async with webhook.running():
-        started(webhook)
+    async with webhook.running(signals.stop):
+        if not signals.stop.is_set():
+            started(webhook)
         await signals.stop.wait()
 
 

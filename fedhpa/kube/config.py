@@ -82,7 +82,7 @@ async def load_config(kubeconfig: str | None, context: str | None = None) -> Api
     if listed := os.environ.get("KUBECONFIG"):
         return await _from_kubeconfig([part for part in listed.split(os.pathsep) if part], context)
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return _in_cluster()
+        return in_cluster_config()
     home = Path.home() / ".kube" / "config"
     if home.is_file():
         return await _from_kubeconfig([str(home)], context)
@@ -283,7 +283,8 @@ def _plugin_answer(loader: Any) -> tuple[str | None, float | None]:
     return getattr(loader, "token", None), expiry.timestamp() if expiry is not None else None
 
 
-def _in_cluster(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
+def in_cluster_config(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
+    """Returns the configuration of a pod's service account. Raises ConfigError."""
     library = importlib.import_module("kubernetes.aio.config.incluster_config")
     settings = importlib.import_module("kubernetes.aio.client.configuration").Configuration()
     token, authority, namespace = folder / "token", folder / "ca.crt", folder / "namespace"

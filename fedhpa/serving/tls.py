@@ -8,6 +8,7 @@ current context. A rotation is one assignment, and open connections are not affe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import ssl
 import warnings
@@ -34,6 +35,14 @@ class TlsFiles:
     certificate: Path
     key: Path
 
+    @property
+    def await_content(self) -> bool:
+        """True if the folder exists, and both files are missing or empty.
+
+        Kubernetes mounts an optional Secret as an empty folder, and fills it once the Secret exists.
+        """
+        return self.certificate.parent.is_dir() and not any(map(_size, (self.certificate, self.key)))
+
     @classmethod
     def of(cls, values: Values) -> TlsFiles:
         """Returns the files that the serving flags name; raises ConfigError for half a pair."""
@@ -57,6 +66,8 @@ class TlsFiles:
 class ServingTls:
     """The TLS identity of one server: loaded at once, reloaded by `reload` or `watch`.
 
+    If the files have no content yet, `filled` waits for it and loads them.
+
     With `request_client_certificates`, clients may present a certificate. The handshake fails if no CA given
     to `trust_clients` signed it. Clients without a certificate are served.
     """
@@ -68,17 +79,57 @@ class ServingTls:
         minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
         request_client_certificates: bool = False,
     ) -> None:
-        """Loads the files; raises FedHPAError that names a missing or unusable file."""
+        """Loads the files; raises FedHPAError that names a missing or unusable file.
+
+        Files that await their content are not loaded.
+        """
         self._files = files
         self._minimum_version = minimum_version
         self._request_clients = request_client_certificates
         self._client_cas = b""
         self._expires = 0.0
         self._seen = self._stats()
-        self._tried = self._digest()
+        self._tried = b""
+        self._current: ssl.SSLContext | None = None
+        self._listening: ssl.SSLContext | None = None
+        if not files.await_content:
+            self._load()
+
+    @property
+    def listening_context(self) -> ssl.SSLContext:
+        """The context of the listening socket. Raises FedHPAError before the files have been loaded."""
+        if self._listening is None:
+            raise FedHPAError(self.awaits)
+        return self._listening
+
+    @property
+    def awaits(self) -> str:
+        """The folder that the process waits for, and the writers that may fill it; "" once it is filled."""
+        if self._listening is not None:
+            return ""
+        folder, name = self._files.certificate.parent, self._files.certificate.name
+        return (
+            f"{folder} has no {name} yet: the Secret that is mounted there is filled by the controller with "
+            "--manage-certificates, by cert-manager, or by a person"
+        )
+
+    async def filled(self, stop: asyncio.Event, interval: float = POLL_SECONDS) -> bool:
+        """Waits until the files are loaded. Returns False if `stop` is set before."""
+        if self._listening is None:
+            logger.warning("waiting for the serving certificate", detail=self.awaits)
+        while self._listening is None and not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), interval)
+            if not self._files.await_content:
+                self.reload()
+        return self._listening is not None
+
+    def _load(self) -> None:
+        tried = self._digest()
         self._current = self._build(self._client_cas)
-        self.listening_context = self._build(b"")
-        self.listening_context.sni_callback = self._select
+        listening = self._build(b"")
+        listening.sni_callback = self._select
+        self._tried, self._listening = tried, listening
 
     @property
     def expires(self) -> float:
@@ -88,17 +139,24 @@ class ServingTls:
     def trust_clients(self, ca_pem: bytes) -> None:
         """Accepts client certificates of exactly these CAs from now on; raises FedHPAError for bad CAs."""
         if ca_pem != self._client_cas:
-            self._current = self._build(ca_pem)
+            if self._listening is not None:
+                self._current = self._build(ca_pem)
             self._client_cas = ca_pem
 
     def reload(self) -> bool:
         """Loads the files again; returns False and keeps the old pair if they are unusable."""
+        if self._listening is None and self._files.await_content:
+            return False
         self._seen = self._stats()
         try:
             digest = self._digest()
         except FedHPAError as error:
             return self._keep_old(b"", error)
         try:
+            if self._listening is None:
+                self._load()
+                logger.info("serving certificate loaded", file=str(self._files.certificate))
+                return True
             self._current = self._build(self._client_cas)
         except FedHPAError as error:
             return self._keep_old(digest, error)
@@ -117,12 +175,14 @@ class ServingTls:
     def _keep_old(self, digest: bytes, error: FedHPAError) -> bool:
         # Log once per content. A broken file must not fill the log every second.
         if digest != self._tried:
-            logger.error("serving certificate not loaded, keeping the old one", error=str(error))
+            kept = "" if self._listening is None else ", keeping the old one"
+            logger.error(f"serving certificate not loaded{kept}", error=str(error))
         self._tried = digest
         return False
 
     def _select(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self._current
+        if self._current is not None:
+            connection.context = self._current
 
     def _build(self, client_cas: bytes) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -169,6 +229,13 @@ def _expiry(path: Path) -> float:
         return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
     except ValueError:
         return 0.0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,7 +18,10 @@ from fedhpa.kube.transport import TIMEOUT
 
 
 class MemoryApi(ApiClient):
-    """Stores written objects. With `hang` every call hangs; with `fail` it gets that HTTP status."""
+    """Stores written objects. With `hang` every call hangs; with `fail` it gets that HTTP status.
+
+    `refused` has HTTP statuses by (method, path). `date` is the server's time for the header of that name.
+    """
 
     def __init__(self) -> None:
         super().__init__(ApiConfig(server="http://memory"))
@@ -25,6 +29,8 @@ class MemoryApi(ApiClient):
         self.calls: list[tuple[str, str]] = []
         self.hang = False
         self.fail: int | None = None
+        self.refused: dict[tuple[str, str], int] = {}
+        self.date: Callable[[], str] | None = None
         self._version = 0
 
     async def request(
@@ -43,10 +49,13 @@ class MemoryApi(ApiClient):
         await asyncio.sleep(0.001)
         if self.fail is not None:
             raise ApiError("refused", status=self.fail)
+        if (method, path) in self.refused:
+            raise ApiError("refused", status=self.refused[method, path])
         sent = msgspec.json.decode(body) if body is not None else {}
         obj = getattr(self, f"_{method.lower()}")(path, sent)
         raw = msgspec.json.encode(obj)
-        return Response(200, CIMultiDictProxy(CIMultiDict()), raw)
+        headers = CIMultiDict({"Date": self.date()} if self.date is not None else {})
+        return Response(200, CIMultiDictProxy(headers), raw)
 
     def _get(self, path: str, _: dict[str, Any]) -> dict[str, Any]:
         if path not in self.objects:

@@ -294,7 +294,7 @@ async def test_an_unusable_cluster(tmp_path: Path, cluster: dict[str, str]) -> N
         await load_config(kubeconfig(tmp_path, **cluster))
 
 
-async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def testin_cluster_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a pod the service account's files and the environment give the configuration."""
     (tmp_path / "token").write_text("pod-token\n")
     (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
@@ -303,7 +303,7 @@ async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
-    config = kube_config._in_cluster(tmp_path)
+    config = kube_config.in_cluster_config(tmp_path)
 
     assert (config.server, config.namespace) == ("https://[fd00::1]:443", "fedhpa-system")
     assert await config.credentials.authorization() == "Bearer pod-token"
@@ -315,7 +315,7 @@ async def test_in_cluster_without_a_token(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
     with pytest.raises(ConfigError, match="automountServiceAccountToken"):
-        kube_config._in_cluster(tmp_path)
+        kube_config.in_cluster_config(tmp_path)
 
 
 async def test_nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

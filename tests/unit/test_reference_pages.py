@@ -36,6 +36,8 @@ PAGES = [
 
 # Where conditions and events are made.
 DECIDING = (
+    "certs/hub.py",
+    "certs/stages.py",
     "fedhpa/api/metric_types.py",
     "fedhpa/decision",
     "fedhpa/scaling",

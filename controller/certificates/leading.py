@@ -1,0 +1,126 @@
+"""Leads the Lease of the certificates, and keeps them while this process holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from certs.hub import CertificateStore
+from certs.state import Settings
+from controller.certificates.manager import COMPONENT, CertificateManager
+from controller.certificates.telemetry import CertificateMetrics
+from controller.flags import (
+    CERTIFICATES_HOSTS,
+    CERTIFICATES_KUBECONFIG,
+    CERTIFICATES_NAMESPACE,
+    certificate_settings,
+)
+from fedhpa.api.rights import NAMESPACE
+from fedhpa.kube import (
+    BOOT,
+    ApiClient,
+    EventRecorder,
+    LeaderElector,
+    LeaseTiming,
+    follow_config,
+    load_config,
+    supervise,
+)
+from fedhpa.kube.config import SERVICE_ACCOUNT, in_cluster_config
+from fedhpa.serving.flags import Values, common
+
+LEASE: Final = "fedhpa-controller-certificates"
+
+log = structlog.get_logger(__name__)
+
+
+async def lead_certificates(
+    values: Values,
+    hub: ApiClient,
+    metrics: CertificateMetrics,
+    lease_namespace: str,
+    timing: LeaseTiming,
+    set_leader: Callable[[str, bool], None] = lambda *_: None,
+) -> None:
+    """Keeps the certificates whenever this process holds the Lease, until cancelled.
+
+    `set_leader` is called with "certificates" when this process begins or ends to hold it.
+    """
+    on_lead = functools.partial(set_leader, "certificates")
+    namespace = values[CERTIFICATES_NAMESPACE] or _pod_namespace()
+    settings = certificate_settings(values)
+    async with _secrets_api(values, hub) as secrets_api:
+        hosts = values[CERTIFICATES_HOSTS]
+        store = CertificateStore(secrets_api, hub, namespace, hosts)
+        if not values[common.LEADER_ELECT]:
+            on_lead(True)
+            await _manager(store, secrets_api, settings, metrics).run()
+            return
+        on_lead(False)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        elector = LeaderElector(
+            hub,
+            lease_namespace,
+            LEASE,
+            identity,
+            timing=timing,
+            on_change=on_lead,
+            clock=BOOT.monotonic,
+            wall=BOOT.wall,
+        )
+
+        async def work() -> None:
+            await _manager(store, secrets_api, settings, metrics, elector).run()
+
+        await elector.run(work)
+
+
+def _manager(
+    store: CertificateStore,
+    secrets_api: ApiClient,
+    settings: Settings,
+    metrics: CertificateMetrics,
+    elector: LeaderElector | None = None,
+) -> CertificateManager:
+    """Returns a manager without a memory: a new leader waits for whole settle times."""
+    events = EventRecorder(secrets_api, COMPONENT)
+    leads = (lambda: True) if elector is None else (lambda: elector.is_leader)
+    return CertificateManager(store, settings, events, metrics, leads=leads)
+
+
+@asynccontextmanager
+async def _secrets_api(values: Values, hub: ApiClient) -> AsyncIterator[ApiClient]:
+    """Yields the client of the API server that has the Secrets: the hub's, unless another is configured."""
+    kubeconfig = values[CERTIFICATES_KUBECONFIG]
+    in_pod = bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and bool(values[common.KUBECONFIG])
+    if not kubeconfig and not in_pod:
+        yield hub
+        return
+    config = await load_config(kubeconfig) if kubeconfig else in_cluster_config()
+    async with ApiClient(config) as client:
+        if not kubeconfig:  # the token is read again when it changes
+            yield client
+            return
+        async with asyncio.TaskGroup() as group:
+            follower = group.create_task(
+                supervise("certificates-config", lambda: follow_config(client, kubeconfig))
+            )
+            try:
+                yield client
+            finally:
+                follower.cancel()
+
+
+def _pod_namespace() -> str:
+    if namespace := os.environ.get("POD_NAMESPACE"):
+        return namespace
+    mounted = SERVICE_ACCOUNT / "namespace"
+    return mounted.read_text().strip() if mounted.is_file() else NAMESPACE
