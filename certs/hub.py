@@ -20,23 +20,18 @@ from certs.publish import MUTATING, VALIDATING
 from certs.secrets import AUTHORITY_SECRET, Object, decoded
 from certs.stages import Action, Publish, StoreAuthority
 from certs.state import Serving, State, Status, Trusting, server_hosts
-from fedhpa.api import rights
 from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.rights.names import ADAPTER as ADAPTER_SERVICE
+from fedhpa.api.rights.names import API_SERVICES, PART_OF, PROJECT, WEBHOOK_CONFIGURATION
+from fedhpa.api.rights.names import WEBHOOK as WEBHOOK_SERVICE
 from fedhpa.api.texts import one_line
 from fedhpa.kube import NOT_FOUND, ApiClient, resource_path
 
 WEBHOOK, ADAPTER = "webhook", "metrics-adapter"
 # By server: its Service, and the Secret of its certificate.
-SERVICES: Final = {WEBHOOK: rights.WEBHOOK, ADAPTER: rights.ADAPTER}
+SERVICES: Final = {WEBHOOK: WEBHOOK_SERVICE, ADAPTER: ADAPTER_SERVICE}
 SERVING_SECRETS: Final = {WEBHOOK: "fedhpa-webhook-tls", ADAPTER: "fedhpa-metrics-adapter-tls"}
 ADMISSION, REGISTRATION = "admissionregistration.k8s.io/v1", "apiregistration.k8s.io/v1"
-WEBHOOK_CONFIGURATION: Final = "fedhpa-webhook"
-API_SERVICES: Final = (
-    "v1beta1.metrics.k8s.io",
-    "v1beta1.custom.metrics.k8s.io",
-    "v1beta2.custom.metrics.k8s.io",
-    "v1beta1.external.metrics.k8s.io",
-)
 MANAGER: Final = "fedhpa-controller"
 OPAQUE, TLS = "Opaque", "kubernetes.io/tls"
 MAX_REASON: Final = 300
@@ -223,8 +218,8 @@ def _secret_status(name: str, namespace: str, answer: _Answer, problems: dict[st
     if status is Status.FOREIGN:
         problems[f"secrets/{name}"] = Problem(
             "ForeignSecret",
-            f"it has no label {secrets.PART_OF}={secrets.PROJECT}, so it is left alone: delete it, or run: "
-            f"kubectl -n {namespace} label secret {name} {secrets.PART_OF}={secrets.PROJECT}",
+            f"it has no label {PART_OF}={PROJECT}, so it is left alone: delete it, or run: "
+            f"kubectl -n {namespace} label secret {name} {PART_OF}={PROJECT}",
         )
     return status
 

@@ -19,6 +19,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 
 from certs.authority import CertificateAuthority, IssuedCertificate, key_pem
 from certs.state import MAX_ROOTS, Authority, Status
+from fedhpa.api.rights.names import PART_OF, PROJECT
 
 Object = dict[str, Any]
 
@@ -27,7 +28,6 @@ CA_CERT, CA_KEY, NEXT_CERT, NEXT_KEY = "ca.crt", "ca.key", "next.crt", "next.key
 TLS_CERT, TLS_KEY = "tls.crt", "tls.key"
 # A person asks for a new root with this annotation on the CA Secret. The leader removes it.
 ROTATE: Final = "fedhpa.io/rotate"
-PART_OF, PROJECT = "app.kubernetes.io/part-of", "fedhpa"
 # Bytes of one value. A bundle of eight roots has about 6 kB, and each value is parsed every few seconds.
 MAX_VALUE: Final = 64 * 1024
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
-from controller.certificates import CertificateMetrics, lead_certificates
+from controller.certificates import lead_certificates
 from controller.cluster_status import follow_cluster_status
 from controller.cronfederatedhpa import CronController, CronMetrics
 from controller.cronfederatedhpa.foreign import other_controller
@@ -106,7 +106,6 @@ async def run(values: Values, signals: Signals) -> None:
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
     metrics, cron_metrics = ControllerMetrics(registry), CronMetrics(registry)
-    certificates = CertificateMetrics(registry)
     metrics.set_paused(settings.paused)
     FAILURE_OBSERVER.set(metrics.task_failed)
     if settings.paused:
@@ -150,7 +149,7 @@ async def run(values: Values, signals: Signals) -> None:
             if values[MANAGE_CERTIFICATES] and not settings.paused:
                 place, timing = _lease_namespace(values), _lease_timing(values)
                 keep = functools.partial(
-                    lead_certificates, values, hub, certificates, place, timing, metrics.set_leader
+                    lead_certificates, values, hub, metrics.certificates, place, timing, metrics.set_leader
                 )
                 leading.append(group.create_task(supervise("certificates-lead", keep)))
             await signals.stop.wait()

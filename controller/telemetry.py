@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controller.certificates import CertificateMetrics
 from controller.decisions import DecisionLog
 from fedhpa.decision import Decision, MetricResult
 from fedhpa.kube import KUBE_TASKS
@@ -74,6 +75,7 @@ class ControllerMetrics:
 
     def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.certificates = CertificateMetrics(registry)
         self._succeeded_at: dict[tuple[str, str], float] = {}
         labels = ("action", "error")
         self._reconciliations = Counter(

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from controller.certificates import CertificateMetrics
 from controller.cronfederatedhpa import CronMetrics
 from controller.telemetry import ControllerMetrics
 from fedhpa.serving import CallerSeries, Peers, ProcessSeries, register_certificate
@@ -44,7 +43,6 @@ def _registries() -> dict[str, CollectorRegistry]:
     controller = CollectorRegistry()
     ControllerMetrics(controller)
     CronMetrics(controller)
-    CertificateMetrics(controller)
     every = CollectorRegistry()
     ProcessSeries(every)
     every.register(Peers())

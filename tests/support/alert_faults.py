@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
-from controller.certificates import CertificateMetrics
 from controller.cronfederatedhpa import CronMetrics
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import Coverage, Decision, History
@@ -67,7 +66,6 @@ class Stage:
         self.registries = {name: CollectorRegistry() for name in names}
         self.leader, self.standby = (ControllerMetrics(self.registries[n], clock=self.clock) for n in names)
         self.rules = CronMetrics(self.registries[names[0]])
-        self.certificates = CertificateMetrics(self.registries[names[0]])
         self.adapter = AdapterTelemetry(lambda: cast(Mapping[str, Member], {"m1": self.member}))
         self.store = StoreTelemetry(self.adapter.registry)
         self.limits = CallerLimits(Limits(0, 0, 0.0, 1), self.adapter.registry)
@@ -265,10 +263,10 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         "CertificateExpires",
     ),
     "a root expires": (
-        lambda s: s.certificates._expires.labels("ca").set(time.time() + 6 * DAY),
+        lambda s: s.leader.certificates._expires.labels("ca").set(time.time() + 6 * DAY),
         "CaExpires",
     ),
-    "certificates cannot be kept": (lambda s: s.certificates._failing.set(1), "CertificatesNotKept"),
+    "certificates cannot be kept": (lambda s: s.leader.certificates._failing.set(1), "CertificatesNotKept"),
     "the event loop is held up": (_held_up, "EventLoopBlocked"),
     "the event loop is held up once": (lambda s: _held_up(s) if s.now == 600 else None, ""),
 }
