@@ -25,6 +25,7 @@ from fedhpa.doctor.reading.objects import (
     namespaces_of,
     propagation_of,
     read_lists,
+    workloads_of,
 )
 from fedhpa.doctor.reading.session import Session, date_of
 from fedhpa.kube import ApiClient
@@ -68,6 +69,7 @@ async def examine(
         hub,
         namespaces=namespaces_of(listed),
         propagation=_propagation(listed),
+        workloads=workloads_of(listed),
         hub_skew=observed.skew or 0.0,
         wall=wall,
         connector=connector,
@@ -134,9 +136,8 @@ def _wanted(namespace: str, listed: Listed, leadership: Leadership, clusters: tu
         secrets.setdefault(place, []).append(name)
     leases = () if isinstance(leadership.leases, Problem) else leadership.leases
     held = next((each.namespace for each in leases if each.is_held), namespace)
-    return Wanted(
-        namespace, held, _propagation(listed), {place: tuple(names) for place, names in secrets.items()}
-    )
+    names = {place: tuple(found) for place, found in secrets.items()}
+    return Wanted(namespace, held, _propagation(listed), names, workloads_of(listed))
 
 
 def _is_deciding(listed: Listed, now: float) -> bool:

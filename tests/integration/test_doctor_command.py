@@ -23,10 +23,12 @@ from testbed.stage.kubeconfig import write_kubeconfig
 from testbed.stage.registrations import CLUSTER_NAMESPACE
 from tests.support.commands import Ran, fedhpa, fedhpa_process
 from tests.support.installation import (
+    CLUSTER_ROLES,
     CLUSTERS,
     CRONS,
     FHPAS,
     SECRETS,
+    VALIDATING,
     Installation,
     encoded,
     installation,
@@ -94,6 +96,34 @@ async def test_a_member_that_hangs_costs_its_deadline_once(tmp_path: Path) -> No
     assert [(each.id, each.subject) for each in diagnose(observation).findings] == [("member-timeout", "m3")]
     assert isinstance(observation.members, tuple)
     assert all(each.version for each in observation.members if each.name != "m3")
+
+
+async def test_a_webhook_of_some_namespaces_is_tried_in_one_of_them(tmp_path: Path) -> None:
+    """The chart limits the webhook to the namespaces of --watch-namespaces. Elsewhere it is not asked."""
+    async with installation(tmp_path) as made:
+        found = made.store.get(VALIDATING, "", "fedhpa-webhook")
+        for hook in found["webhooks"]:
+            expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}
+            hook["namespaceSelector"] = {"matchExpressions": [expression]}
+        made.store.update(VALIDATING, found)
+        report = await made.diagnosis()
+
+    assert (report.findings, report.not_checked) == ((), ())
+
+
+async def test_an_installation_for_some_workloads_lacks_no_rights(tmp_path: Path) -> None:
+    """The chart can limit the rights to Deployments, the only kind that an object scales here."""
+    async with installation(tmp_path) as made:
+        member = made.plane.members["m1"].store
+        for store, name in ((made.store, "fedhpa:controller"), (member, "fedhpa:member")):
+            role = store.get(CLUSTER_ROLES, "", name)
+            others = ("replicasets", "statefulsets")
+            for rule in role["rules"]:
+                rule["resources"] = [one for one in rule.get("resources", ()) if not one.startswith(others)]
+            store.update(CLUSTER_ROLES, role)
+        report = await made.diagnosis()
+
+    assert (report.findings, report.not_checked) == ((), ())
 
 
 async def test_each_break_before_the_hub_is_its_finding(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tests.support.installation import (
     FHPAS,
     HPAS,
     LEASES,
+    MUTATING,
     SECRETS,
     SHARD_LEASES,
     VALIDATING,
@@ -70,6 +71,12 @@ async def karmadas_entries(made: Installation) -> None:
 
 async def stop_webhook(made: Installation) -> None:
     await made.webhook.stop()
+
+
+async def slow_webhook(made: Installation) -> None:
+    set_webhooks(made, lambda hook: hook.update(timeoutSeconds=1))
+    made.edit(MUTATING, "fedhpa-webhook", webhooks=[])
+    await made.webhook_faults.set(Fault.HANG)
 
 
 async def expired_webhook(made: Installation) -> None:
@@ -337,6 +344,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("webhook-not-registered", unregister),
         ("webhook-not-registered", narrow_webhook),
         ("webhook-connection-refused", stop_webhook),
+        ("webhook-timeout", slow_webhook),
         ("webhook-certificate-expired", expired_webhook),
         ("webhook-certificate-untrusted", foreign_webhook_ca),
         ("webhook-call-failed", lambda made: webhook_url(made, f"{made.webhook.server}/nothing")),
@@ -406,7 +414,6 @@ ELSEWHERE = {
     "webhook-service-missing",
     "webhook-no-endpoints",
     "webhook-name-unknown",
-    "webhook-timeout",
     "webhook-refuses-valid-objects",
     "apiservice-no-endpoints",
     "apiservice-timeout",

@@ -27,6 +27,7 @@ from fedhpa.doctor import Observation, Report, diagnose, examine
 from fedhpa.kube import ApiClient, load_config
 from fedhpa.serving import Health
 from metrics_adapter.registration import APIS, Registration, api_services, service
+from testbed.embedded.network.faults import Faults
 from testbed.embedded.network.listener import Listener
 from testbed.embedded.plane import Plane
 from testbed.embedded.storage.store import Collection
@@ -71,6 +72,7 @@ class Installation:
         self.authority = CertificateAuthority.create("installation")
         self.webhook_app = build_application(Health(), Telemetry(), AdmissionWarnings())
         self.webhook = Listener(self.webhook_app, self.serving("fedhpa-webhook", ["localhost"]))
+        self.webhook_faults = Faults(self.webhook_app, self.webhook, None)
         self.adapter_status = 200
         # Seconds that the clock of a server is ahead, by name; the hub's is "hub".
         self.ahead: dict[str, float] = {}
@@ -145,7 +147,7 @@ class Installation:
             await api.apply_all(
                 [
                     *map(namespace, (NAMESPACE, CLUSTER_NAMESPACE, "shop")),
-                    *rights.hub_rights(NAMESPACE, propagation="direct"),
+                    *rights.hub_rights(NAMESPACE, propagation="direct", secrets={CLUSTER_NAMESPACE: ()}),
                     *self.registrations(),
                     *self.services(),
                     federated_hpa(),
@@ -185,6 +187,7 @@ class Installation:
         for member in self.plane.members.values():
             await member.faults.clear()
             member.apiserver.route = member.route
+        await self.webhook_faults.clear()
         self.recheck()
         await self.apis_are(True)
 

@@ -60,7 +60,9 @@ def check_rights(found: Rights) -> Iterator[Result]:
     elif found.missing:
         what = f"{found.account} may not: {names(map(str, found.missing))}."
         part = found.component.removeprefix("fedhpa-").removeprefix("metrics-")
-        command = f"fedhpa rbac {part} | kubectl apply -f -"
+        secrets = {f"{each.namespace}/{each.name}" for each in found.missing if each.resource == "secrets"}
+        options = "".join(f" --secret {each}" for each in sorted(secrets)[:MAX_NAMES])
+        command = f"fedhpa rbac {part}{options} | kubectl apply -f -"
         yield Finding("component-rights-missing", found.component, what, command)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,8 @@ from fedhpa.doctor.reading.session import Account, Session
 from fedhpa.kube import resource_path
 
 RBAC: Final = "rbac.authorization.k8s.io/v1"
+# The API group of the workloads that are scaled by default.
+WORKLOADS: Final = "apps"
 # Kubernetes' roles that our bindings name.
 _DELEGATED: Final = (
     Right("create", "authentication.k8s.io", "tokenreviews"),
@@ -37,12 +39,16 @@ class _Any(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The parameters of the rights: flags of the controller, and the Secrets of the Clusters."""
+    """The parameters of the rights: flags of the controller, and the Secrets of the Clusters.
+
+    `workloads` are the kinds of the targets, in lower case.
+    """
 
     namespace: str
     lease_namespace: str
     propagation: str
     secrets: Mapping[str, tuple[str, ...]]
+    workloads: frozenset[str] = frozenset()
 
 
 async def read_rights(hub: Session, wanted: Wanted) -> tuple[Rights, ...]:
@@ -54,10 +60,7 @@ async def read_rights(hub: Session, wanted: Wanted) -> tuple[Rights, ...]:
     }
     return tuple(
         await asyncio.gather(
-            *(
-                _component(hub, name, role, needed, wanted.namespace)
-                for name, (role, needed) in manifests.items()
-            )
+            *(_component(hub, name, role, each, wanted.namespace) for name, (role, each) in manifests.items())
         )
     )
 
@@ -107,7 +110,7 @@ def _controller(wanted: Wanted) -> list[Right]:
         propagation="karmada" if wanted.propagation == "karmada" else "direct",
         secrets=wanted.secrets,
     )
-    return [*rights_of(manifests), *_DELEGATED]
+    return [*needed(rights_of(manifests), wanted.workloads), *_DELEGATED]
 
 
 def _adapter(wanted: Wanted) -> list[Right]:
@@ -118,7 +121,20 @@ def _adapter(wanted: Wanted) -> list[Right]:
 
 def _webhook(wanted: Wanted) -> list[Right]:
     propagation: rights.Propagation = "karmada" if wanted.propagation == "karmada" else "direct"
-    return rights_of(rights.webhook_rights(rights.user("nobody"), propagation=propagation))
+    manifests = rights.webhook_rights(rights.user("nobody"), propagation=propagation)
+    return needed(rights_of(manifests), wanted.workloads)
+
+
+def needed(found: Iterable[Right], workloads: Collection[str]) -> list[Right]:
+    """Returns the rights without those on kinds of workloads that no object scales.
+
+    An installation may be limited to some kinds.
+    """
+    return [
+        right
+        for right in found
+        if right.group != WORKLOADS or right.resource.partition("/")[0].removesuffix("s") in workloads
+    ]
 
 
 def rights_of(manifests: Iterable[Mapping[str, Any]]) -> list[Right]:

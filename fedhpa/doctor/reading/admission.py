@@ -14,11 +14,16 @@ from fedhpa.doctor.observations import Admission, Cause, Certificate, Entry, Pro
 from fedhpa.doctor.reading.certificates import from_bundle, in_secret, served, together
 from fedhpa.doctor.reading.session import Session
 from fedhpa.kube import resource_path
+from webhook.registration import TIMEOUT_SECONDS
 
 NAME: Final = "fedhpa-doctor"
 REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 VALIDATING: Final = "validatingwebhookconfigurations"
 MUTATING: Final = "mutatingwebhookconfigurations"
+# The hub waits for the mutating and then for the validating webhook, up to timeoutSeconds each.
+WEBHOOK_SECONDS: Final = 2.0 * TIMEOUT_SECONDS
+# The label with the name of a namespace, by which a registration is limited to some.
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 DENIED: Final = "denied the request"
 
 
@@ -38,8 +43,19 @@ class _ClientConfig(msgspec.Struct, frozen=True):
     caBundle: str | None = None
 
 
+class _Expression(msgspec.Struct, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _Selector(msgspec.Struct, frozen=True):
+    matchExpressions: list[_Expression] | None = None
+
+
 class _Webhook(msgspec.Struct, frozen=True):
     name: str = ""
+    namespaceSelector: _Selector = _Selector()
     rules: list[_Rule] | None = None
     clientConfig: _ClientConfig = _ClientConfig()
 
@@ -57,11 +73,12 @@ class Configuration(msgspec.Struct, frozen=True):
 
 async def read_admission(hub: Session, namespace: str) -> tuple[Admission, tuple[Certificate, ...]]:
     """Returns the webhooks for our kinds with the dry runs, and the certificates of our webhook."""
-    validating, mutating, trials = await asyncio.gather(
+    validating, mutating = await asyncio.gather(
         hub.list(resource_path(REGISTRATION, VALIDATING), Configuration),
         hub.list(resource_path(REGISTRATION, MUTATING), Configuration),
-        _trials(hub),
     )
+    chosen = "" if isinstance(validating, Problem) else _watched_namespace(validating)
+    trials = await _trials(hub, chosen or hub.client.config.namespace)
     if isinstance(validating, Problem) or isinstance(mutating, Problem):
         problem = validating if isinstance(validating, Problem) else mutating
         assert isinstance(problem, Problem)
@@ -116,8 +133,17 @@ async def _certificates(
     return together(groups)
 
 
-async def _trials(hub: Session) -> tuple[Trial, ...]:
-    namespace = hub.client.config.namespace
+def _watched_namespace(found: tuple[Configuration, ...]) -> str:
+    """Returns a namespace that our webhook is limited to, where it does not judge all namespaces."""
+    for configuration in found:
+        for webhook in configuration.webhooks or () if configuration.metadata.name == OURS else ():
+            for each in webhook.namespaceSelector.matchExpressions or ():
+                if (each.key, each.operator) == (NAMESPACE_LABEL, "In") and each.values:
+                    return each.values[0]
+    return ""
+
+
+async def _trials(hub: Session, namespace: str) -> tuple[Trial, ...]:
     wanted = [*_federated(namespace), *_cron(namespace)]
     return tuple(await asyncio.gather(*(_trial(hub, namespace, *each) for each in wanted)))
 
@@ -170,6 +196,7 @@ async def _trial(hub: Session, namespace: str, wanted: dict[str, Any], words: st
         "POST",
         resource_path(API_VERSION, plural, namespace),
         body=wanted,
+        patience=WEBHOOK_SECONDS,
         dryRun="All",
         fieldManager=NAME,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -15,7 +15,7 @@ from fedhpa.api.autoscalers import StoredAutoscaler
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_time
 from fedhpa.doctor.observations import Cause, Certificate, Member, Problem
-from fedhpa.doctor.reading.accounts import rights_of
+from fedhpa.doctor.reading.accounts import needed, rights_of
 from fedhpa.doctor.reading.certificates import from_pem
 from fedhpa.doctor.reading.session import Session, date_of
 from fedhpa.kube import ApiClient, Response, StaticCredentials, resource_path
@@ -65,7 +65,8 @@ class FollowedMember(msgspec.Struct):
 class MemberReader:
     """Follows members with a deadline of `seconds` for each answer. Its clients stay open until it closes.
 
-    `namespaces` are those of the FederatedHPAs. `propagation` decides about the rights that the token needs.
+    `namespaces` are those of the FederatedHPAs. `propagation` and `workloads`, the kinds of their targets,
+    decide about the rights that the token needs.
     `hub_skew` is the hub's clock minus ours, in seconds.
     """
 
@@ -75,15 +76,15 @@ class MemberReader:
         *,
         namespaces: Sequence[str],
         propagation: str,
+        workloads: Collection[str],
         hub_skew: float,
         wall: Callable[[], float] = time.time,
         connector: ConnectorFactory | None = None,
     ) -> None:
         self._hub = hub
         self._namespaces = namespaces[:MAX_NAMESPACES]
-        self._rights = rights_of(
-            rights.member_rights(propagation="direct" if propagation == "direct" else "karmada")
-        )
+        manifests = rights.member_rights(propagation="direct" if propagation == "direct" else "karmada")
+        self._rights = needed(rights_of(manifests), workloads)
         self._hub_skew = hub_skew
         self._wall = wall
         self._connector = connector

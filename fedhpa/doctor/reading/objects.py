@@ -74,6 +74,16 @@ def namespaces_of(listed: Listed) -> list[str]:
     return list(dict.fromkeys(_metadata(raw).get("namespace", "default") for raw in listed.federated))
 
 
+def workloads_of(listed: Listed) -> frozenset[str]:
+    """Returns the kinds of all targets, in lower case."""
+    found = [
+        _autoscaler(kind, raw)
+        for kind, raws in ((KIND, listed.federated), (CRON_KIND, listed.crons))
+        for raw in (() if isinstance(raws, Problem) else raws)
+    ]
+    return frozenset(each.target.kind.lower() for each in found if each is not None)
+
+
 class ObjectReader:
     """Looks for the targets of objects. `now` is the hub's time in POSIX seconds."""
 

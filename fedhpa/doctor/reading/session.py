@@ -67,11 +67,17 @@ class Session:
 
         return await self._guard(read)
 
-    async def request(self, method: str, path: str, *, body: Any = None, **params: str) -> Response | Problem:
-        """Returns the response to a request, whatever its body is."""
+    async def request(
+        self, method: str, path: str, *, body: Any = None, patience: float = 0.0, **params: str
+    ) -> Response | Problem:
+        """Returns the response to a request, whatever its body is.
+
+        `patience` are seconds beyond the usual deadline.
+        """
         raw = None if body is None else msgspec.json.encode(body)
+        deadline = self.seconds + patience
         return await self._guard(
-            lambda: self.client.request(method, path, params=params, body=raw, deadline=self.seconds)
+            lambda: self.client.request(method, path, params=params, body=raw, deadline=deadline), deadline
         )
 
     async def allows(self, right: Right, account: Account | None = None) -> bool | Problem:
@@ -108,11 +114,11 @@ class Session:
         """Returns a text of the server as one short line without the credential."""
         return one_line(redacted(text, self._secret), most)
 
-    async def _guard(self, call: Callable[[], Awaitable[T]]) -> T | Problem:
+    async def _guard(self, call: Callable[[], Awaitable[T]], deadline: float = 0.0) -> T | Problem:
         async with self._slots:
             try:
                 # A server that sends a byte now and then would hold a list for minutes.
-                async with asyncio.timeout(2 * self.seconds):
+                async with asyncio.timeout(2 * (deadline or self.seconds)):
                     return await call()
             except Exception as error:
                 return self.problem(error)
