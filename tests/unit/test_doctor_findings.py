@@ -374,3 +374,34 @@ def test_a_controller_without_a_lease_is_no_finding_while_it_decides() -> None:
 def test_no_rules_need_no_controller_of_rules() -> None:
     """--controllers=federatedhpa is right on a hub without CronFederatedHPAs."""
     assert diagnose(put(leases(renewed("0-of-1")), objects=Objects((WEB,), ()))).findings == ()
+
+
+HOSTILE = "x; rm -rf $HOME `id` {0} '"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        member(name=HOSTILE, problem=Problem(Cause.UNAUTHORIZED, "no")),
+        member(endpoint=f"https://m1/{HOSTILE}", problem=Problem(Cause.UNREACHABLE, "no")),
+        web(target=f"Deployment {HOSTILE}", on_hub=Place.FOUND),
+        put(HEALTHY, rights=(put(HEALTHY.rights[0], missing=(Right("get", "", "secrets", HOSTILE, "x"),)),)),
+        put(
+            HEALTHY,
+            aggregation=Aggregation(
+                (put(APIS[0], name=HOSTILE, service="a/b"),),
+                adapter_installed=True,
+                request_header_ca="present",
+            ),
+        ),
+        put(
+            HEALTHY,
+            admission=Admission((*ENTRIES, put(ENTRIES[0], name="x.karmada.io", configuration=HOSTILE)), ()),
+        ),
+    ],
+)
+def test_a_command_is_safe_to_paste(seen: Observation) -> None:
+    """A name of others is one word of the command, whatever it contains."""
+    (finding,) = diagnose(seen).findings
+
+    assert any(HOSTILE in word for word in shlex.split(finding.command.removesuffix(" | kubectl apply -f -")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from fedhpa.doctor.checks.calls import cause_of, issue_command
@@ -61,7 +62,7 @@ def _karmada(foreign: list[Entry]) -> Iterator[Finding]:
         kind = f"{'validating' if found[0].validates else 'mutating'}webhookconfiguration"
         what = f"The configuration {configuration} has the entries {names(each.name for each in found)}."
         yield Finding(
-            "karmada-webhook-registered", configuration, what, f"kubectl edit {kind} {configuration}"
+            "karmada-webhook-registered", configuration, what, f"kubectl edit {kind} {quote(configuration)}"
         )
 
 

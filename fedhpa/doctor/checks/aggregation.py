@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from fedhpa.doctor.checks.calls import cause_of, issue_command
@@ -41,7 +42,7 @@ def check_aggregation(found: Aggregation, namespace: str) -> Iterator[Result]:
     for each in taken:
         owner = f"the Service {each.service}" if each.service else "the hub itself"
         what = f"{each.name} belongs to {owner}, and not to {service}."
-        yield Finding("apiservice-foreign", each.name, what, _SHOW.format(name=each.name))
+        yield Finding("apiservice-foreign", each.name, what, _SHOW.format(name=quote(each.name)))
     if not ours and not taken and found.adapter_installed:
         what = f"The adapter is installed, but no APIService names the Service {service}."
         yield Finding("apiservice-missing", ADAPTER, what, _REGISTER)
@@ -80,7 +81,7 @@ def _unavailable(ours: list[Api], namespace: str, *, front_proxy_known: bool) ->
         if cause and (front_proxy_known or cause != "refuses-hub"):
             causes.setdefault(cause, []).append((api, text))
     for cause, broken in causes.items():
-        command = _COMMANDS[cause].format(namespace=namespace, name=broken[0][0].name)
+        command = _COMMANDS[cause].format(namespace=namespace, name=quote(broken[0][0].name))
         yield Finding(f"apiservice-{cause}", names(api.name for api, _ in broken), broken[0][1], command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from shlex import quote
 from typing import Final
 
 from fedhpa.doctor.findings import Finding, NotChecked, Result
@@ -61,7 +62,7 @@ def check_rights(found: Rights) -> Iterator[Result]:
         what = f"{found.account} may not: {names(map(str, found.missing))}."
         part = found.component.removeprefix("fedhpa-").removeprefix("metrics-")
         secrets = {f"{each.namespace}/{each.name}" for each in found.missing if each.resource == "secrets"}
-        options = "".join(f" --secret {each}" for each in sorted(secrets)[:MAX_NAMES])
+        options = "".join(f" --secret {quote(each)}" for each in sorted(secrets)[:MAX_NAMES])
         command = f"fedhpa rbac {part}{options} | kubectl apply -f -"
         yield Finding("component-rights-missing", found.component, what, command)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from fedhpa.doctor.checks.hub import MAX_SKEW_SECONDS, names, seen, skew_text
@@ -61,7 +62,7 @@ def _way(member: Member) -> Iterator[Result]:
 
 
 def _unreachable(member: Member, problem: Problem) -> Finding:
-    check = f"kubectl --server={member.endpoint} get --raw /readyz"
+    check = "kubectl --server={endpoint} get --raw /readyz"
     found = {
         Cause.UNREACHABLE: ("member-unreachable", check),
         Cause.TIMEOUT: ("member-timeout", check),
@@ -111,4 +112,6 @@ def _metrics(member: Member) -> Iterator[Result]:
 
 
 def _finding(member: Member, kind: str, what: str, command: str) -> Finding:
-    return Finding(kind, member.name, what, command.format(name=member.name))
+    return Finding(
+        kind, member.name, what, command.format(name=quote(member.name), endpoint=quote(member.endpoint))
+    )

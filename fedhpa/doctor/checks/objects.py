@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from fedhpa.doctor.checks.hub import names, seen
@@ -37,7 +38,7 @@ def check_objects(objects: Objects) -> Iterator[Result]:
 def check_object(found: Scaled) -> Iterator[Finding]:
     """Yields the findings about one object."""
     namespace, _, name = found.name.partition("/")
-    show = f"kubectl -n {namespace} describe {SHORT[found.kind]} {name}"
+    show = f"kubectl -n {quote(namespace)} describe {SHORT[found.kind]} {quote(name)}"
     if _is_missing(found):
         where = {DIRECT: "in no member", KARMADA: "not on the hub"}
         place = where.get(found.propagation, "neither on the hub nor in a member")
@@ -45,10 +46,12 @@ def check_object(found: Scaled) -> Iterator[Finding]:
         yield Finding("target-missing", f"{SHORT[found.kind]} {found.name}", what, show)
     elif found.propagation == DIRECT and found.on_hub is Place.FOUND:
         what = (
-            f"Its target {found.target} exists on the hub, but the controller runs with --propagation=direct."
+            f"Its target {found.target} exists on the hub, but --propagation=direct is for workloads of members: "
+            "delete it there, or choose --propagation=karmada."
         )
         kind, _, target = found.target.partition(" ")
-        command = f"kubectl -n {namespace} delete {kind.lower()} {target}"
+        # Karmada deletes the copies in the members with the template, so no deletion is proposed.
+        command = f"kubectl -n {quote(namespace)} get {quote(kind.lower())} {quote(target)} -o yaml"
         yield Finding("target-on-hub", f"{SHORT[found.kind]} {found.name}", what, command)
     if found.others:
         what = f"Its target {found.target} also belongs to {names(found.others)}."
