@@ -46,7 +46,7 @@ def check_object(found: Scaled) -> Iterator[Finding]:
         yield Finding("target-missing", f"{SHORT[found.kind]} {found.name}", what, show)
     elif found.propagation == DIRECT and found.on_hub is Place.FOUND:
         what = (
-            f"Its target {found.target} exists on the hub, but --propagation=direct is for workloads of members: "
+            f"Its target {found.target} exists on the hub, where --propagation=direct expects none: "
             "delete it there, or choose --propagation=karmada."
         )
         kind, _, target = found.target.partition(" ")
