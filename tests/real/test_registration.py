@@ -43,7 +43,31 @@ async def test_the_configurations_are_stored_as_they_were_written(
         ("federatedhpa.karmada.io", "Fail", "Equivalent", 3),
         ("cronfederatedhpa.karmada.io", "Fail", "Equivalent", 3),
     ]
-    assert all(hook["matchConditions"] == conditions for hook in stored)
+    assert all(hook["matchConditions"][:2] == conditions for hook in stored)
+    assert [len(hook["matchConditions"]) for hook in stored] == [3, 2, 2]
+
+
+@pytest.mark.parametrize(("manager", "called"), [("fedhpa-cron", False), ("kubectl-edit", True)])
+async def test_the_defaults_are_not_asked_for_the_writes_of_a_controller(
+    hub: PlaneApi, plane: Plane, processes: Processes, manager: str, called: bool
+) -> None:
+    """The audit log names the mutating webhooks that the API server called for a patch."""
+    path = federated_hpa_path(f"bounds-{manager}", "default")
+    await hub.apply_all([federated_hpa(f"bounds-{manager}", "default", low=1, high=3)])
+    patch = {"spec": {"minReplicas": 2}}
+    await hub.send("PATCH", path, body=patch, content_type=MERGE, params={"fieldManager": manager})
+
+    async def recorded() -> list[dict[str, str]]:
+        return [
+            event.get("annotations", {})
+            for event in plane.hub.audit_events()
+            if event["requestURI"] == f"{path}?fieldManager={manager}"
+        ]
+
+    (annotations,) = await settled(recorded, bool)
+    await hub.delete(path)
+
+    assert any(name.startswith("mutation.webhook.admission.k8s.io/") for name in annotations) is called
 
 
 async def test_what_is_being_deleted_loses_its_finalizer_while_the_webhook_is_down(

@@ -10,6 +10,8 @@ import yaml
 from typer.testing import CliRunner
 
 from certs import CertificateAuthority
+from controller import publish
+from controller.cronfederatedhpa import targets
 from fedhpa.cli.main import app
 from tests.support.commands import fedhpa
 from webhook.registration import Endpoint, configurations
@@ -67,10 +69,22 @@ def test_the_common_settings_of_all_webhooks() -> None:
         assert hook["matchPolicy"] == "Equivalent"
         assert hook["sideEffects"] == "None"
         assert hook["admissionReviewVersions"] == ["v1"]
-        assert [condition["name"] for condition in hook["matchConditions"]] == [
+        assert [condition["name"] for condition in hook["matchConditions"]][:2] == [
             "not-on-its-way-out",
             "not-a-subresource",
         ]
+
+
+def test_only_the_mutating_webhook_skips_the_writes_of_the_controller() -> None:
+    """The condition names the field managers of both controllers."""
+    mutating, *validating = webhooks()
+    (own,) = mutating["matchConditions"][2:]
+
+    assert own["name"] == "not-from-the-controller"
+    assert all(
+        f"'{manager}'" in own["expression"] for manager in (publish.FIELD_MANAGER, targets.FIELD_MANAGER)
+    )
+    assert [len(hook["matchConditions"]) for hook in validating] == [2, 2]
 
 
 def test_the_configurations_are_not_karmadas() -> None:
