@@ -50,12 +50,14 @@ class ApiConfig:
     - `ssl`: None for plain http.
     - `qps`: 0 means no client-side limit.
     - `compression`: requests gzip.
+    - `ca_file`: the file of the CAs that verify the server; None for those of the system.
     - `files`: the files it was read from; `fingerprint` is their digest (`file_fingerprint`).
     - `connector`: makes the connections; None means TCP.
     """
 
     server: str
     ssl: ssl.SSLContext | None = None
+    ca_file: Path | None = None
     credentials: Credentials = field(default_factory=NoCredentials)
     proxy: str | None = None
     proxy_headers: tuple[tuple[str, str], ...] = ()
@@ -244,6 +246,7 @@ def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:
     return ApiConfig(
         server=server,
         ssl=context,
+        ca_file=Path(settings.ssl_ca_cert) if settings.ssl_ca_cert else None,
         credentials=_credentials(loader, settings),
         proxy=check_proxy(settings.proxy) if settings.proxy else None,
         server_hostname=settings.tls_server_name or None,
@@ -302,6 +305,7 @@ def in_cluster_config(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
     return ApiConfig(
         server=settings.host,
         ssl=context,
+        ca_file=authority,
         credentials=FileToken(token),
         namespace=own,
         files=(authority,),

@@ -16,6 +16,7 @@ import msgspec
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import RawCluster
+from fedhpa.api.membership import SECRET_ANNOTATION
 from fedhpa.api.wire import ObjectMeta, RawQuantity
 from fedhpa.kube import ApiConfig, Credentials, tls_context
 from fedhpa.kube.config import ConnectorFactory, certificates, check_proxy, check_url
@@ -117,11 +118,20 @@ NO_LIMITS = ClientLimits()
 
 
 def secret_key(cluster: Cluster) -> tuple[str, str] | None:
-    """Returns namespace and name of a Cluster's Secret; None if spec.secretRef names none."""
-    reference = cluster.spec.secretRef
-    if reference is None or {"", ".", ".."} & {reference.namespace, reference.name}:
+    """Returns namespace and name of a Cluster's Secret; None if it names none.
+
+    On a Cluster of another owner, `fedhpa join` names its own Secret with an annotation, which comes before
+    spec.secretRef.
+    """
+    annotated = (cluster.metadata.annotations or {}).get(SECRET_ANNOTATION)
+    if annotated is not None:
+        namespace, _, name = annotated.partition("/")
+    else:
+        reference = cluster.spec.secretRef or SecretReference()
+        namespace, name = reference.namespace, reference.name
+    if {"", ".", ".."} & {namespace, name} or "/" in name:
         return None
-    return reference.namespace, reference.name
+    return namespace, name
 
 
 def secret_data(secret: Secret) -> SecretData:
@@ -137,10 +147,12 @@ def read_access(cluster: Cluster, secret: SecretData | None) -> Access:
     off. An endpoint without a scheme is https. Commas separate the values of a proxy header.
     """
     spec = cluster.spec
-    reference = spec.secretRef
-    if reference is None or secret_key(cluster) is None:
+    key = secret_key(cluster)
+    if key is None:
+        if SECRET_ANNOTATION in (cluster.metadata.annotations or {}):
+            raise InvalidObject(f"annotation {SECRET_ANNOTATION} is not NAMESPACE/NAME of a Secret")
         raise InvalidObject("spec.secretRef is not set: name the Secret with the token")
-    where = f"secret {reference.namespace}/{reference.name}"
+    where = f"secret {key[0]}/{key[1]}"
     if secret is None:
         raise InvalidObject(f"{where} does not exist")
     endpoint = _endpoint(spec.apiEndpoint)

@@ -1,0 +1,185 @@
+"""`fedhpa join` and `fedhpa unjoin` register a member cluster with the hub, and remove it again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.api.times import parse_duration
+from fedhpa.cli.options import Context, Kubeconfig, PropagationMode
+from fedhpa.cli.rbac import ScaleTargets, scale_targets
+
+ClusterKubeconfig = Annotated[
+    Path | None, typer.Option(help="Kubeconfig of an administrator of the member cluster.")
+]
+ClusterContext = Annotated[
+    str, typer.Option(help="Context of --cluster-kubeconfig; if not set, its current context.")
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--namespace",
+        help="Namespace of the account in the member, and of the Secret on the hub.",
+    ),
+]
+DEFAULT_NAMESPACE: Final = "fedhpa-system"
+LIFETIME: Final = "24h"
+
+
+def join(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Cluster on the hub.")],
+    cluster_kubeconfig: ClusterKubeconfig = None,
+    cluster_context: ClusterContext = "",
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    api_endpoint: Annotated[
+        str,
+        typer.Option(
+            help="Address of the member's API server for the hub's processes; if not set, the server of "
+            "--cluster-kubeconfig."
+        ),
+    ] = "",
+    token_lifetime: Annotated[
+        str,
+        typer.Option(
+            help="Lifetime of the token, at least 10m. The controller renews the token after two thirds of "
+            "it. The member's API server may shorten it."
+        ),
+    ] = LIFETIME,
+    propagation: Annotated[
+        PropagationMode, typer.Option(help="The controller's --propagation. direct writes scales in members.")
+    ] = PropagationMode.DIRECT,
+    scale_target: ScaleTargets = None,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed",
+            help="Allow to write HorizontalPodAutoscalers, for FederatedHPAs with mode Distributed.",
+        ),
+    ] = False,
+    insecure_skip_tls_verify: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-skip-tls-verify",
+            help="Register a member whose certificate nobody verifies. Its token can then be stolen.",
+        ),
+    ] = False,
+    controller_user: Annotated[
+        str, typer.Option(help="User of the controller on the hub, if it is not its ServiceAccount.")
+    ] = "",
+    adapter_user: Annotated[
+        str, typer.Option(help="User of the metrics adapter on the hub, if it is not its ServiceAccount.")
+    ] = "",
+    print_only: Annotated[
+        bool,
+        typer.Option(
+            "--print",
+            help="Print the manifests of both sides for GitOps, and contact no cluster. The token is not "
+            "among them.",
+        ),
+    ] = False,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Register a member cluster: account and rights in the member, Secret and Cluster on the hub.
+
+    Example: fedhpa join member1 --cluster-kubeconfig member1.kubeconfig
+    """
+    from fedhpa.api import rights
+    from fedhpa.api.yaml import print_yaml
+    from fedhpa.cli.join import manifests, registration
+
+    wanted = registration.Wanted(
+        name=_name(name),
+        namespace=_namespace(namespace),
+        member=registration.Source(_file(cluster_kubeconfig), cluster_context),
+        hub=registration.Source(kubeconfig, context),
+        endpoint=api_endpoint,
+        seconds=_lifetime(token_lifetime),
+        switches=rights.Switches(
+            propagation.value,
+            distributed=distributed,
+            scale_targets=scale_targets(scale_target or []),
+        ),
+        insecure=insecure_skip_tls_verify,
+        controller=rights.user(controller_user) if controller_user else None,
+        adapter=rights.user(adapter_user) if adapter_user else None,
+    )
+    if print_only:
+        for title, documents in asyncio.run(manifests.parts(wanted)):
+            typer.echo(title)
+            typer.echo(print_yaml(documents), nl=False)
+        return
+    asyncio.run(registration.register(wanted, lambda line: typer.echo(line, err=True)))
+    typer.echo(f"{name} has joined. Its READY becomes True within seconds: kubectl get cluster {name}")
+
+
+def unjoin(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Cluster on the hub.")],
+    cluster_kubeconfig: ClusterKubeconfig = None,
+    cluster_context: ClusterContext = "",
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Remove what join made: Cluster, Secret and rights on the hub, account and rights in the member.
+
+    Example: fedhpa unjoin member1 --cluster-kubeconfig member1.kubeconfig
+    """
+    from fedhpa.cli.join import registration, removal
+
+    member = registration.Source(str(cluster_kubeconfig), cluster_context) if cluster_kubeconfig else None
+    asyncio.run(
+        removal.remove(
+            _name(name),
+            _namespace(namespace),
+            registration.Source(kubeconfig, context),
+            member,
+            typer.echo,
+        )
+    )
+
+
+def _name(name: str) -> str:
+    from fedhpa.api.membership import name_problem
+
+    if problem := name_problem(name):
+        raise ConfigError(f"NAME={name[:300]!r}: {problem}")
+    return name
+
+
+def _namespace(namespace: str) -> str:
+    from fedhpa.api.membership import name_problem
+
+    if problem := name_problem(namespace):
+        raise ConfigError(f"--namespace={namespace[:300]!r}: {problem}")
+    return namespace
+
+
+def _file(kubeconfig: Path | None) -> str:
+    if kubeconfig is None:
+        raise ConfigError("--cluster-kubeconfig is missing: name the kubeconfig of the member cluster")
+    return str(kubeconfig)
+
+
+def _lifetime(text: str) -> int:
+    from fedhpa.api.errors import InvalidObject
+    from fedhpa.api.tokens import LONGEST_SECONDS, SHORTEST_SECONDS
+
+    try:
+        seconds = parse_duration(text)
+    except InvalidObject as error:
+        raise ConfigError(f"--token-lifetime: {error}") from error
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+        raise ConfigError(f"--token-lifetime={text}: expected a duration from 10m to 87600h")
+    return int(seconds)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("join")(join)
+    app.command("unjoin")(unjoin)

@@ -1,0 +1,358 @@
+"""Registers a member: account, rights and token in the member first, then Secret and Cluster on the hub.
+
+Every step can be repeated. The hub is written only after the new token was accepted by the member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from fedhpa.api import membership, tokens
+from fedhpa.api.cluster import API_VERSION
+from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.membership import CLUSTER_LABEL, SECRET_ANNOTATION, Address
+from fedhpa.api.rights import MEMBER, Manifest, Subject, Switches
+from fedhpa.api.texts import one_line
+from fedhpa.cli.hub import DEADLINE_SECONDS, FORBIDDEN, NO_ANSWER, NOT_SERVED, UNAUTHORIZED
+from fedhpa.cli.options import read_certificates
+from fedhpa.kube import NOT_FOUND, ApiClient, ApiConfig, StaticCredentials, load_config, resource_path
+
+HUB, CLUSTER = "the hub", "the member"
+# The options by which a person chooses each side.
+OPTIONS: Final = {
+    HUB: ("--kubeconfig", "--context"),
+    CLUSTER: ("--cluster-kubeconfig", "--cluster-context"),
+}
+PLURALS: Final = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "Secret": "secrets",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "Cluster": "clusters",
+}
+# An API server learns of new accounts and roles by a watch.
+SETTLE_SECONDS: Final = 15.0
+RETRY_SECONDS: Final = 0.2
+MAX_ANSWER: Final = 256 * 1024
+MANAGER: Final = "fedhpa-join"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kubeconfig and its context, both as given by a person; empty as kubectl finds them."""
+
+    kubeconfig: str
+    context: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The arguments of `fedhpa join`. `controller` and `adapter` are their subjects on the hub."""
+
+    name: str
+    namespace: str
+    member: Source
+    hub: Source
+    endpoint: str
+    seconds: int
+    switches: Switches
+    insecure: bool = False
+    controller: Subject | None = None
+    adapter: Subject | None = None
+
+
+class Side:
+    """One of the two API servers. Its errors name the side and the options that choose it."""
+
+    def __init__(self, side: str, api: ApiClient) -> None:
+        self.side = side
+        self.api = api
+
+    async def find(self, path: str, what: str) -> dict[str, Any] | None:
+        """Returns an object, or None if it does not exist. Raises ConfigError."""
+        try:
+            return await self.api.get_json(path, deadline=DEADLINE_SECONDS)
+        except ApiError as error:
+            if error.status == NOT_FOUND and NOT_SERVED not in str(error):
+                return None
+            raise self.error(f"cannot read {what}", error) from error
+
+    async def apply(self, manifest: Manifest) -> None:
+        """Creates an object, or merges the manifest into the existing one. Raises ConfigError."""
+        path, what = path_of(manifest), name_of(manifest)
+        try:
+            if await self.find(path, what) is None:
+                await self.api.post(path.rpartition("/")[0], manifest, deadline=DEADLINE_SECONDS)
+            elif manifest["kind"] != "Namespace":
+                await self.api.patch(path, manifest, manager=MANAGER, deadline=DEADLINE_SECONDS)
+        except ApiError as error:
+            raise self.error(f"cannot write {what}", error) from error
+
+    async def delete(self, manifest: Manifest) -> bool:
+        """Deletes an object. Returns False if it does not exist. Raises ConfigError."""
+        try:
+            await self.api.delete(path_of(manifest), deadline=DEADLINE_SECONDS)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise self.error(f"cannot delete {name_of(manifest)}", error) from error
+        return True
+
+    async def uid(self) -> str:
+        """Returns the UID of kube-system, which identifies a cluster. Raises ConfigError."""
+        found = await self.find("/api/v1/namespaces/kube-system", "namespace kube-system")
+        return str(((found or {}).get("metadata") or {}).get("uid") or "")
+
+    def error(self, action: str, error: ApiError) -> ConfigError:
+        """Returns the error of a request, with the remedy."""
+        kubeconfig, context = OPTIONS[self.side]
+        if error.status == UNAUTHORIZED:
+            remedy = f"log in again, or correct {kubeconfig} or {context}"
+        elif error.status == FORBIDDEN:
+            remedy = f"name an administrator of {self.side} with {kubeconfig} or {context}"
+        elif error.status == NO_ANSWER:
+            remedy = f"check that {self.side} runs, and {kubeconfig} and {context}"
+        else:
+            remedy = "run the command again"
+        return ConfigError(f"{self.side}: {action}: {one_line(str(error))}: {remedy}")
+
+
+async def register(wanted: Wanted, say: Say, *, wall: Callable[[], float] = time.time) -> None:
+    """Registers a member. `say` gets notes for people. Raises ConfigError with the remedy."""
+    async with _sides(wanted) as (hub, member, config):
+        address = address_of(wanted, config, say)
+        address = dataclasses.replace(address, uid=await member.uid())
+        if address.uid and address.uid == await hub.uid():
+            raise ConfigError(
+                f"the hub and the member are the same cluster ({config.server}): correct "
+                "--cluster-kubeconfig or --cluster-context, or --kubeconfig or --context"
+            )
+        stored = await _stored_cluster(hub, wanted, address)
+        await _check_secret(hub, wanted)
+        for manifest in membership.member_part(wanted.namespace, wanted.switches):
+            await member.apply(manifest)
+        issued = await _token(member, wanted, say, wall)
+        await _token_works(wanted, config, issued)
+        account = f"{wanted.namespace}/{MEMBER}"
+        annotations = tokens.annotations_of(issued, account, wanted.seconds, wall())
+        await hub.apply(membership.hub_namespace(wanted.namespace))
+        secret = membership.credentials(wanted.name, wanted.namespace, address, issued.token, annotations)
+        for manifest in (
+            secret,
+            *membership.secret_rights(wanted.name, wanted.namespace, wanted.controller, wanted.adapter),
+            _cluster(wanted, address, stored, say),
+        ):
+            await hub.apply(manifest)
+
+
+@asynccontextmanager
+async def opened(side: str, source: Source) -> AsyncIterator[tuple[Side, ApiConfig]]:
+    """Yields one side. Raises ConfigError that names its options."""
+    config = await config_of(side, source)
+    async with ApiClient(config, deadline=DEADLINE_SECONDS) as api:
+        yield Side(side, api), config
+
+
+async def config_of(side: str, source: Source) -> ApiConfig:
+    """Returns the configuration of a kubeconfig. Raises ConfigError that names its options."""
+    try:
+        return await load_config(source.kubeconfig or None, source.context or None)
+    except ConfigError as error:
+        kubeconfig, context = OPTIONS[side]
+        text = str(error).replace("--kubeconfig", kubeconfig)
+        given = "" if kubeconfig in text else f" (by {kubeconfig} and {context})"
+        raise ConfigError(f"{side}{given}: {text}") from error
+
+
+@asynccontextmanager
+async def _sides(wanted: Wanted) -> AsyncIterator[tuple[Side, Side, ApiConfig]]:
+    async with AsyncExitStack() as stack:
+        member, config = await stack.enter_async_context(opened(CLUSTER, wanted.member))
+        hub, _ = await stack.enter_async_context(opened(HUB, wanted.hub))
+        yield hub, member, config
+
+
+def address_of(wanted: Wanted, config: ApiConfig, say: Say) -> Address:
+    """Returns how the processes reach the member. Raises ConfigError if they could not."""
+    endpoint = (wanted.endpoint or config.server).rstrip("/")
+    option = "--api-endpoint" if wanted.endpoint else "--cluster-kubeconfig"
+    if not endpoint.startswith("https://"):
+        raise ConfigError(
+            f"{option}: {endpoint[:300]}: expected https://HOST[:PORT], because the token would be readable "
+            "on the way"
+        )
+    if config.server_hostname:
+        raise ConfigError(
+            "--cluster-kubeconfig: its tls-server-name cannot be registered: name a server that its "
+            "certificate names, with --api-endpoint or in the kubeconfig"
+        )
+    if config.proxy:
+        say("the proxy-url of --cluster-kubeconfig is registered: the hub's processes use this proxy too")
+    if _unverified(config):
+        if not wanted.insecure:
+            raise ConfigError(
+                "--cluster-kubeconfig: insecure-skip-tls-verify is set, so anybody on the way could steal "
+                "the token: write the member's certificate-authority into it, or add "
+                "--insecure-skip-tls-verify"
+            )
+        say("warning: nobody verifies the member's certificate, so its token can be stolen on the way")
+        return Address(endpoint, proxy=config.proxy or "")
+    if config.ca_file is None:
+        raise ConfigError(
+            "--cluster-kubeconfig: it names no certificate-authority: write the CA of the member's API "
+            "server into it"
+        )
+    bundle = read_certificates("--cluster-kubeconfig: certificate-authority", Path(config.ca_file))
+    return Address(endpoint, bundle, config.proxy or "")
+
+
+def _unverified(config: ApiConfig) -> bool:
+    return config.ssl is not None and config.ssl.verify_mode == ssl.CERT_NONE
+
+
+async def _stored_cluster(hub: Side, wanted: Wanted, address: Address) -> dict[str, Any] | None:
+    """Returns the Cluster of that name. Raises ConfigError if it is of another member."""
+    path = resource_path(API_VERSION, "clusters", name=wanted.name)
+    try:
+        found = await hub.api.get_json(path, deadline=DEADLINE_SECONDS)
+    except ApiError as error:
+        if error.status == NOT_FOUND and NOT_SERVED in str(error):
+            raise ConfigError(
+                "the hub serves no Clusters: install them with: fedhpa crds --with-clusters | kubectl apply "
+                "-f -"
+            ) from error
+        if error.status == NOT_FOUND:
+            return None
+        raise hub.error(f"cannot read Cluster {wanted.name}", error) from error
+    spec = found.get("spec") or {}
+    same = spec.get("id") == address.uid if spec.get("id") and address.uid else False
+    if not same and str(spec.get("apiEndpoint") or "").rstrip("/") != address.endpoint:
+        raise ConfigError(
+            f"NAME={wanted.name}: the hub has a Cluster of that name with another endpoint "
+            f"({one_line(str(spec.get('apiEndpoint')), 300)}): choose another name, or remove it first with: "
+            f"fedhpa unjoin {wanted.name}"
+        )
+    return found
+
+
+async def _check_secret(hub: Side, wanted: Wanted) -> None:
+    """Raises ConfigError if the Secret's name is taken by a Secret of another owner."""
+    name = membership.secret_name(wanted.name)
+    found = await hub.find(resource_path("v1", "secrets", wanted.namespace, name), f"Secret {name}")
+    if found is not None and not is_of(found, wanted.name):
+        raise ConfigError(
+            f"the hub: Secret {wanted.namespace}/{name} exists without the label {CLUSTER_LABEL}="
+            f"{wanted.name}, so it is left alone: delete it, or choose another --namespace"
+        )
+
+
+async def _token(member: Side, wanted: Wanted, say: Say, wall: Callable[[], float]) -> tokens.IssuedToken:
+    """Returns a token of the account. Raises ConfigError."""
+    path = resource_path("v1", "serviceaccounts", wanted.namespace, MEMBER, "token")
+    body = msgspec.json.encode(tokens.token_request(wanted.seconds))
+    now = wall()
+    try:
+        answer = await member.api.request(
+            "POST",
+            path,
+            body=body,
+            content_type="application/json",
+            deadline=DEADLINE_SECONDS,
+            limit=MAX_ANSWER,
+        )
+        issued = tokens.issued_token(answer.body, f"{wanted.namespace}/{MEMBER}", now)
+    except ApiError as error:
+        raise member.error("cannot request a token", error) from error
+    except InvalidObject as error:
+        raise ConfigError(f"the member: cannot use its token: {error}") from error
+    if issued.expires < now + wanted.seconds * 0.9:
+        hours = (issued.expires - now) / 3600
+        say(f"the member has shortened the token's lifetime to {hours:.1f} hours")
+    return issued
+
+
+async def _token_works(wanted: Wanted, config: ApiConfig, issued: tokens.IssuedToken) -> None:
+    """Raises ConfigError unless the member is ready and lists pods for the token."""
+    # Without the administrator's certificate, which would be accepted instead of the token.
+    with_token = dataclasses.replace(
+        config,
+        ssl=_without_certificate(config),
+        credentials=StaticCredentials(f"Bearer {issued.token}"),
+    )
+    ends = time.monotonic() + SETTLE_SECONDS
+    async with ApiClient(with_token, deadline=DEADLINE_SECONDS) as api:
+        while True:
+            try:
+                await api.request("GET", "/readyz", limit=MAX_ANSWER)
+                await api.request("GET", "/api/v1/pods", params={"limit": "1"}, limit=8 * 1024 * 1024)
+            except ApiError as error:
+                refused = error.status in (UNAUTHORIZED, FORBIDDEN)
+                if not refused or time.monotonic() > ends:
+                    raise ConfigError(
+                        f"the member does not accept the new token of {wanted.namespace}/{MEMBER}: "
+                        f"{one_line(str(error))}: the hub was left as it was"
+                    ) from error
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+
+def _without_certificate(config: ApiConfig) -> ssl.SSLContext | None:
+    from fedhpa.kube import tls_context
+
+    if config.ssl is None:
+        return None
+    ca_file = str(config.ca_file) if config.ca_file else None
+    return tls_context(ca_file=ca_file, verify=not _unverified(config))
+
+
+def _cluster(wanted: Wanted, address: Address, stored: dict[str, Any] | None, say: Say) -> Manifest:
+    """Returns the Cluster. One of another owner keeps its secretRef, and an annotation names our Secret."""
+    ours = membership.cluster(wanted.name, wanted.namespace, address)
+    if stored is None:
+        return ours
+    if is_of(stored, wanted.name):
+        # A merge keeps what the manifest does not name.
+        return ours | {"spec": {"insecureSkipTLSVerification": None, "proxyURL": None} | ours["spec"]}
+    say(f"Cluster {wanted.name} belongs to another owner: only its annotation {SECRET_ANNOTATION} is set")
+    secret = f"{wanted.namespace}/{membership.secret_name(wanted.name)}"
+    metadata = {"name": wanted.name, "annotations": {SECRET_ANNOTATION: secret}}
+    return {"apiVersion": ours["apiVersion"], "kind": ours["kind"], "metadata": metadata}
+
+
+def is_of(found: dict[str, Any], cluster: str) -> bool:
+    """True if an object on the hub was made by `fedhpa join` for this member."""
+    labels = (found.get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(CLUSTER_LABEL) == cluster)
+
+
+def path_of(manifest: Manifest) -> str:
+    """Returns the path of an object."""
+    metadata = manifest["metadata"]
+    return resource_path(
+        manifest["apiVersion"],
+        PLURALS[manifest["kind"]],
+        metadata.get("namespace", ""),
+        metadata["name"],
+    )
+
+
+def name_of(manifest: Manifest) -> str:
+    """Returns kind and name for messages."""
+    metadata = manifest["metadata"]
+    place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+    return f"{manifest['kind']} {place}{metadata['name']}"

@@ -1,0 +1,121 @@
+"""Removes a member: its Cluster and credentials on the hub, then its account and rights in the member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fedhpa.api import membership
+from fedhpa.api.cluster import API_VERSION
+from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.membership import SECRET_ANNOTATION, Address
+from fedhpa.api.rights import Switches
+from fedhpa.cli.hub import DEADLINE_SECONDS
+from fedhpa.cli.join.registration import CLUSTER, HUB, MANAGER, Side, Source, is_of, opened, path_of
+from fedhpa.kube import NOT_FOUND, ApiConfig, resource_path
+
+Say = Callable[[str], None]
+
+
+async def remove(name: str, namespace: str, hub: Source, member: Source | None, say: Say) -> None:
+    """Removes a member. Objects that do not exist are no error. Raises ConfigError with the remedy.
+
+    Without `member` it says by which command the member's part is removed.
+    """
+    async with opened(HUB, hub) as (side, _):
+        stored = await _stored_cluster(side, name)
+        if member is not None:
+            async with opened(CLUSTER, member) as (there, config):
+                await _check_same(name, stored, there, config, side)
+                await _remove_from_hub(side, name, namespace, stored, say)
+                await _remove_from_member(there, name, namespace, say)
+            return
+        await _remove_from_hub(side, name, namespace, stored, say)
+    say(
+        f"The account and the rights in the member remain. Remove them with: fedhpa unjoin {name} "
+        f"--namespace={namespace} --cluster-kubeconfig=FILE"
+    )
+
+
+async def _stored_cluster(hub: Side, name: str) -> dict[str, Any] | None:
+    path = resource_path(API_VERSION, "clusters", name=name)
+    try:
+        return await hub.api.get_json(path, deadline=DEADLINE_SECONDS)
+    except ApiError as error:
+        if error.status == NOT_FOUND:  # or the hub serves no Clusters any more
+            return None
+        raise hub.error(f"cannot read Cluster {name}", error) from error
+
+
+async def _check_same(
+    name: str, stored: dict[str, Any] | None, member: Side, config: ApiConfig, hub: Side
+) -> None:
+    """Raises ConfigError if the kubeconfig is of another cluster than the registered one."""
+    uid = await member.uid()
+    if uid and uid == await hub.uid():
+        raise ConfigError(
+            f"the hub and the member are the same cluster ({config.server}): correct --cluster-kubeconfig or "
+            "--cluster-context"
+        )
+    spec = (stored or {}).get("spec") or {}
+    registered = spec.get("id")
+    if registered and uid and registered != uid:
+        raise ConfigError(
+            f"--cluster-kubeconfig: {config.server} is another cluster than the one that is registered as "
+            f"{name} ({str(spec.get('apiEndpoint'))[:300]}): correct it, or --cluster-context"
+        )
+
+
+async def _remove_from_hub(
+    hub: Side, name: str, namespace: str, stored: dict[str, Any] | None, say: Say
+) -> None:
+    address = Address("https://unused")
+    cluster = membership.cluster(name, namespace, address)
+    removed = []
+    if stored is not None and is_of(stored, name):
+        removed.append(await hub.delete(cluster))
+    elif stored is not None:
+        removed.append(await _forget_secret(hub, cluster, stored))
+        if not removed[-1]:
+            say(
+                f"Cluster {name} was not registered by fedhpa join, so it stays: "
+                f"kubectl delete cluster {name}"
+            )
+    secret = membership.credentials(name, namespace, address)
+    found = await hub.find(path_of(secret), f"Secret {secret['metadata']['name']}")
+    if found is not None and is_of(found, name):
+        removed.append(await hub.delete(secret))
+    for manifest in reversed(membership.secret_rights(name, namespace)):
+        removed.append(await hub.delete(manifest))
+    if any(removed):
+        say(f"The hub has forgotten {name}.")
+    else:
+        say(f"The hub has nothing of {name} in namespace {namespace}.")
+
+
+async def _forget_secret(hub: Side, cluster: dict[str, Any], stored: dict[str, Any]) -> bool:
+    """Removes our annotation from a Cluster of another owner. Returns False if it has none."""
+    annotations = (stored.get("metadata") or {}).get("annotations") or {}
+    if SECRET_ANNOTATION not in annotations:
+        return False
+    patch = {"metadata": {"annotations": {SECRET_ANNOTATION: None}}}
+    try:
+        await hub.api.patch(path_of(cluster), patch, manager=MANAGER, deadline=DEADLINE_SECONDS)
+    except ApiError as error:
+        raise hub.error("cannot write the Cluster", error) from error
+    return True
+
+
+async def _remove_from_member(member: Side, name: str, namespace: str, say: Say) -> None:
+    everything = [membership.lasting_token(namespace), *_without_namespace(namespace)]
+    removed = [await member.delete(manifest) for manifest in reversed(everything)]
+    if any(removed):
+        say(f"{name} has forgotten the hub. Its namespace {namespace} stays.")
+    else:
+        say(f"{name} has nothing of the hub in namespace {namespace}.")
+
+
+def _without_namespace(namespace: str) -> list[dict[str, Any]]:
+    return [
+        one for one in membership.member_part(namespace, Switches("direct")) if one["kind"] != "Namespace"
+    ]

@@ -1,0 +1,401 @@
+"""`fedhpa join` and `fedhpa unjoin` against an embedded hub and member, over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import yaml
+
+from fedhpa.admission import crd
+from fedhpa.api.rights import hub_rights
+from testbed.embedded.cluster.load import Load
+from testbed.embedded.cluster.member import Member
+from testbed.embedded.controlplane import ControlPlane
+from testbed.stage import PlaneApi
+from tests.support.commands import fedhpa
+
+NAMESPACE = "fedhpa-system"
+CLUSTER = "/apis/cluster.karmada.io/v1alpha1/clusters/east"
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/fedhpa-member-east"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+KINDS = (
+    "/api/v1/secrets",
+    "/api/v1/serviceaccounts",
+    f"{RBAC}/roles",
+    f"{RBAC}/rolebindings",
+    f"{RBAC}/clusterroles",
+    f"{RBAC}/clusterrolebindings",
+)
+OURS = "app.kubernetes.io/part-of=fedhpa"
+
+
+@dataclasses.dataclass
+class World:
+    """A hub and a member that does not know it."""
+
+    hub: ControlPlane
+    member: Member
+    folder: Path
+
+    async def run(self, command: str, *options: str, member: Path | None = None) -> CompletedProcess[str]:
+        """Runs the command for the Cluster `east` in a thread, as administrator of both sides."""
+        arguments = [command, "east", f"--kubeconfig={self.hub.kubeconfig}", *options]
+        if not any(option.startswith("--cluster-kubeconfig") for option in options):
+            arguments.append(f"--cluster-kubeconfig={member or self.member.kubeconfig}")
+        return await asyncio.to_thread(fedhpa, *arguments)
+
+    def changed(self, **cluster: Any) -> Path:
+        """Writes the member's kubeconfig with other fields of its cluster; None removes a field."""
+        content = yaml.safe_load(self.member.kubeconfig.read_text(encoding="utf-8"))
+        fields = content["clusters"][0]["cluster"]
+        for name, value in cluster.items():
+            fields[name.replace("_", "-")] = value
+        content["clusters"][0]["cluster"] = {key: value for key, value in fields.items() if value is not None}
+        path = self.folder / "changed.kubeconfig"
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        return path
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[World]:
+    hub, member = ControlPlane(folder / "hub", "hub"), Member(folder / "east", "east", Load())
+    try:
+        await hub.start()
+        await member.start()
+        async with hub.api() as api:
+            spaces = [named("kube-system"), named(NAMESPACE)]
+            definition = crd.custom_resource_definition(crd.CLUSTER)
+            await api.apply_all([*spaces, definition, *hub_rights()])
+        async with member.api() as api:
+            await api.apply_all([named("kube-system")])
+        yield World(hub, member, folder)
+    finally:
+        await member.end()
+        await hub.end()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A hub with CRDs and rights, and a member."""
+    async with started(tmp_path) as found:
+        yield found
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+async def ours(plane: ControlPlane) -> set[str]:
+    """The kinds and names of all objects with our label."""
+    found = set()
+    async with plane.api() as api:
+        for path in KINDS:
+            listed = await api.get(path, labelSelector=OURS)
+            kind = path.rpartition("/")[2]
+            found |= {f"{kind}/{item['metadata']['name']}" for item in listed["items"]}
+    return found
+
+
+async def token_of(hub: ControlPlane) -> str:
+    async with hub.api() as api:
+        return base64.b64decode((await api.get(SECRET))["data"]["token"]).decode()
+
+
+async def status_of(api: PlaneApi, path: str) -> int:
+    return (await api.request("GET", path))[0]
+
+
+async def test_a_member_joins(world: World) -> None:
+    """The Secret's token has the rights of a member, and the controller's account may read and renew it."""
+    ran = await world.run("join")
+    async with world.hub.api() as hub:
+        cluster, secret = await hub.get(CLUSTER), await hub.get(SECRET)
+    token = base64.b64decode(secret["data"]["token"]).decode()
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("east has joined.")
+    assert token not in ran.stdout
+    assert cluster["spec"] == {
+        "syncMode": "Push",
+        "apiEndpoint": world.member.server,
+        "secretRef": {"namespace": NAMESPACE, "name": "fedhpa-member-east"},
+        "id": cluster["spec"]["id"],
+    }
+    assert base64.b64decode(secret["data"]["caBundle"]) == world.member.pki.ca.bundle_pem
+    assert secret["metadata"]["labels"]["fedhpa.io/renew-token"] == "true"
+    async with world.member.api(token=token) as api:
+        assert await status_of(api, "/api/v1/pods") == 200
+        assert await status_of(api, "/api/v1/secrets") == 403
+    for account, reads, lists in (
+        ("fedhpa-controller", 200, 403),
+        ("fedhpa-metrics-adapter", 200, 403),
+        ("fedhpa-webhook", 403, 403),
+    ):
+        mine, _ = world.hub.authenticator.issue(NAMESPACE, account)
+        async with world.hub.api(token=mine) as api:
+            assert await status_of(api, SECRET) == reads
+            assert await status_of(api, SECRET.rpartition("/")[0]) == lists
+            written, _, _ = await api.request("PUT", SECRET, body=secret)
+            assert written == (200 if account == "fedhpa-controller" else 403)
+
+
+async def test_joining_twice_gives_a_new_token(world: World) -> None:
+    """The command can be repeated, for example after an error or to change the rights."""
+    await world.run("join")
+    before = await token_of(world.hub)
+    again = await world.run("join", "--propagation=karmada")
+
+    assert (again.returncode, again.stderr) == (0, "")
+    assert await token_of(world.hub) != before
+    async with world.member.api() as api:
+        role = await api.get(f"{RBAC}/clusterroles/fedhpa:member")
+        assert not [rule for rule in role["rules"] if "update" in rule["verbs"]]
+
+
+async def test_nothing_dangles_after_unjoin(world: World) -> None:
+    """All labelled objects but those of the processes are gone. A second time is no error."""
+    processes = await ours(world.hub)
+    await world.run("join")
+    ran = await world.run("unjoin")
+    again = await world.run("unjoin")
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == (
+        "The hub has forgotten east.\neast has forgotten the hub. Its namespace fedhpa-system stays.\n"
+    )
+    assert await ours(world.hub) == processes
+    assert await ours(world.member) == set()
+    async with world.hub.api() as hub:
+        assert await hub.find(CLUSTER) is None
+    assert again.returncode == 0
+    assert again.stdout.splitlines() == [
+        "The hub has nothing of east in namespace fedhpa-system.",
+        "east has nothing of the hub in namespace fedhpa-system.",
+    ]
+
+
+async def test_without_the_members_kubeconfig_the_command_is_named(world: World) -> None:
+    """The hub forgets the member, which may not exist any more."""
+    await world.run("join")
+    ran = await asyncio.to_thread(fedhpa, "unjoin", "east", f"--kubeconfig={world.hub.kubeconfig}")
+
+    assert ran.returncode == 0
+    assert "fedhpa unjoin east --namespace=fedhpa-system --cluster-kubeconfig=FILE" in ran.stdout
+    assert await ours(world.member) != set()
+
+
+async def test_a_cluster_of_another_owner_stays_his(world: World) -> None:
+    """On Karmada's hub only an annotation names our Secret, and Karmada's Secret is not touched."""
+    spec = {
+        "syncMode": "Push",
+        "apiEndpoint": world.member.server,
+        "secretRef": {"namespace": "karmada-cluster", "name": "east"},
+    }
+    theirs = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "east"}}
+    async with world.hub.api() as hub:
+        await hub.apply({**theirs, "spec": spec})
+        joined = await world.run("join")
+        cluster = await hub.get(CLUSTER)
+        left = await world.run("unjoin")
+        after = await hub.get(CLUSTER)
+
+    assert (joined.returncode, left.returncode) == (0, 0)
+    assert "belongs to another owner" in joined.stderr
+    assert cluster["spec"] == after["spec"] == spec
+    assert cluster["metadata"]["annotations"] == {"fedhpa.io/secret": "fedhpa-system/fedhpa-member-east"}
+    assert not after["metadata"].get("annotations")
+
+
+ERRORS = [
+    ("no such file", ["--cluster-kubeconfig=/nowhere"], "--cluster-kubeconfig"),
+    ("no such context", ["--cluster-context=west"], "has no context 'west'"),
+    ("short life", ["--token-lifetime=5m"], "--token-lifetime=5m: expected a duration from 10m"),
+    ("no duration", ["--token-lifetime=soon"], "--token-lifetime: 'soon' is not a duration"),
+    ("no scale target", ["--scale-target=x"], "--scale-target='x': expected GROUP/RESOURCE"),
+    ("no https", ["--api-endpoint=http://10.0.0.1"], "--api-endpoint: http://10.0.0.1: expected https://"),
+    ("no namespace", ["--namespace=Not_One"], "--namespace='Not_One': a lowercase RFC 1123 label"),
+]
+
+
+@pytest.fixture
+async def untouched(world: World) -> AsyncIterator[World]:
+    """The world; afterwards the hub has no Cluster and no Secret."""
+    yield world
+    async with world.hub.api() as hub:
+        assert await hub.find(CLUSTER) is None
+        assert await hub.find(SECRET) is None
+
+
+def refusal(ran: CompletedProcess[str]) -> str:
+    """The one line on standard error."""
+    assert ran.returncode == 2, ran.stdout
+    assert ran.stderr.count("\n") == 1
+    return ran.stderr
+
+
+async def test_each_wrong_argument_is_named(untouched: World) -> None:
+    """One line has the option and the remedy, and nothing is written."""
+    for case, options, text in ERRORS:
+        assert text in refusal(await untouched.run("join", *options)), case
+    for name in ("East", "a.b", "x" * 64, "-x"):
+        ran = await asyncio.to_thread(fedhpa, "join", "--cluster-kubeconfig=/nowhere", "--", name)
+        assert f"NAME={name!r}" in refusal(ran)
+    missing = await asyncio.to_thread(fedhpa, "join", "east")
+    assert "--cluster-kubeconfig is missing" in refusal(missing)
+
+
+async def test_the_hub_is_no_member_of_itself(untouched: World) -> None:
+    """The UID of kube-system tells clusters apart, whatever their addresses are."""
+    ran = await untouched.run("join", member=untouched.hub.kubeconfig)
+
+    assert "the hub and the member are the same cluster" in refusal(ran)
+
+
+async def test_a_member_that_does_not_answer_is_named(untouched: World) -> None:
+    """The error says which side it is, and by which options it was chosen."""
+    ran = await untouched.run("join", member=untouched.changed(server="https://127.0.0.1:1"))
+    line = refusal(ran)
+
+    assert line.startswith("fedhpa: the member: ")
+    assert "check that the member runs, and --cluster-kubeconfig and --cluster-context" in line
+
+
+async def test_an_unverified_member_needs_a_flag(world: World) -> None:
+    """With the flag the Cluster says that nobody verifies the certificate, and a warning says why not to."""
+    careless = world.changed(insecure_skip_tls_verify=True, certificate_authority_data=None)
+    refused = await world.run("join", member=careless)
+    accepted = await world.run("join", "--insecure-skip-tls-verify", member=careless)
+    async with world.hub.api() as hub:
+        insecure = (await hub.get(CLUSTER))["spec"]
+        careful = await world.run("join")
+        secure = (await hub.get(CLUSTER))["spec"]
+
+    assert "add --insecure-skip-tls-verify" in refusal(refused)
+    assert accepted.returncode == careful.returncode == 0
+    assert accepted.stderr.startswith("warning: ")
+    assert insecure["insecureSkipTLSVerification"] is True
+    assert "insecureSkipTLSVerification" not in secure
+
+
+async def test_a_kubeconfig_without_a_ca_is_refused(untouched: World) -> None:
+    """The Secret needs the CA, and the system's CAs of this machine are not those of the processes."""
+    ran = await untouched.run("join", member=untouched.changed(certificate_authority_data=None))
+
+    assert "certificate" in refusal(ran)
+
+
+async def test_a_ca_in_a_file_is_read(world: World) -> None:
+    """A kubeconfig names the CA as data or as a file."""
+    file = world.folder / "member-ca.crt"
+    file.write_bytes(world.member.pki.ca.bundle_pem)
+    ran = await world.run(
+        "join", member=world.changed(certificate_authority_data=None, certificate_authority=str(file))
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+async def test_a_taken_name_is_refused(world: World) -> None:
+    """A Cluster of another endpoint, or a Secret of another owner, is never replaced."""
+    cluster = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "east"}}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "fedhpa-member-east", "namespace": NAMESPACE},
+    }
+    async with world.hub.api() as hub:
+        await hub.apply({**cluster, "spec": {"syncMode": "Push", "apiEndpoint": "https://10.9.9.9"}})
+        other = await world.run("join")
+        await hub.send("DELETE", CLUSTER)
+        await hub.apply(secret)
+        foreign = await world.run("join")
+        stored = await hub.get(SECRET)
+
+    assert (
+        "another endpoint (https://10.9.9.9): choose another name, or remove it first with: fedhpa unjoin"
+        in (refusal(other))
+    )
+    assert "exists without the label fedhpa.io/cluster=east" in refusal(foreign)
+    assert "data" not in stored
+
+
+async def test_a_missing_right_names_its_side(untouched: World) -> None:
+    """A kubeconfig of a person who is no administrator."""
+    nobody = untouched.member.user_kubeconfig("nobody")
+    member = await untouched.run("join", member=nobody)
+    arguments = ("join", "east", f"--kubeconfig={untouched.hub.user_kubeconfig('nobody')}")
+    hub = await asyncio.to_thread(fedhpa, *arguments, f"--cluster-kubeconfig={untouched.member.kubeconfig}")
+
+    assert "name an administrator of the member with --cluster-kubeconfig" in refusal(member)
+    assert "name an administrator of the hub with --kubeconfig or --context" in refusal(hub)
+
+
+async def test_a_hub_without_clusters_says_how_to_install_them(tmp_path: Path) -> None:
+    """The CRD of Cluster is not among those of a plain cluster."""
+    async with started(tmp_path) as world:
+        async with world.hub.api() as hub:
+            name = "clusters.cluster.karmada.io"
+            await hub.send("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+        ran = await world.run("join")
+
+    assert "install them with: fedhpa crds --with-clusters | kubectl apply -f -" in refusal(ran)
+
+
+async def test_a_token_that_does_not_work_leaves_the_hub_alone(
+    untouched: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub is written only after the member has accepted the new token."""
+    monkeypatch.setattr("fedhpa.cli.join.registration.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(untouched.member.authenticator, "bearer", lambda _: None)
+    ran = await untouched.run("join")
+
+    assert "the member does not accept the new token of fedhpa-system/fedhpa-hub" in refusal(ran)
+    assert "the hub was left as it was" in ran.stderr
+
+
+def documents(text: str) -> Iterator[dict[str, Any]]:
+    yield from (one for one in yaml.safe_load_all(text) if one)
+
+
+async def test_print_contacts_nobody(untouched: World) -> None:
+    """It prints one part for each side, without a token, and says how the token comes to the hub."""
+    ran = await untouched.run("join", "--print", member=untouched.changed(server="https://203.0.113.1:6443"))
+    member, hub = ran.stdout.split("# Part of the hub")
+    kinds = [one["kind"] for one in documents(hub.partition("\n---\n")[2])]
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert [one["kind"] for one in documents(member)][-1] == "Secret"
+    assert "type: kubernetes.io/service-account-token" in member
+    assert kinds == ["Namespace", "Secret", "Role", "RoleBinding", "Role", "RoleBinding", "Cluster"]
+    secret = next(one for one in documents(hub.partition("\n---\n")[2]) if one["kind"] == "Secret")
+    assert set(secret["data"]) == {"caBundle"}
+    assert "fedhpa.io/renew-token" not in secret["metadata"]["labels"]
+    assert "kubectl -n fedhpa-system patch secret fedhpa-member-east" in hub
+
+
+async def test_the_wrong_member_is_not_emptied(world: World, tmp_path: Path) -> None:
+    """unjoin compares the identity of the cluster with the registered one."""
+    other = Member(tmp_path / "west", "west", Load())
+    try:
+        await other.start()
+        async with other.api() as api:
+            await api.apply(named("kube-system"))
+        before = await ours(other)
+        await world.run("join")
+        ran = await world.run("unjoin", member=other.kubeconfig)
+        after = await ours(other)
+    finally:
+        await other.end()
+
+    assert "is another cluster than the one that is registered as east" in refusal(ran)
+    assert after == before != set()
+    async with world.hub.api() as hub:
+        assert await hub.find(CLUSTER) is not None
