@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,6 @@ DEPLOYMENTS = {
     "fedhpa-metrics-adapter": adapter_settings.FLAGS,
     "fedhpa-webhook": webhook_settings.FLAGS,
 }
-# The flags of a controller that issues certificates, until it has them.
-NOT_BUILT = ("--manage-certificates", "--certificates-")
 COMPONENTS = ("controller", "metricsAdapter", "webhook")
 PARTS = ("all", "host", "hub")
 EVERYTHING: dict[str, Any] = {
@@ -145,8 +144,7 @@ def parsed(manifests: dict[tuple[str, str], Manifest], name: str) -> dict[str, A
     (container,) = pod(manifests, name)["containers"]
     assert container["command"] == [name]
     known = [flag for flags in DEPLOYMENTS[name].values() for flag in flags]
-    arguments = [one for one in container["args"] if not one.startswith(NOT_BUILT)]
-    values = parse_flags(DEPLOYMENTS[name], arguments, {}, name)
+    values = parse_flags(DEPLOYMENTS[name], container["args"], {}, name)
     return {flag.name: values[flag] for flag in known if values.given(flag)}
 
 
@@ -395,6 +393,20 @@ def test_cert_manager_injects_its_ca(helm: Path) -> None:
             assert spec["secretName"] == f"{certificate}-tls"
 
 
+@pytest.mark.parametrize("values", [{}, CERT_MANAGER], ids=["self", "certManager"])
+def test_certificates_have_the_host_that_the_hub_calls(helm: Path, values: dict[str, Any]) -> None:
+    """One values file serves both parts: part host puts the webhook's host into its certificate."""
+    named = {"hub": {"webhookHost": "webhook.example:8443"}, "tls": {"hosts": ["192.0.2.1"]}}
+    manifests = render(helm, merged(HOST, values, named))
+    (container,) = pod(manifests, "fedhpa-controller")["containers"]
+    if values:
+        spec = manifests["Certificate", "fedhpa-webhook"]["spec"]
+        assert "webhook.example" in spec["dnsNames"]
+        assert spec["ipAddresses"] == ["192.0.2.1"]
+    else:
+        assert "--certificates-hosts=192.0.2.1,webhook.example" in container["args"]
+
+
 def test_crds_stay_and_are_those_of_the_models(helm: Path) -> None:
     """The CRDs are the generated ones, and Helm never deletes them."""
     manifests = render(helm)
@@ -536,3 +548,23 @@ def test_users_of_the_hub_have_the_rights_of_the_processes(helm: Path) -> None:
     for (kind, name), manifest in manifests.items():
         if kind.endswith("Binding"):
             assert [one["name"] for one in manifest["subjects"]][1:] == ["hub-user"], name
+
+
+def test_the_commands_of_the_page_render(either_helm: Path) -> None:
+    """Each `helm install` of docs/how-to/install.md names values that the chart has."""
+    page = (CHART.parents[1] / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^helm install .*?[^\\]$", page, flags=re.MULTILINE | re.DOTALL)
+
+    assert len(commands) == 3
+    for command in commands:
+        given = re.findall(r"--set=(\S+)", command)
+        done = subprocess.run(
+            [str(either_helm), "template", "fedhpa", str(CHART), *(f"--set={one}" for one in given)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert given

@@ -108,13 +108,11 @@ def test_the_build_sees_the_wheels_packages_and_no_more() -> None:
     assert {rule[1:] for rule in rules if rule[0] == "!"} == copied
 
 
-def test_the_image_runs_as_the_charts_user() -> None:
-    """USER is the number of the chart's pods and not root."""
+def test_the_image_runs_without_root() -> None:
+    """USER is a number other than root's, which Kubernetes can check for the chart's runAsNonRoot."""
     (user,) = (one.text for one in of("USER"))
-    workload = (ROOT / "charts" / "fedhpa" / "templates" / "_workload.tpl").read_text(encoding="utf-8")
 
-    assert user == "{}:{}".format(*re.findall(r"runAs(?:User|Group): (\d+)", workload))
-    assert int(user.partition(":")[0]) > 0
+    assert all(int(number) > 0 for number in user.split(":"))
     assert of("USER")[0].stage == of("FROM")[-1].stage
 
 

@@ -79,3 +79,12 @@ annotations:
   cert-manager.io/inject-ca-from: {{ $root.Release.Namespace }}/{{ index . 1 }}
 {{- end }}
 {{- end -}}
+
+{{/* Further names of the serving certificates, with commas: those of the values, and the webhook's host. */}}
+{{- define "fedhpa.certificateHosts" -}}
+{{- $hosts := .Values.tls.hosts -}}
+{{- if and (eq .Values.part "host") .Values.hub.webhookHost -}}
+{{- $hosts = append $hosts (split ":" .Values.hub.webhookHost)._0 -}}
+{{- end -}}
+{{- join "," ($hosts | uniq) -}}
+{{- end -}}

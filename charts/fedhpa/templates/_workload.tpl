@@ -51,11 +51,9 @@ spec:
       hostNetwork: true
       dnsPolicy: ClusterFirstWithHostNet
       {{- end }}
+      # The number of the user is the image's, so that a cluster may assign another one.
       securityContext:
         runAsNonRoot: true
-        runAsUser: 65532
-        runAsGroup: 65532
-        fsGroup: 65532
         seccompProfile:
           type: RuntimeDefault
       # Running requests get a minute (--shutdown-grace-period), after the pause of preStop.
