@@ -1,11 +1,12 @@
 """The address and credentials of an API server, from a kubeconfig or from the pod's service account.
 
-The `kubernetes` package reads kubeconfigs (merging files, contexts, exec plugins, identity providers). It is
+The `kubernetes` package reads kubeconfigs (merging files, contexts, identity providers). It is
 imported only in the functions that need it, because the import costs 0.5 s and 22 MB.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import ipaddress
@@ -29,6 +30,7 @@ from fedhpa.kube.credentials import (
     PluginCredentials,
     StaticCredentials,
 )
+from fedhpa.kube.exec_plugin import ExecPlugin, run_plugin
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PROXY_SCHEMES = ("http", "https")
@@ -176,6 +178,8 @@ async def _from_kubeconfig(sources: Sequence[str], context: str | None) -> ApiCo
         loader = library.KubeConfigLoader(
             config_dict=_merged(files, library.ConfigNode), config_base_path=None, active_context=context
         )
+        # The library's own way to run a plugin has no deadline, and leaves processes behind.
+        loader.load_from_exec_plugin = functools.partial(_load_from_plugin, library, loader)
         await loader.load_and_set(settings)
         return _convert(loader, settings, tuple(files))
     except ConfigError:
@@ -269,21 +273,32 @@ def _credentials(loader: Any, settings: Any) -> Credentials:
 
 
 async def _run_plugin(loader: Any) -> tuple[str | None, float | None]:
-    if hasattr(loader, "exec_plugin_expiry"):
-        del loader.exec_plugin_expiry  # otherwise the library returns its cached token, also after a 401
-    if "exec" in loader._user:
-        # The library logs an error of the plugin, and answers as if nothing had happened.
-        if not await loader.load_from_exec_plugin():
-            command = str(loader._user["exec"].safe_get("command"))[:100]
-            raise ConfigError(f"exec plugin {command} failed")
-    else:
-        await loader._load_authentication()
+    await loader._load_authentication()
     return _plugin_answer(loader)
 
 
+async def _load_from_plugin(library: Any, loader: Any) -> bool:
+    """Takes the place of the library's method: sets token, certificate and expiry. Returns True."""
+    user, cluster = loader._user, loader._cluster
+    plugin = ExecPlugin.read(user["exec"].value, loader._get_base_path(user.path))
+    given = dict(cluster.value)
+    if given.get("certificate-authority"):
+        given["certificate-authority"] = str(
+            Path(loader._get_base_path(cluster.path), given["certificate-authority"])
+        )
+    found = await run_plugin(plugin, given)
+    loader.token = f"Bearer {found.token}" if found.token else None
+    loader.exec_plugin_expiry = found.expiry
+    pair = {"cert_file": found.client_certificate_data, "key_file": found.client_key_data}
+    for name, data in pair.items():
+        if data:
+            kept = library.FileOrData({"pem-data": data}, "pem", base64_file_content=False)
+            setattr(loader, name, kept.as_file())
+    return True
+
+
 def _plugin_answer(loader: Any) -> tuple[str | None, float | None]:
-    expiry = getattr(loader, "exec_plugin_expiry", None)
-    return getattr(loader, "token", None), expiry.timestamp() if expiry is not None else None
+    return getattr(loader, "token", None), getattr(loader, "exec_plugin_expiry", None)
 
 
 def in_cluster_config(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
