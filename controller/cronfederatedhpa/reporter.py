@@ -13,7 +13,7 @@ from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronM
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import Note, Plan, Settled
+from fedhpa.cron.execution import SCALE_FAILED, Note, Plan, Settled
 from fedhpa.kube import EventRecorder, InvolvedObject
 
 log = structlog.get_logger(__name__)
@@ -42,8 +42,7 @@ class Reporter:
             if skipped.object not in unstored:
                 self._metrics.count(MISSED, skipped.missed.count)
         notes = [note for note in settled.notes if note.object not in unstored]
-        told = {note.object for note in notes if note.reason == "ScaleFailed"}
-        self._metrics.count(FAILED, len(told)) if told else None
+        self._metrics.count(FAILED, sum(note.reason == SCALE_FAILED for note in notes))
         if not failed:
             for fire, values, _ in planned.applied:
                 if fire.object in unstored:

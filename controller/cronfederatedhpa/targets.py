@@ -18,7 +18,7 @@ from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.wire import Scale
 from fedhpa.assignment import apportion
-from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, Target, Values
+from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, Target, Values, split_markers
 from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,
@@ -33,7 +33,8 @@ from fedhpa.kube import (
 from fedhpa.members import Member
 
 FIELD_MANAGER: Final = "fedhpa-cron"
-# Names the last fire that changed a FederatedHPA: `object/rule@time`.
+# Names the fires and ends of windows of the last write to a FederatedHPA: `object/rule@time`, with commas
+# between several of them. After a crash before the result is stored, it tells which of them were applied.
 LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
 HUB_DEADLINE_SECONDS: Final = 10.0
 TRIES: Final = 5
@@ -113,7 +114,8 @@ class Targets:
     async def _read_federatedhpa(self, key: TargetKey) -> Reading:
         path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
         raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
-        return Reading(Target(bounds_of(raw)), partial(self._write_federatedhpa, path, raw))
+        target = Target(bounds_of(raw), done=_named_events(raw["metadata"]))
+        return Reading(target, partial(self._write_federatedhpa, path, raw))
 
     async def _write_federatedhpa(
         self, path: str, raw: Mapping[str, Any], values: Values, marker: str
@@ -122,11 +124,9 @@ class Targets:
         backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
         for attempt in range(1, TRIES + 1):
             spec = raw.get("spec") or {}
+            metadata = {"resourceVersion": raw["metadata"].get("resourceVersion", "")}
             patch = {
-                "metadata": {
-                    "resourceVersion": raw["metadata"].get("resourceVersion", ""),
-                    "annotations": {LAST_EXECUTION: marker},
-                },
+                "metadata": metadata | ({"annotations": {LAST_EXECUTION: marker}} if marker else {}),
                 "spec": {_name_in_use(spec, field): value for field, value in values.items()},
             }
             try:
@@ -259,6 +259,26 @@ def bounds_of(raw: Mapping[str, Any]) -> Values:
         value = spec.get(_name_in_use(spec, field))
         found[field] = value if isinstance(value, int) and not isinstance(value, bool) else None
     return found
+
+
+def _named_events(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Returns the events that the annotation of the last write names, unless somebody else wrote it.
+
+    The managed fields tell who wrote it. A server without them leaves that open.
+    """
+    annotations = metadata.get("annotations")
+    text = annotations.get(LAST_EXECUTION) if isinstance(annotations, Mapping) else None
+    if not isinstance(text, str) or not text:
+        return frozenset()
+    writers = {entry.get("manager") for entry in metadata.get("managedFields") or () if _writes_marker(entry)}
+    return split_markers(text) if not writers or FIELD_MANAGER in writers else frozenset()
+
+
+def _writes_marker(entry: Mapping[str, Any]) -> bool:
+    found: Any = entry.get("fieldsV1")
+    for name in ("f:metadata", "f:annotations", f"f:{LAST_EXECUTION}"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found is not None
 
 
 def _name_in_use(spec: Mapping[str, Any], field: str) -> str:

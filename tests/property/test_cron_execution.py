@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fedhpa.cron import load_zone
 from tests.property.cron.histories import (
+    DOES,
     HOURS,
     MINUTE,
     STARTS,
@@ -26,7 +27,7 @@ from tests.property.cron.histories import (
     objects,
     steps,
 )
-from tests.property.cron.hub import FHPA, Hub, as_spec
+from tests.property.cron.hub import FHPA, FORBIDDEN, Hub, as_spec
 from tests.property.cron.oracle import Oracle
 from tests.property.schedules import ZONES, clock_changes
 from tests.support.nightly import NIGHTLY, examples
@@ -44,6 +45,8 @@ class History:
         self.hub = Hub(specs, begin)
         self.oracle = Oracle()
         self.clean = False
+        # True after a crash between the effect and its result.
+        self.unstored = False
 
     def edit(self, edit: Edit) -> None:
         """Somebody edits, creates or deletes an object. An edit that is not possible is none."""
@@ -77,6 +80,7 @@ class History:
         if outcome.effect:
             self.oracle.advance(owners, now, outcome.stored)
         self.clean = outcome.effect and does in ("run", "refused")
+        self.unstored = outcome.effect and does == "crash-result"
         if self.clean:
             elsewhere = {n for n in self.hub.objects if not self.hub.is_present(n)} - self.hub.holders()
             self.oracle.elsewhere(elsewhere)
@@ -94,7 +98,7 @@ class History:
         if step.edit is not None and (self.clean or anytime):
             self.edit(step.edit)
             self.now += MINUTE
-        if step.person is not None and (self.clean or anytime):
+        if step.person is not None and (self.clean or self.unstored or anytime):
             name, value = step.person
             self.hub.values[name] = value
             self.oracle.person(name, value)
@@ -134,6 +138,56 @@ def test_what_should_hold_holds_after_any_interruption(
 ) -> None:
     """The values are those of the oracle, and each fire was applied or missed exactly once."""
     live(written, instant(start), taken)
+
+
+@given(
+    objects(HOURS),
+    objects(HOURS),
+    st.booleans(),
+    st.sampled_from(STARTS),
+    st.lists(st.sampled_from(DOES), max_size=40),
+)
+@settings(max_examples=examples(25, 2_000), deadline=None)
+def test_refused_rules_change_nothing_for_the_other_ones(
+    good: list[list[Json]], bad: list[list[Json]], windows: bool, start: str, does: list[str]
+) -> None:
+    """Objects whose values are refused fire between the others. The target is as if they did not exist.
+
+    A value under an open window is written at its end only. So the good rules have windows only of a field
+    that the bad ones leave alone.
+    """
+    begin = instant(start)
+    kept = [[_only_minimum(rule) if windows else rule | {"duration": None} for rule in each] for each in good]
+    worse = [[_forbidden(rule, only_maximum=windows) for rule in each] for each in bad]
+    specs = {f"object{place}": as_spec(rules) for place, rules in enumerate(kept)}
+    others = {f"x{place}": as_spec(rules) for place, rules in enumerate(worse)}
+    alone, together = Hub(specs, begin), Hub(specs | others, begin)
+    for place, what in enumerate(does):
+        # Good rules fire at full quarters of an hour, and bad ones seven minutes later.
+        for minute in (0, 1, 7, 8):
+            now = begin + (place * 15 + minute) * MINUTE
+            crashes = what in ("crash-effect", "crash-result") and minute in (0, 7)
+            action = what if crashes else "run"
+            alone.run(now, action)
+            together.run(now, action)
+        assert together.values == alone.values
+
+    fired = {key: fires for key, fires in together.applied.items() if fires}
+    assert fired == {key: fires for key, fires in alone.applied.items() if fires}
+
+
+def _only_minimum(rule: Json) -> Json:
+    return rule | {"targetMinReplicas": rule["targetMinReplicas"] or 1, "targetMaxReplicas": None}
+
+
+def _forbidden(rule: Json, *, only_maximum: bool) -> Json:
+    """Returns a rule that fires seven minutes later and sets values that are refused."""
+    minute, rest = rule["schedule"].split(" ", 1)
+    late = rule | {"schedule": f"{int(minute) + 7} {rest}"}
+    if only_maximum:
+        return late | {"targetMinReplicas": None, "targetMaxReplicas": FORBIDDEN}
+    fields = ("targetMinReplicas", "targetMaxReplicas")
+    return late | {field: FORBIDDEN for field in fields if rule[field] is not None}
 
 
 @given(objects(YEARS), st.sampled_from(STARTS), steps(YEARS))

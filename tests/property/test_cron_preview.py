@@ -14,6 +14,7 @@ from fedhpa.cron import TargetBounds
 from fedhpa.cron.execution import (
     MAXIMUM,
     MINIMUM,
+    Attempts,
     Conflict,
     Plan,
     Preview,
@@ -24,7 +25,6 @@ from fedhpa.cron.execution import (
     WindowRecord,
     conflict_of,
     executable_rules,
-    plan,
     settle,
 )
 from fedhpa.cron.forecast.bounds import bounds_conflicts
@@ -47,18 +47,23 @@ class Controller:
         self.values = values
 
     def run(self, now: float) -> tuple[Plan, Settled]:
-        planned = plan(self.objects, self.record, Target(dict(self.values)), now)
-        after = self.values | planned.write
-        conflict = conflict_of(after) if planned.write else None
-        settled = settle(planned, now, "" if conflict is None else str(conflict))
+        attempts = Attempts(self.objects, self.record, Target(dict(self.values)), now)
+        conflict = self._conflict(attempts.plan)
+        while conflict is not None and attempts.refused(str(conflict)):
+            conflict = self._conflict(attempts.plan)
+        planned = attempts.plan
+        settled = settle(planned, now, "" if conflict is None else str(conflict), attempts.refusals)
         if conflict is None:
-            self.values = after
+            self.values = self.values | planned.write
         self.record = settled.record
         self.objects = [
             msgspec.structs.replace(each, states=settled.states[each.name], known=True)
             for each in self.objects
         ]
         return planned, settled
+
+    def _conflict(self, planned: Plan) -> Conflict | None:
+        return conflict_of(self.values | planned.write) if planned.write else None
 
 
 def told(at: float, planned: Plan, settled: Settled) -> list[Told]:

@@ -137,7 +137,7 @@ def first_refused_write(
     rules: list[ActiveRule], now: datetime, until: datetime, values: dict[str, int | None]
 ) -> tuple[datetime | None, int]:
     """Returns when the values first cross, and the number of fires and ends of windows up to then."""
-    holding = Holding(values, None)
+    holding = Holding(values, None, {})
     due: dict[datetime, list[int]] = {}
     for index, rule in enumerate(rules):
         for fire in fires(rule, now, until):

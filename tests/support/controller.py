@@ -22,7 +22,7 @@ from fedhpa.decision import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.registry import MemberRegistry
-from tests.support.fake_responses import with_list_head
+from tests.support.fake_responses import failure, merge, parse, with_list_head
 from tests.support.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
 from tests.support.federation import completed_reconciles
 from tests.support.members import DEADLINE, REAL_DEADLINE, registry_of
@@ -66,6 +66,7 @@ class Plane(FakeApi):
     - `held`: requests, by (method, end of path), that are never answered.
     - `before`: called with each request before it is served.
     - `resized`: called after each change of a Deployment.
+    - `admission`: returns why a changed object is refused with 403; "" if it is admitted.
     - `answers`: functions that make the bodies of other paths.
     """
 
@@ -77,6 +78,7 @@ class Plane(FakeApi):
         self.held: set[tuple[str, str]] = set()
         self.before: Callable[[str, str], None] = lambda method, path: None
         self.resized: Callable[[], None] = lambda: None
+        self.admission: Callable[[Object], str] = lambda changed: ""
         self.served = {"apps/v1"}
         self.answers: dict[str, Callable[[], Object]] = {}
 
@@ -143,12 +145,19 @@ class Plane(FakeApi):
             if request.method == method and request.path.endswith(ending):
                 body = {"kind": "Status", "code": status, "reason": "Forbidden", "message": "not for you"}
                 return web.json_response(body, status=status)
+        if request.method == "PATCH" and (refusal := await self._refusal(request)):
+            return failure(403, "Forbidden", f"admission webhook denied the request: {refusal}")
         if request.path in self.answers:
             return web.json_response(with_list_head(request.path, self.answers[request.path]()))
         version = request.path.removeprefix("/apis/")
         if version.count("/") <= 1 and request.path.startswith("/apis/"):
             return self._discovery(version)
         return await super()._serve(request)
+
+    async def _refusal(self, request: web.Request) -> str:
+        collection, namespace, name, sub = parse(request.path)
+        found = None if name is None or sub else self.find(collection, name, namespace)
+        return "" if found is None else self.admission(merge(found, await request.json()))
 
     def _discovery(self, version: str) -> web.Response:
         if version not in self.served:

@@ -85,8 +85,8 @@ def history(w: ControllerWorld, place: int = 0, name: str = "office") -> Any:
     return status(w, name)["executionHistories"][place]
 
 
-def ready(w: ControllerWorld) -> tuple[str, str]:
-    condition = next(each for each in status(w)["conditions"] if each["type"] == "Ready")
+def ready(w: ControllerWorld, name: str = "office") -> tuple[str, str]:
+    condition = next(each for each in status(w, name)["conditions"] if each["type"] == "Ready")
     return condition["status"], condition["reason"]
 
 

@@ -10,7 +10,7 @@ from fedhpa.api.times import format_duration, format_time
 from fedhpa.cron.execution import UNKNOWN, OpenWindow, Rule, ScheduledObject, Step, Values, WindowRecord
 
 if TYPE_CHECKING:
-    from fedhpa.cron.execution import Plan
+    from fedhpa.cron.execution import Applied, Plan
 
 FIRES: Final = "fires"
 OPENS: Final = "opens"
@@ -62,9 +62,10 @@ class LineWriter:
         for fire in planned.invalid:
             yield self._line(step, fire.key, FAILS, due=fire.at, message=fire.rule.problem)
         for applied in planned.applied:
-            yield from self._applied(step, applied)
-        if step.conflict is None:
-            self._open = () if planned.record is None else planned.record.open
+            yield self._applied(step, applied)
+        if step.refused is not None:
+            yield from self._refused(step, step.refused)
+        self._open = () if planned.record is None else planned.record.open
 
     def _missed(self, step: Step, name: str, rule: str, missed: Any) -> Line:
         text = missed.message
@@ -76,25 +77,28 @@ class LineWriter:
         ended = {note.object: note.message for note in planned.notes if note.reason in _ENDED}
         for window in planned.closed:
             key = (window.object, window.rule)
-            if step.conflict is not None:
-                if self._is_new(key, window.closes, CLOSES):
-                    text = f"its window cannot close: {step.conflict}"
-                    yield self._line(step, key, REFUSED, due=window.closes, message=text)
-                continue
             yield self._line(step, key, CLOSES, message=ended.get(window.object, ""))
 
-    def _applied(self, step: Step, applied: Any) -> Iterator[Line]:
+    def _applied(self, step: Step, applied: Applied) -> Line:
         fire, values, window = applied
         until = None if window is None else window.closes
-        if step.conflict is not None:
-            if self._is_new(fire.key, fire.at, REFUSED):
-                text = str(step.conflict)
-                yield self._line(step, fire.key, REFUSED, due=fire.at, values=values, message=text)
-            return
         action = FIRES if window is None else (RENEWS if self._was_open(fire.key) else OPENS)
         late = step.at - fire.at
         text = f"{format_duration(float(int(late)))} late" if late >= 1 else ""
-        yield self._line(step, fire.key, action, due=fire.at, values=values, until=until, message=text)
+        return self._line(step, fire.key, action, due=fire.at, values=values, until=until, message=text)
+
+    def _refused(self, step: Step, whole: Plan) -> Iterator[Line]:
+        """Yields the events of the whole plan that the carried out plan leaves out."""
+        text = str(step.conflict)
+        for window in step.plan.kept:
+            key = (window.object, window.rule)
+            if self._is_new(key, window.closes, CLOSES):
+                message = f"its window cannot close: {text}"
+                yield self._line(step, key, REFUSED, due=window.closes, message=message)
+        held = {fire.order for fire in step.plan.held}
+        for fire, values, _ in whole.applied:
+            if fire.order in held and self._is_new(fire.key, fire.at, REFUSED):
+                yield self._line(step, fire.key, REFUSED, due=fire.at, values=values, message=text)
 
     def _is_new(self, key: Key, at: float, what: str) -> bool:
         told = (*key, at, what)

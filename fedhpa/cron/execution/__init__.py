@@ -10,9 +10,11 @@ status of an object, and `preview` the plans of the coming days.
 """
 
 from fedhpa.cron.execution.annotation import drops_fields, record_text, with_record
+from fedhpa.cron.execution.attempts import Attempts, as_before
 from fedhpa.cron.execution.dropped import DROPPED, RULE_FIELDS, dropped_fields, without_dropped
 from fedhpa.cron.execution.owed import latest_fire
-from fedhpa.cron.execution.planning import Plan, plan
+from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.plans import Applied, Cause, Plan, split_markers
 from fedhpa.cron.execution.preview import UNKNOWN, Conflict, Preview, Step, conflict_of
 from fedhpa.cron.execution.records import (
     MAXIMUM,
@@ -33,9 +35,12 @@ from fedhpa.cron.execution.records import (
 from fedhpa.cron.execution.rules import executable_rules, schedule_hash
 from fedhpa.cron.execution.settling import Settled, settle
 from fedhpa.cron.execution.stored import (
+    SCALE_FAILED,
     edited_at,
+    failing_text,
     read_object,
     read_record,
+    with_failing,
     write_histories,
     write_record,
 )
@@ -46,7 +51,11 @@ __all__ = [
     "MINIMUM",
     "REPLICAS",
     "RULE_FIELDS",
+    "SCALE_FAILED",
     "UNKNOWN",
+    "Applied",
+    "Attempts",
+    "Cause",
     "Conflict",
     "Execution",
     "Failure",
@@ -63,11 +72,13 @@ __all__ = [
     "Target",
     "Values",
     "WindowRecord",
+    "as_before",
     "conflict_of",
     "dropped_fields",
     "drops_fields",
     "edited_at",
     "executable_rules",
+    "failing_text",
     "latest_fire",
     "plan",
     "read_object",
@@ -75,6 +86,8 @@ __all__ = [
     "record_text",
     "schedule_hash",
     "settle",
+    "split_markers",
+    "with_failing",
     "with_record",
     "without_dropped",
     "write_histories",

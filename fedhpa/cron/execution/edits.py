@@ -6,12 +6,14 @@ the rule closes the window: a new schedule, zone, excluded date or target, suspe
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
 
 from fedhpa.cron.execution.holding import Holding
 from fedhpa.cron.execution.owed import window_seconds
+from fedhpa.cron.execution.plans import Cause, cause_of_window
 from fedhpa.cron.execution.records import Note, OpenWindow, Rule, ScheduledObject
 
 # Seconds for which the deletion of an object waits for its values to be restored.
@@ -32,10 +34,17 @@ class Edits(NamedTuple):
     notes: list[Note]
 
 
-def edited_windows(holding: Holding, owners: dict[str, ScheduledObject], now: float, *, gone: bool) -> Edits:
+def edited_windows(
+    holding: Holding,
+    owners: dict[str, ScheduledObject],
+    now: float,
+    held: AbstractSet[Cause] = frozenset(),
+    *,
+    gone: bool,
+) -> Edits:
     """Adapts the open windows to their rules in place, and returns the windows that end.
 
-    `gone` is True if the target does not exist.
+    The edits of the windows in `held` wait. `gone` is True if the target does not exist.
     """
     edits = Edits([], [])
     for window in holding.windows:
@@ -52,6 +61,8 @@ def edited_windows(holding: Holding, owners: dict[str, ScheduledObject], now: fl
                 f"{LONGEST_DELETION:.0f} s of the deletion, so they stay"
             )
             edits.notes.append(Note(window.object, "NotRestored", text))
+        elif cause_of_window(window) in held:
+            continue
         elif rule is None or not _values_left(window, rule):
             edits.closings.append(Closing(window, restores=True))
         else:

@@ -7,6 +7,8 @@ meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from fedhpa.cron.execution.records import OpenWindow, Values, WindowRecord
@@ -16,10 +18,14 @@ class Holding:
     """The values of one target while events are applied to it in order.
 
     `values` are those of the target. For the fields of windows, the values of an unfinished write take their
-    place. `baseline` and `windows` are those of the stored record.
+    place. `baseline` and `windows` are those of the stored record. `places` has the place of each rule in its
+    object, which orders windows of one instant.
     """
 
-    def __init__(self, values: Values, record: WindowRecord | None) -> None:
+    def __init__(
+        self, values: Values, record: WindowRecord | None, places: Mapping[tuple[str, str], int]
+    ) -> None:
+        self._places = places
         self.values: Values = dict(values)
         if record is not None and record.pending is not None:
             # The value of a plain fire is left out: its fire is still owed, unless it is too late by now.
@@ -29,11 +35,15 @@ class Holding:
         self.windows: list[OpenWindow] = [] if record is None else list(record.open)
         self._present = dict(values)
 
-    def fire(self, values: dict[str, int]) -> None:
-        """Applies a plain fire. Under an open window it changes the baseline only."""
+    def fire(self, values: dict[str, int], *, done: bool = False) -> None:
+        """Applies a plain fire. Under an open window it changes the baseline only.
+
+        `done` is True if its values were written before, and somebody may have changed them since.
+        """
         for field, value in values.items():
-            if self._covering(field) is None:
-                self.values[field] = value
+            if self.covering(field) is None:
+                if not done:
+                    self.values[field] = value
             else:
                 self.baseline[field] = value
 
@@ -42,11 +52,13 @@ class Holding:
         if any(_same(window, other) for other in self.windows):
             return
         self.windows = [*(other for other in self.windows if not _same_rule(window, other)), window]
-        self.windows.sort(key=lambda each: each.opened)
-        for field in window.values:
-            if field not in self.baseline and field in self.values:
-                self.baseline[field] = self.values[field]
+        self.windows.sort(key=self.order)
+        self._take_baseline(window)
         self._settle()
+
+    def order(self, window: OpenWindow) -> tuple[float, str, int]:
+        """Returns the place of a window among all windows: by its opening, its object and its rule."""
+        return window.opened, window.object, self._places.get((window.object, window.rule), 0)
 
     def close(self, window: OpenWindow) -> None:
         """Closes a window. What held before it holds again."""
@@ -65,9 +77,7 @@ class Holding:
     def replace(self, window: OpenWindow, changed: OpenWindow) -> None:
         """Gives an open window other values or another end."""
         self.windows = [changed if other is window else other for other in self.windows]
-        for field in changed.values:
-            if field not in self.baseline and field in self.values:
-                self.baseline[field] = self.values[field]
+        self._take_baseline(changed)
         self._settle()
 
     def give_up(self, field: str) -> list[OpenWindow]:
@@ -97,18 +107,24 @@ class Holding:
             field: value for field, value in self.values.items() if self._present.get(field, nothing) != value
         }
 
+    def covering(self, field: str) -> OpenWindow | None:
+        """Returns the window that opened last among those that hold a field, or None."""
+        return next((window for window in reversed(self.windows) if field in window.values), None)
+
+    def _take_baseline(self, window: OpenWindow) -> None:
+        """Keeps the present values of the fields that only this window holds."""
+        for field in window.values:
+            if field not in self.baseline and field in self.values:
+                self.baseline[field] = self.values[field]
+
     def _settle(self) -> None:
         """Makes each field hold the value of its top window, or its baseline without one."""
         for field in {*self.baseline, *self.covered()}:
-            window = self._covering(field)
+            window = self.covering(field)
             if window is not None:
                 self.values[field] = window.values[field]
             elif field in self.baseline:
                 self.values[field] = self.baseline.pop(field)
-
-    def _covering(self, field: str) -> OpenWindow | None:
-        """Returns the window that opened last among those that hold a field, or None."""
-        return next((window for window in reversed(self.windows) if field in window.values), None)
 
 
 def _same(one: OpenWindow, other: OpenWindow) -> bool:

@@ -1,23 +1,37 @@
 """Plans the next write to a target from the rules, their stored state, the present values and the time.
 
 At one instant windows close first, then plain fires are applied, then windows open. All of it makes one
-write, in which the latest value of each field holds.
+write, in which the latest value of each field holds. A fire that the target shows as applied is not written
+again: after a crash between the write and its result only the result is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.api.times import format_time
 from fedhpa.cron.execution import owed
 from fedhpa.cron.execution.edits import Closing, edited_windows
 from fedhpa.cron.execution.holding import Holding
+from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished
 from fedhpa.cron.execution.owed import Due, Fire
+from fedhpa.cron.execution.plans import (
+    FIRE,
+    Applied,
+    Cause,
+    Plan,
+    Skipped,
+    States,
+    cause_of_fire,
+    cause_of_opening,
+    cause_of_window,
+    joined_markers,
+    marker_of,
+)
 from fedhpa.cron.execution.records import (
-    Missed,
     Note,
     OpenWindow,
     Rule,
@@ -33,65 +47,19 @@ _CLOSES: Final = 0
 _FIRES: Final = 1
 _OPENS: Final = 2
 
-States = dict[str, dict[str, RuleState]]
 
+def plan(
+    objects: Sequence[ScheduledObject],
+    record: WindowRecord | None,
+    target: Target,
+    now: float,
+    held: AbstractSet[Cause] = frozenset(),
+) -> Plan:
+    """Returns the plan of a target for all CronFederatedHPAs that have it, or that hold a window on it.
 
-class Applied(NamedTuple):
-    """A fire that the write applies, with the values that it sets and the window that it opens (or None)."""
-
-    fire: Fire
-    values: dict[str, int]
-    window: OpenWindow | None = None
-
-
-class Skipped(NamedTuple):
-    """Fires of a rule that are never applied: the object, the rule, and the record of the fires."""
-
-    object: str
-    rule: str
-    missed: Missed
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """The changes of one target that are due now. `settle` turns it into statuses once the write is done.
-
-    `write` has the values that must change, by field; it is empty if the target has them all. `marker` names
-    the last event of the write. `applied` are the fires that the write applies, `invalid` those of rules that
-    set nothing, and `skipped` those that are never applied. `closed` are windows that end.
-
-    `record` is what to store about open windows once the write is done. `pending` is what to store before it,
-    so that an interrupted write is repeated. Either is None if there is nothing to store. `carrier` is the
-    object whose status stores the record; its status is written before those of the others.
-
-    `error` says why nothing can be written; all fires then fail.
-    `states` are the stored states with their watermarks, by object and rule, and `rules` are their rules.
-    `wake` is the next instant at which something is due; None if nothing ever is.
+    The events in `held` are left out: their fires stay owed, and their windows stay as they are.
     """
-
-    write: Values
-    states: States
-    rules: dict[tuple[str, str], Rule]
-    marker: str = ""
-    applied: tuple[Applied, ...] = ()
-    invalid: tuple[Fire, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    closed: tuple[OpenWindow, ...] = ()
-    record: WindowRecord | None = None
-    pending: WindowRecord | None = None
-    carrier: str | None = None
-    error: str = ""
-    notes: tuple[Note, ...] = ()
-    wake: float | None = None
-
-    @property
-    def holders(self) -> frozenset[str]:
-        """The objects with an open window. Each of them needs the finalizer."""
-        return frozenset() if self.record is None else frozenset(each.object for each in self.record.open)
-
-
-def plan(objects: Sequence[ScheduledObject], record: WindowRecord | None, target: Target, now: float) -> Plan:
-    """Returns the plan of a target for all CronFederatedHPAs that have it, or that hold a window on it."""
-    return _Planner({each.name: each for each in objects}, record, target, now).plan()
+    return _Planner({each.name: each for each in objects}, record, target, now, held).plan()
 
 
 def _carrier(record: WindowRecord | None) -> str | None:
@@ -100,7 +68,10 @@ def _carrier(record: WindowRecord | None) -> str | None:
 
 
 class _Event(NamedTuple):
-    """Something due at an instant. Events sort by time, kind, object and rule."""
+    """Something due at an instant. Events sort by time, kind, object and rule.
+
+    `done` is True for a fire that the target shows as applied.
+    """
 
     at: float
     kind: int
@@ -110,19 +81,32 @@ class _Event(NamedTuple):
     fire: Fire | None = None
     values: dict[str, int] = {}  # noqa: RUF012
     window: OpenWindow | None = None
+    done: bool = False
 
 
 class _Planner:
     """Collects what is due for one target, and applies it in order."""
 
     def __init__(
-        self, owners: dict[str, ScheduledObject], record: WindowRecord | None, target: Target, now: float
+        self,
+        owners: dict[str, ScheduledObject],
+        record: WindowRecord | None,
+        target: Target,
+        now: float,
+        held: AbstractSet[Cause],
     ) -> None:
         self._owners = owners
-        self._record = record
         self._target = target
         self._now = now
-        self._holding = Holding(target.values, record)
+        self._left_out = held
+        self._record = acknowledged(record, owners, target, now)
+        # Of two rules with one name the first counts.
+        self._rules = {
+            (name, rule.name): rule for name, each in owners.items() for rule in reversed(each.rules)
+        }
+        places = {key: rule.place for key, rule in self._rules.items()}
+        self._holding = Holding(target.values, self._record, places)
+        self._unfinished = is_unfinished(self._record, target)
         self._states: States = {name: {} for name in owners}
         self._revision = 0 if record is None else record.revision
         self._notes: list[Note] = []
@@ -131,6 +115,12 @@ class _Planner:
         self._applied: list[Applied] = []
         self._invalid: list[Fire] = []
         self._skipped: list[Skipped] = []
+        self._held: list[Fire] = []
+        self._markers: list[str] = []
+        self._events: list[Cause] = []
+        # The fires that set a field in this plan: the last plain one, and openings.
+        self._plain: dict[str, Cause] = {}
+        self._opened: set[Cause] = set()
         self._wakes: list[float] = []
 
     def plan(self) -> Plan:
@@ -138,11 +128,10 @@ class _Planner:
         if not error or self._target.gone:
             self._follow_changes()
         events = self._due_fires()
-        marker = ""
         if error:
             self._applied += (Applied(event.fire, event.values) for event in events if event.fire)
         else:
-            marker = self._apply(sorted((*self._closings(), *events), key=lambda event: event[:5]))
+            self._apply(sorted((*self._closings(), *events), key=lambda event: event[:5]))
         # An end that is overdue, because the target could not be read, waits for the next attempt.
         self._wakes += (window.closes for window in self._holding.windows if window.closes > self._now)
         write = {} if error else self._holding.write()
@@ -150,9 +139,8 @@ class _Planner:
         return Plan(
             write,
             self._states,
-            # Of two rules with one name the first counts.
-            {(name, rule.name): rule for name, each in self._owners.items() for rule in reversed(each.rules)},
-            marker,
+            self._rules,
+            joined_markers(self._markers),
             tuple(self._applied),
             tuple(self._invalid),
             tuple(self._skipped),
@@ -163,12 +151,20 @@ class _Planner:
             error,
             notes=tuple(self._notes),
             wake=min(self._wakes, default=None),
+            held=tuple(self._held),
+            kept=tuple(each for each in self._holding.windows if cause_of_window(each) in self._left_out),
+            causes=self._causes(write),
+            failed_before=tuple(filter(self._has_failed, self._events)),
         )
 
     def _follow_changes(self) -> None:
         """Ends or adapts the open windows whose target, object or rule somebody changed."""
+        if self._unfinished:
+            for window in self._holding.windows:
+                if cause_of_opening(window) in self._left_out:
+                    self._holding.abandon(window)
         self._leave_what_others_changed()
-        edits = edited_windows(self._holding, self._owners, self._now, gone=self._target.gone)
+        edits = edited_windows(self._holding, self._owners, self._now, self._left_out, gone=self._target.gone)
         self._notes += edits.notes
         for closing in edits.closings:
             self._end(closing)
@@ -202,6 +198,7 @@ class _Planner:
     def _close(self, window: OpenWindow) -> None:
         self._closed.append(window)
         self._restoring.append(window)
+        self._events.append(cause_of_window(window))
         self._holding.close(window)
 
     def _due_fires(self) -> list[_Event]:
@@ -246,12 +243,23 @@ class _Planner:
             coming = owed.next_fire(rule, max(mark, self._now))
         if coming is not None:
             self._wakes.append(coming)
+        failing = tuple(
+            each for each in stored.failing if self._still_fails(owner, rule, each.scheduled, due)
+        )
         return msgspec.structs.replace(
             stored,
             handled_until=mark,
             hash=rule.hash,
             next_execution=coming if due is None else due.newest.at,
+            failing=failing,
         )
+
+    def _still_fails(self, owner: ScheduledObject, rule: Rule, at: float, due: Due | None) -> bool:
+        """True if a fire that failed is still owed, or if the window that it opened could not end."""
+        ends = {
+            window.opened for window in self._holding.windows if window.label == f"{owner.name}/{rule.name}"
+        }
+        return (due is not None and due.newest.at == at) or at in ends
 
     def _event(self, due: Due, latest: Mapping[str, Fire]) -> _Event | None:
         """Returns the event of the newest fire of a rule, or None if it is never applied."""
@@ -263,9 +271,10 @@ class _Planner:
             return None
         opens = owed.window_seconds(fire.rule) is not None
         stored = self._stored_window(fire) if opens else None
-        if stored is not None and not self._unfinished():
+        if stored is not None and not self._unfinished:
             # The window was opened in time, and only its result was not stored.
             self._applied.append(Applied(fire, fire.rule.values, stored))
+            self._markers.append(marker_of(fire.label, fire.at))
             return None
         by, fields = (None, set(fire.rule.values)) if opens else owed.superseding(fire, latest)
         missed = owed.missed_because_late(fire, self._now) if by is None else owed.superseded(fire, by)
@@ -274,9 +283,14 @@ class _Planner:
             if stored is not None:
                 self._close(stored)
             return None
+        if cause_of_fire(fire) in self._left_out:
+            self._held.append(fire)
+            self._wakes += [] if (length := owed.window_seconds(fire.rule)) is None else [fire.at + length]
+            return None
         values = {field: value for field, value in fire.rule.values.items() if field in fields}
         kind = _OPENS if opens else _FIRES
-        return _Event(fire.at, kind, fire.object, fire.place, fire.label, fire, values)
+        done = not opens and marker_of(fire.label, fire.at) in self._target.done
+        return _Event(fire.at, kind, fire.object, fire.place, fire.label, fire, values, done=done)
 
     def _stored_window(self, fire: Fire) -> OpenWindow | None:
         """Returns the window that a fire opened already, or None."""
@@ -285,29 +299,25 @@ class _Planner:
                 return window
         return None
 
-    def _unfinished(self) -> bool:
-        """True if a write was begun, and the target does not have all of its values."""
-        pending = None if self._record is None else self._record.pending
-        present = self._target.values
-        return pending is not None and any(present.get(field) != value for field, value in pending.items())
-
     def _closings(self) -> Iterator[_Event]:
         """Yields the ends of windows that are due."""
         for window in self._holding.windows:
-            if window.closes <= self._now:
+            if window.closes <= self._now and cause_of_window(window) not in self._left_out:
                 yield _Event(window.closes, _CLOSES, window.object, 0, window.label, window=window)
 
-    def _apply(self, events: list[_Event]) -> str:
-        """Applies events in order. Returns the marker of the last one; empty if there are none."""
+    def _apply(self, events: list[_Event]) -> None:
+        """Applies events in order."""
         for event in events:
+            self._markers.append(marker_of(event.label, event.at))
             if event.window is not None:
                 self._close(event.window)
             elif event.fire is not None and event.kind == _OPENS:
                 self._open(event.fire)
             elif event.fire is not None:
-                self._holding.fire(event.values)
+                self._holding.fire(event.values, done=event.done)
+                self._plain |= dict.fromkeys(event.values, cause_of_fire(event.fire))
+                self._events.append(cause_of_fire(event.fire))
                 self._applied.append(Applied(event.fire, event.values))
-        return f"{events[-1].label}@{format_time(events[-1].at)}" if events else ""
 
     def _open(self, fire: Fire) -> None:
         rule = fire.rule
@@ -315,7 +325,37 @@ class _Planner:
         assert length is not None
         window = OpenWindow(fire.object, rule.name, fire.at, fire.at + length, rule.values, rule.hash)
         self._holding.open(window)
+        self._opened.add(cause_of_fire(fire))
+        self._events.append(cause_of_fire(fire))
         self._applied.append(Applied(fire, rule.values, window))
+
+    def _causes(self, write: Values) -> tuple[Cause, ...]:
+        """Returns the events that gave the written fields their values.
+
+        Those that failed before come first, then the latest ones.
+        """
+        found = dict.fromkeys(cause for field in write if (cause := self._cause(field)) is not None)
+        return tuple(sorted(found, key=lambda cause: (not self._has_failed(cause), -cause.at)))
+
+    def _cause(self, field: str) -> Cause | None:
+        """Returns the event that gave a field its value; None if it is that of an unfinished write."""
+        top = self._holding.covering(field)
+        if top is not None and cause_of_opening(top) in self._opened:
+            return cause_of_opening(top)
+        if top is None and field in self._plain:
+            return self._plain[field]
+        closed = [window for window in self._restoring if field in window.values]
+        if closed:
+            return cause_of_window(max(closed, key=self._holding.order))
+        return None if top is None else cause_of_window(top)
+
+    def _has_failed(self, cause: Cause) -> bool:
+        state = self._states.get(cause.object, {}).get(cause.rule)
+        if state is None:
+            return False
+        # The fire that opened a window may have failed before it was applied.
+        failures = state.failures if cause.kind == FIRE else ()
+        return any(failure.scheduled == cause.at for failure in (*failures, *state.failing))
 
     def _record_after(self) -> WindowRecord | None:
         """Returns the record once the write is done, or None if nothing is left to record."""
@@ -346,7 +386,7 @@ class _Planner:
             {field for window in self._restoring for field in window.values} | taken
         ) - holding.covered()
         restored = {field: holding.values[field] for field in sorted(ending) if field in holding.values}
-        windows = sorted((*self._restoring, *holding.windows), key=lambda window: window.opened)
+        windows = sorted((*self._restoring, *holding.windows), key=holding.order)
         baseline = {**holding.baseline, **restored}
         return WindowRecord(baseline, write, applied, tuple(windows), self._revision + 1)
 

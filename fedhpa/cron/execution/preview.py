@@ -1,8 +1,8 @@
 """The coming effects of a target's rules: the plans of the coming instants, carried out on made-up values.
 
-Each step is the plan and the result that the controller makes at that instant, with `plan` and `settle`. A
-write succeeds, unless minReplicas would be above maxReplicas: admission refuses that write, and its fires are
-tried again at the next instant.
+Each step is the plan and the result that the controller makes at that instant, with `Attempts` and `settle`.
+A write succeeds, unless minReplicas would be above maxReplicas. Admission refuses that write. The events at
+fault are left out, and they are tried again at the next instant.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fedhpa.cron.execution import owed
+from fedhpa.cron.execution.attempts import Attempts
 from fedhpa.cron.execution.owed import Fire
-from fedhpa.cron.execution.planning import Plan, plan
+from fedhpa.cron.execution.plans import Plan
 from fedhpa.cron.execution.records import (
     MAXIMUM,
     MINIMUM,
+    Failure,
     OpenWindow,
     Rule,
     RuleState,
@@ -36,6 +38,9 @@ DEFAULT_MINIMUM: Final = 1
 # Steps, fires, and a quarter of the open windows, summed over all steps. 1,000 cost about 0.1 s of CPU.
 MAX_WORK: Final = 10_000
 
+# Seconds after which refused events are tried again with the values of the other ones.
+RETRY_SECONDS: Final = 1.0
+
 # The object and the name of a rule.
 Key = tuple[str, str]
 _NO_RULE: Final = ("", "")
@@ -52,13 +57,17 @@ class Conflict(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One instant: its plan and result, the values of the target after it, and the refusal of the write."""
+    """One instant: the plan that was carried out, its result, and the values of the target after it.
+
+    `conflict` says why admission refused `refused`, the whole plan. Both are None if it was admitted.
+    """
 
     at: float
     plan: Plan
     settled: Settled
     values: Values
     conflict: Conflict | None
+    refused: Plan | None = None
 
 
 def conflict_of(values: Values) -> Conflict | None:
@@ -100,6 +109,7 @@ class Preview:
         self._work = max_work
         self._coming: list[tuple[float, Key]] = []
         self._failed: dict[Key, float] = {}
+        self._failing: dict[Key, tuple[Failure, ...]] = {}
         self._handled: dict[Key, float] = {}
         self.until = now
 
@@ -129,20 +139,35 @@ class Preview:
 
     def _carry_out(self, objects: list[ScheduledObject], at: float) -> Step:
         """Plans an instant, and stores the result of its write."""
-        planned = plan(objects, self._record, Target(dict(self._values)), at)
-        after = self._values | planned.write
-        conflict = conflict_of(after) if planned.write else None
-        settled = settle(planned, at, "" if conflict is None else str(conflict))
+        attempts = Attempts(objects, self._record, Target(dict(self._values)), at)
+        whole, first, error = attempts.plan, self._conflict(attempts.plan), ""
+        conflict = first
+        while conflict is not None:
+            error = str(conflict)
+            if not attempts.refused(error):
+                break
+            conflict = self._conflict(attempts.plan)
+        planned = attempts.plan
+        settled = settle(planned, at, "" if conflict is None else error, attempts.refusals)
         if conflict is None:
-            self._values = after
+            self._values = self._values | planned.write
         self._record = settled.record
         before = self._failed
         self._failed = {fire.key: fire.at for fire in settled.failed}
+        for name, states in settled.states.items():
+            self._failing |= {(name, rule): state.failing for rule, state in states.items()}
+        if (planned.applied or planned.closed) and len(planned.held) + len(planned.kept) > 1:
+            # The first retry is made with the results of this one.
+            heapq.heappush(self._coming, (at + RETRY_SECONDS, _NO_RULE))
         for fire in settled.failed:
             if before.get(fire.key) != fire.at:
                 self._schedule_end(fire, at)
         self._remember_handled(settled)
-        return Step(at, planned, settled, dict(self._values), conflict)
+        return Step(at, planned, settled, dict(self._values), first, None if first is None else whole)
+
+    def _conflict(self, planned: Plan) -> Conflict | None:
+        """Returns why admission refuses the write of a plan, or None."""
+        return conflict_of(self._values | planned.write) if planned.write else None
 
     def _remember_handled(self, settled: Settled) -> None:
         """Keeps the watermarks of fires that may supersede a failed one."""
@@ -159,10 +184,12 @@ class Preview:
             self._handled.pop(key, None)
 
     def _schedule_end(self, fire: Fire, at: float) -> None:
-        """Notes when a failed fire is given up. That of a window is given up when the window closes."""
-        delay = fire.rule.max_delay
-        if delay is not None and fire.at + delay + 1 > at:
-            heapq.heappush(self._coming, (fire.at + delay + 1, _NO_RULE))
+        """Notes when a failed fire is given up: after its maxDelaySeconds, or at the end of its window."""
+        delay, length = fire.rule.max_delay, owed.window_seconds(fire.rule)
+        ends = (None if delay is None else delay + 1, length)
+        for end in ends:
+            if end is not None and fire.at + end > at:
+                heapq.heappush(self._coming, (fire.at + end, _NO_RULE))
 
     def _windows(self) -> tuple[OpenWindow, ...]:
         return () if self._record is None else self._record.open
@@ -218,7 +245,8 @@ class Preview:
 
     def _state(self, key: Key, handled_until: float, coming: float) -> RuleState:
         rule = self._rules.get(key)
-        return RuleState(handled_until, "" if rule is None else rule.hash, coming)
+        hashed = "" if rule is None else rule.hash
+        return RuleState(handled_until, hashed, coming, failing=self._failing.get(key, ()))
 
     def _schedule_again(self, fired: list[Key], at: float) -> None:
         """Notes the next fires of the rules that fired."""

@@ -69,7 +69,9 @@ class RuleState(msgspec.Struct, frozen=True):
     """The state of one rule in the status. The lists are in order, newest first.
 
     All fires up to `handled_until` were applied, missed or superseded. It is None in a status that Karmada
-    wrote. `hash` is that of the rule when the state was written, and empty if unknown.
+    wrote. `hash` is that of the rule when the state was written, and empty if unknown. `failing` has
+    the fire and the end of a window that are tried again, also if the rule keeps no failures. The end of a
+    window is named by its opening.
     """
 
     handled_until: float | None = None
@@ -78,6 +80,7 @@ class RuleState(msgspec.Struct, frozen=True):
     successes: tuple[Execution, ...] = ()
     failures: tuple[Failure, ...] = ()
     missed: tuple[Missed, ...] = ()
+    failing: tuple[Failure, ...] = ()
 
 
 class ScheduledObject(msgspec.Struct, frozen=True):
@@ -140,12 +143,13 @@ class Target(msgspec.Struct, frozen=True):
     """The target as it was read just now.
 
     `values` has its fields. `error` says why the target cannot be read or scaled, and `values` is then empty;
-    `gone` is True if it does not exist.
+    `gone` is True if it does not exist. `done` has the markers of the events whose write the target names.
     """
 
     values: Values
     error: str = ""
     gone: bool = False
+    done: frozenset[str] = frozenset()
 
 
 class Note(msgspec.Struct, frozen=True):

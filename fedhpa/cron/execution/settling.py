@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -9,12 +10,13 @@ import msgspec
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution import owed
 from fedhpa.cron.execution.owed import Fire
-from fedhpa.cron.execution.planning import Plan, States
+from fedhpa.cron.execution.plans import Cause, Plan, States, cause_of_fire, cause_of_window
 from fedhpa.cron.execution.records import (
     Execution,
     Failure,
     Missed,
     Note,
+    OpenWindow,
     WindowRecord,
 )
 
@@ -36,18 +38,23 @@ class Settled(NamedTuple):
     failed: tuple[Fire, ...]
 
 
-def settle(plan: Plan, now: float, error: str = "") -> Settled:
-    """Returns the statuses after a plan was carried out at `now`. `error` says why its write failed."""
+def settle(plan: Plan, now: float, error: str = "", refusals: Mapping[Cause, str] | None = None) -> Settled:
+    """Returns the statuses after a plan was carried out at `now`. `error` says why its write failed.
+
+    `refusals` says why the hub refused the events that the plan leaves out.
+    """
     error = plan.error or error
     settler = _Settler(plan, now, error[:MAX_MESSAGE])
     settler.skip()
     settler.settle_invalid()
     settler.settle_applied()
+    settler.settle_held(refusals or {})
+    settler.settle_ends(refusals or {})
     if not error:
         settler.note_closed()
     record = plan.record if not error else (plan.pending or plan.record)
     failed = tuple(applied.fire for applied in plan.applied) if error else ()
-    return Settled(settler.states, record, settler.notes, failed)
+    return Settled(settler.states, record, settler.notes, (*failed, *plan.held))
 
 
 class _Settler:
@@ -68,6 +75,9 @@ class _Settler:
                 state,
                 missed=_bounded((missed, *state.missed)),
                 handled_until=max(state.handled_until or 0.0, missed.last),
+                failing=tuple(
+                    each for each in state.failing if not missed.first <= each.scheduled <= missed.last
+                ),
             )
             self.notes.append(Note(name, "RuleMissed", _missed_text(rule, missed)))
         for name, rule, _ in self._plan.skipped:
@@ -94,6 +104,47 @@ class _Settler:
             text = f"rule {fire.rule.name}, due {format_time(fire.at)}: set {shown_values(values)}{until}"
             self.notes.append(Note(fire.object, "RuleApplied", text, warning=False))
 
+    def settle_held(self, refusals: Mapping[Cause, str]) -> None:
+        """Records a failure for each fire that was left out because the hub refused it."""
+        for fire in self._plan.held:
+            self._fail(fire, refusals.get(cause_of_fire(fire), "")[:MAX_MESSAGE])
+
+    def settle_ends(self, refusals: Mapping[Cause, str]) -> None:
+        """Records which windows could not end. Their rules are not ready until they do."""
+        plan = self._plan
+        still_open = () if plan.record is None else plan.record.open
+        failed = [(window, refusals.get(cause_of_window(window), "")) for window in plan.kept]
+        if self._error:
+            ending = [window for window in still_open if window.closes <= self._now]
+            failed += [(window, self._error) for window in (*plan.closed, *ending)]
+        for window, message in failed:
+            self._fail_end(window, message)
+        names = {cause_of_window(window) for window, _ in failed}
+        for window in still_open:
+            if cause_of_window(window) not in names:
+                self._forget_failed_end(window)
+
+    def _fail_end(self, window: OpenWindow, message: str) -> None:
+        """Notes once that a window cannot end."""
+        state = self.states.get(window.object, {}).get(window.rule)
+        if state is None:
+            return
+        text = f"its window cannot end: {message}"
+        told = any(each.scheduled == window.opened for each in state.failing)
+        failure = Failure(window.opened, self._now, text[:MAX_MESSAGE])
+        failing = (*_others(state.failing, window.opened), failure)
+        self.states[window.object][window.rule] = msgspec.structs.replace(state, failing=failing)
+        if not told:
+            text = f"rule {window.rule}, due {format_time(window.opened)}: {text}"
+            self.notes.append(Note(window.object, "WindowNotClosed", text[:MAX_MESSAGE]))
+
+    def _forget_failed_end(self, window: OpenWindow) -> None:
+        state = self.states.get(window.object, {}).get(window.rule)
+        if state is None or state.handled_until is None or state.handled_until < window.opened:
+            return
+        failing = _others(state.failing, window.opened)
+        self.states[window.object][window.rule] = msgspec.structs.replace(state, failing=failing)
+
     def note_closed(self) -> None:
         """Tells of the windows that ended and whose values returned."""
         told = {(note.object, note.reason) for note in self._plan.notes}
@@ -106,11 +157,13 @@ class _Settler:
         """Records one failure for a fire, however often it is tried."""
         name, rule = fire.object, fire.rule
         state = self.states[name][rule.name]
-        earlier = next((entry for entry in state.failures if entry.scheduled == fire.at), None)
-        executed = self._now if earlier is None else earlier.executed
-        others = tuple(entry for entry in state.failures if entry is not earlier)
-        kept = (Failure(fire.at, executed, message), *others)[: rule.failures_kept]
-        self.states[name][rule.name] = msgspec.structs.replace(state, failures=kept)
+        known = (*state.failures, *state.failing)
+        earlier = next((entry for entry in known if entry.scheduled == fire.at), None)
+        failure = Failure(fire.at, self._now if earlier is None else earlier.executed, message)
+        others = tuple(entry for entry in state.failures if entry.scheduled != fire.at)
+        kept = (failure, *others)[: rule.failures_kept]
+        failing = (*_others(state.failing, fire.at), failure)
+        self.states[name][rule.name] = msgspec.structs.replace(state, failures=kept, failing=failing)
         if earlier is None:
             text = f"rule {rule.name}, due {format_time(fire.at)}: {message}"
             self.notes.append(Note(name, "ScaleFailed", text[:MAX_MESSAGE]))
@@ -118,7 +171,9 @@ class _Settler:
     def _handled(self, fire: Fire) -> None:
         state = self.states[fire.object][fire.rule.name]
         mark = max(state.handled_until or 0.0, fire.at)
-        self.states[fire.object][fire.rule.name] = msgspec.structs.replace(state, handled_until=mark)
+        failing = _others(state.failing, fire.at)
+        handled = msgspec.structs.replace(state, handled_until=mark, failing=failing)
+        self.states[fire.object][fire.rule.name] = handled
         self._advance(fire.object, fire.rule.name)
 
     def _advance(self, name: str, rule_name: str) -> None:
@@ -133,6 +188,10 @@ class _Settler:
 def shown_values(values: dict[str, int]) -> str:
     """Returns values for people: `minReplicas 3, maxReplicas 9`."""
     return ", ".join(f"{field} {value}" for field, value in values.items())
+
+
+def _others(failing: tuple[Failure, ...], scheduled: float) -> tuple[Failure, ...]:
+    return tuple(each for each in failing if each.scheduled != scheduled)
 
 
 def _missed_text(rule: str, missed: Missed) -> str:

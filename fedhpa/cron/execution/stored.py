@@ -6,8 +6,11 @@ status that somebody edited must not stop the rules.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from fedhpa.api.cronfederatedhpa import (
     CronFederatedHPA,
@@ -34,6 +37,9 @@ from fedhpa.cron.execution.records import (
 )
 from fedhpa.cron.execution.rules import executable_rules
 
+# The reason of condition Ready, and of the event, if a fire could not be applied.
+SCALE_FAILED: Final = "ScaleFailed"
+_FAILING: Final = re.compile(r"rule (?P<rule>.*?), due (?P<due>[0-9TZ:-]{20}): (?P<message>.*)", re.DOTALL)
 _FIELDS: Final = frozenset((MINIMUM, MAXIMUM, REPLICAS))
 _APPLIED_AS: Final = {
     REPLICAS: "appliedReplicas",
@@ -48,7 +54,7 @@ def read_object(cron: CronFederatedHPA, *, present: bool = True) -> ScheduledObj
     """Returns an object as a plan needs it. `present` is False if it has another target now."""
     meta = cron.metadata
     histories = cron.status.execution_histories
-    return ScheduledObject(
+    found = ScheduledObject(
         meta.name,
         _instant(meta.creation_timestamp) or 0.0,
         executable_rules(cron.spec),
@@ -58,6 +64,37 @@ def read_object(cron: CronFederatedHPA, *, present: bool = True) -> ScheduledObj
         deleted=_instant(meta.deletion_timestamp),
         present=present,
     )
+    failing = _shown_failure(cron.status)
+    return with_failing(found, failing) if failing else found
+
+
+def with_failing(owner: ScheduledObject, failing: Mapping[str, tuple[Failure, ...]]) -> ScheduledObject:
+    """Returns an object whose rules have these failures, by name of the rule, that are tried again."""
+    states = {
+        name: msgspec.structs.replace(state, failing=failing.get(name, state.failing))
+        for name, state in owner.states.items()
+    }
+    return msgspec.structs.replace(owner, states=states)
+
+
+def failing_text(rule: str, failing: Failure) -> str:
+    """Returns the message of condition Ready for a fire that is tried again."""
+    return f"rule {rule}, due {format_time(failing.scheduled)}: {failing.message}"
+
+
+def _shown_failure(status: CronFederatedHPAStatus) -> dict[str, tuple[Failure, ...]]:
+    """Returns the fire that condition Ready shows as failing, by name of its rule.
+
+    The history of a rule may keep no failures, and a restart must not tell of the fire again.
+    """
+    for condition in status.conditions:
+        if (condition.type, condition.status, condition.reason) != ("Ready", "False", SCALE_FAILED):
+            continue
+        found = _FAILING.match(condition.message)
+        due = None if found is None else _instant(found["due"])
+        if found is not None and due is not None:
+            return {found["rule"]: (Failure(due, due, found["message"]),)}
+    return {}
 
 
 def edited_at(meta: ObjectMeta) -> float | None:

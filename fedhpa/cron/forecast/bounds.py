@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.preview import DEFAULT_MINIMUM, UNKNOWN, Conflict, Preview, Step
+from fedhpa.cron.execution.plans import Plan
+from fedhpa.cron.execution.preview import DEFAULT_MINIMUM, UNKNOWN, Conflict, Preview
 from fedhpa.cron.execution.records import (
     MAXIMUM,
     MINIMUM,
@@ -135,19 +136,21 @@ class _Forecast:
         """Yields the conflicts, at most one for each rule."""
         reported: set[str] = set()
         for step in self._preview.steps():
-            plain = dict(self._plain)
-            for fire, values, window in step.plan.applied:
-                if window is None:
-                    plain |= dict.fromkeys(values, self._rules[fire.rule.name])
-            after = step.values | step.plan.write
-            bounds = self._attributed(step.plan.record, after, plain)
-            if step.conflict is None:
-                self._plain, self._bounds = plain, bounds
-                continue
-            found = self._conflict(step, step.conflict, bounds)
-            if found is not None and found.rule.label not in reported:
-                reported.add(found.rule.label)
-                yield found
+            if step.conflict is not None and step.refused is not None:
+                bounds, _ = self._after(step.refused, step.values)
+                found = self._conflict(step.at, step.refused, step.conflict, bounds)
+                if found is not None and found.rule.label not in reported:
+                    reported.add(found.rule.label)
+                    yield found
+            self._bounds, self._plain = self._after(step.plan, step.values)
+
+    def _after(self, planned: Plan, values: Values) -> tuple[dict[str, _Bound], dict[str, ActiveRule]]:
+        """Returns the bounds after a plan, and the rule that set each of them without a window."""
+        plain = dict(self._plain)
+        for fire, set_values, window in planned.applied:
+            if window is None:
+                plain |= dict.fromkeys(set_values, self._rules[fire.rule.name])
+        return self._attributed(planned.record, values | planned.write, plain), plain
 
     def _attributed(
         self, record: WindowRecord | None, values: Values, plain: dict[str, ActiveRule]
@@ -158,29 +161,29 @@ class _Forecast:
             setters |= dict.fromkeys(window.values, self._rules[window.rule])
         return {field: _Bound(values[field], setters.get(field)) for field in (MINIMUM, MAXIMUM)}
 
-    def _conflict(self, step: Step, conflict: Conflict, bounds: dict[str, _Bound]) -> BoundsConflict | None:
+    def _conflict(
+        self, at: float, planned: Plan, conflict: Conflict, bounds: dict[str, _Bound]
+    ) -> BoundsConflict | None:
         """Returns the conflict with the rule that caused it: of the fires the last, else of the closings."""
         low, high = bounds[MINIMUM].setter, bounds[MAXIMUM].setter
-        retried = {applied.fire.rule.name for applied in step.plan.applied if applied.fire.at < step.at}
+        retried = {applied.fire.rule.name for applied in planned.applied if applied.fire.at < at}
         if any(rule is not None and rule.label in retried for rule in (low, high)):
             # The refusal of the earlier fire, which is tried again, was told.
             return None
-        fired = sorted(applied.fire.order for applied in step.plan.applied if applied.fire.at == step.at)
-        by_order = {applied.fire.order: applied.fire.rule.name for applied in step.plan.applied}
+        fired = sorted(applied.fire.order for applied in planned.applied if applied.fire.at == at)
+        by_order = {applied.fire.order: applied.fire.rule.name for applied in planned.applied}
         for order in reversed(fired):
             rule = self._rules[by_order[order]]
             if rule in (low, high):
-                return _reported(rule, step.at, conflict, low, high, sets_low=low is rule)
-        closed = sorted(
-            self._rules[window.rule].label for window in step.plan.closed if window.closes == step.at
-        )
+                return _reported(rule, at, conflict, low, high, sets_low=low is rule)
+        closed = sorted(self._rules[window.rule].label for window in planned.closed if window.closes == at)
         changed = bounds[MINIMUM] != self._bounds[MINIMUM]
         for label in reversed(closed):
             rule = self._rules[label]
             if rule.minimum is not None and changed:
-                return _reported(rule, step.at, conflict, low, high, sets_low=True, closes=True)
+                return _reported(rule, at, conflict, low, high, sets_low=True, closes=True)
             if rule.maximum is not None:
-                return _reported(rule, step.at, conflict, low, high, sets_low=False, closes=True)
+                return _reported(rule, at, conflict, low, high, sets_low=False, closes=True)
         return None
 
 

@@ -14,22 +14,24 @@ import msgspec
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPAStatus
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution import (
+    Attempts,
     Plan,
     RuleState,
     ScheduledObject,
     Settled,
     Target,
     Values,
-    plan,
     read_object,
     read_record,
     settle,
+    split_markers,
     write_histories,
     write_record,
 )
 from tests.property.cron.histories import Json
 
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
+FORBIDDEN = 99
 BEGINNING: Values = {"minReplicas": 1, "maxReplicas": 10}
 
 
@@ -53,6 +55,8 @@ class Hub:
     def __init__(self, specs: dict[str, Json], start: float) -> None:
         self.values: Values = dict(BEGINNING)
         self.objects: dict[str, Json] = {}
+        # The events that the annotation of the target names.
+        self.done: frozenset[str] = frozenset()
         self._window: Json | None = None
         self.applied: dict[tuple[str, str], set[float]] = defaultdict(set)
         self.missed: dict[tuple[str, str], int] = defaultdict(int)
@@ -105,24 +109,39 @@ class Hub:
         """Plans and writes at one instant, as far as `does` lets it."""
         owners = [self.read(name) for name in sorted(self.objects) if self._belongs(name)]
         record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
-        planned = plan(owners, record, Target(dict(self.values)), now)
-        if planned.pending is not None:
-            self._window = write_record(planned.pending, FHPA)
+        target = Target(dict(self.values), done=self.done)
+        attempts = Attempts(owners, record, target, now)
+        self._begin(attempts.plan)
+        while self._is_forbidden(attempts.plan):
+            assert attempts.refused("forbidden"), "no event is at fault"
+            self._begin(attempts.plan)
+        planned = attempts.plan
         if does == "crash-effect":
             return Outcome(False, frozenset())
         if does == "refused" and planned.write:
             self._store(owners, planned, settle(planned, now, "refused"), None)
             return Outcome(False, frozenset())
         self.values |= planned.write
+        if planned.write and planned.marker:
+            self.done = split_markers(planned.marker)
         if does == "crash-result":
             return Outcome(bool(planned.write), frozenset())
         first = planned.carrier or (owners[0].name if owners else "")
         only = first if does == "crash-status" else None
-        self._store(owners, planned, settle(planned, now), only)
+        self._store(owners, planned, settle(planned, now, "", attempts.refusals), only)
         stored = frozenset(owner.name for owner in owners if only in (None, owner.name))
         if only is None:
             self._store_elsewhere()
         return Outcome(True, stored)
+
+    def _begin(self, planned: Plan) -> None:
+        if planned.pending is not None:
+            self._window = write_record(planned.pending, FHPA)
+
+    @staticmethod
+    def _is_forbidden(planned: Plan) -> bool:
+        """True if admission refuses a write, because of a value that no good rule sets."""
+        return FORBIDDEN in planned.write.values()
 
     def _belongs(self, name: str) -> bool:
         return self.is_present(name) or name in self.holders()

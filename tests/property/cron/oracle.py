@@ -55,6 +55,8 @@ class Oracle:
         self._marks: dict[Key, tuple[float, str]] = {}
         self._decided: dict[str, Order] = {}
         self._changed: Values = {}
+        # The fires whose values were written. They are not written again.
+        self._written: set[tuple[Key, float]] = set()
         self.fired: dict[Key, int] = defaultdict(int)
 
     @property
@@ -169,7 +171,11 @@ class Oracle:
     def _fire(self, event: Event, rule: Rule, now: float) -> None:
         late = rule.max_delay is not None and now - event.at > rule.max_delay
         length = _length(rule)
+        done = ((event.name, rule.name), event.at)
         if length is None:
+            if done in self._written:
+                return
+            self._written.add(done)
             deciding = [name for name in rule.values if self._decided[name] == event.fired]
             self._base |= {name: rule.values[name] for name in deciding if not late}
             return

@@ -1,0 +1,50 @@
+"""A write to a target whose result was not stored, because the controller ended between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from fedhpa.cron.execution.plans import marker_of
+from fedhpa.cron.execution.records import OpenWindow, ScheduledObject, Target, WindowRecord
+from fedhpa.cron.execution.watermark import watermark
+
+
+def is_unfinished(record: WindowRecord | None, target: Target) -> bool:
+    """True if a write was begun, and the target does not have all of its values."""
+    pending = None if record is None else record.pending
+    present = target.values
+    return pending is not None and any(present.get(field) != value for field, value in pending.items())
+
+
+def acknowledged(
+    record: WindowRecord | None, owners: Mapping[str, ScheduledObject], target: Target, now: float
+) -> WindowRecord | None:
+    """Returns the record without the unfinished write that the target shows as done.
+
+    The values of that write then count as applied, so later changes of them are those of a person.
+    """
+    if record is None or record.pending is None or not target.done:
+        return record
+    if not any(_is_done(window, owners.get(window.object), target, now) for window in record.open):
+        return record
+    present, applied = target.values, record.applied
+    # Such a field may have had another write since. That one is repeated.
+    unclear = {
+        field: value
+        for field, value in record.pending.items()
+        if field in applied and present.get(field) == applied[field] != value
+    }
+    done = {field: value for field, value in record.pending.items() if field not in unclear}
+    return msgspec.structs.replace(record, pending=unclear or None, applied={**applied, **done})
+
+
+def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: Target, now: float) -> bool:
+    """True if the target shows that a window opened, and its fire is owed, or that it closed."""
+    if window.closes <= now and marker_of(window.label, window.closes) in target.done:
+        return True
+    if owner is None or marker_of(window.label, window.opened) not in target.done:
+        return False
+    rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
+    return rule is not None and watermark(rule, owner, now).at < window.opened
