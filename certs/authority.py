@@ -2,7 +2,7 @@
 
 Roots are self-signed EC P-256 certificates. The newest root signs all leaf certificates. During a rotation
 `bundle_pem` has the old and the new root, so clients of the bundle accept leaves of both. To rotate, publish
-the new bundle, issue the leaves again, and then drop the old root.
+the new bundle, issue the leaves again, and then drop the old root (`certs.stages`, `certs.renewal`).
 
 Certificates and keys are written by `certs.files`, so they match at any time.
 """
@@ -120,9 +120,11 @@ class CertificateAuthority:
         return cls(builder.sign(key, hashes.SHA256()), key)
 
     @classmethod
-    def load(cls, directory: Path) -> CertificateAuthority:
-        """Reads `ca.crt` (newest root first) and `ca.key`. Raises ConfigError, which names the file."""
-        cert_file, key_file = directory / CA_CERT_FILE, directory / CA_KEY_FILE
+    def load(
+        cls, directory: Path, *, cert_name: str = CA_CERT_FILE, key_name: str = CA_KEY_FILE
+    ) -> CertificateAuthority:
+        """Reads the roots and the key of one of them. Raises ConfigError, which names the file."""
+        cert_file, key_file = directory / cert_name, directory / key_name
         try:
             roots = x509.load_pem_x509_certificates(read(cert_file))
         except ValueError as error:
@@ -142,15 +144,17 @@ class CertificateAuthority:
         with locked(directory):
             self.replace_in(directory)
 
-    def replace_in(self, directory: Path) -> None:
+    def replace_in(
+        self, directory: Path, *, cert_name: str = CA_CERT_FILE, key_name: str = CA_KEY_FILE
+    ) -> None:
         """Writes `ca.crt` (the whole bundle) and `ca.key`; the caller holds the lock of the folder.
 
         The order keeps the authority usable if the process ends between the two: a new folder gets the key
         first, because a root without its key cannot sign. A rotation writes the roots first, because the old
         key is the key of one of them.
         """
-        cert = File(directory / CA_CERT_FILE, self.bundle_pem)
-        key = File(directory / CA_KEY_FILE, key_pem(self.key), PRIVATE_MODE)
+        cert = File(directory / cert_name, self.bundle_pem)
+        key = File(directory / key_name, key_pem(self.key), PRIVATE_MODE)
         write_all([cert, key] if cert.path.exists() else [key, cert])
 
     @property
@@ -186,11 +190,11 @@ class CertificateAuthority:
 
     def issued(self, certificate: x509.Certificate) -> bool:
         """True if the root that signs now signed `certificate`."""
-        return _signed(self.certificate, certificate)
+        return is_signed_by(certificate, self.certificate)
 
     def trusts(self, certificate: x509.Certificate) -> bool:
         """True if a root of the bundle signed `certificate`."""
-        return any(_signed(root, certificate) for root in (self.certificate, *self.previous))
+        return any(is_signed_by(certificate, root) for root in (self.certificate, *self.previous))
 
     def issue_server(
         self,
@@ -286,7 +290,8 @@ def _lifetime(certificate: x509.Certificate) -> tuple[dt.datetime, dt.datetime]:
     return end, min(start + BACKDATE, end)
 
 
-def _signed(root: x509.Certificate, certificate: x509.Certificate) -> bool:
+def is_signed_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
+    """True if the root signed the certificate."""
     try:
         certificate.verify_directly_issued_by(root)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):

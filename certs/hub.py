@@ -115,7 +115,7 @@ class CertificateStore:
             name: Problem("Unreadable", answer.problem) for name, answer in found.items() if answer.problem
         }
         serving = [self._serving(server, found, problems) for server in SERVICES]
-        hosts = {each.server: each.hosts for each in serving}
+        hosts = {each.server: each.hosts | each.served_hosts for each in serving}
         trusting = tuple(_trusting(each, found[str(each)], hosts, problems) for each in REGISTRATIONS)
         authority = found[f"secrets/{AUTHORITY_SECRET}"]
         status = _secret_status(AUTHORITY_SECRET, self.namespace, authority, problems)

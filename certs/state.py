@@ -70,6 +70,11 @@ class Serving:
     pair: IssuedCertificate | None = None
     bundle: tuple[x509.Certificate, ...] = ()
 
+    @property
+    def served_hosts(self) -> frozenset[str]:
+        """The names of the stored certificate."""
+        return frozenset() if self.pair is None else self.pair.hosts()
+
 
 @dataclass(frozen=True)
 class Trusting:

@@ -12,10 +12,13 @@ import yaml
 from certs import (
     CertificateAuthority,
     IssuedCertificate,
+    drop_previous,
     ensure_authority,
     ensure_certificate,
     rotate_authority,
+    sign_with_successor,
 )
+from fedhpa.api.errors import ConfigError
 from fedhpa.cli.main import run
 
 NOW = dt.datetime(2026, 3, 11, tzinfo=dt.UTC)
@@ -66,15 +69,51 @@ def test_an_unreadable_certificate_is_replaced(tmp_path: Path) -> None:
 
 
 def test_an_authority_is_created_and_kept_until_it_is_rotated(tmp_path: Path) -> None:
-    """An old root is kept, too. Each call reads and writes only the folder."""
+    """After that the old root still signs, and the new one is trusted, however often the call is repeated."""
     created = ensure_authority(tmp_path, "ca", now=NOW)
     kept = ensure_authority(tmp_path, "ca", now=NOW)
     old = ensure_authority(tmp_path, "ca", now=NOW + dt.timedelta(days=3000))
     rotated = rotate_authority(tmp_path, now=NOW + dt.timedelta(days=3000))
+    again = rotate_authority(tmp_path, now=NOW + dt.timedelta(days=3000))
 
     assert kept.bundle_pem == old.bundle_pem == created.bundle_pem
-    assert rotated.previous == (created.certificate,)
-    assert CertificateAuthority.load(tmp_path).bundle_pem == rotated.bundle_pem
+    assert rotated.certificate == created.certificate
+    assert len(rotated.previous) == 1
+    assert CertificateAuthority.load(tmp_path).bundle_pem == rotated.bundle_pem == again.bundle_pem
+
+
+def test_a_rotation_in_files_has_three_steps(tmp_path: Path) -> None:
+    """Every client with the bundle of the step before accepts the certificates of the next step."""
+    old = ensure_authority(tmp_path, "ca", now=NOW)
+    published = rotate_authority(tmp_path, now=NOW)
+    leaf = published.issue_server("a", dns=["a.svc"], now=NOW).certificate
+
+    assert old.trusts(leaf)
+    with pytest.raises(ConfigError, match="--stage sign"):
+        drop_previous(tmp_path)
+
+    signing = sign_with_successor(tmp_path)
+    fresh = signing.issue_server("a", dns=["a.svc"], now=NOW).certificate
+    assert published.trusts(fresh)
+    assert signing.trusts(leaf)
+    assert not (tmp_path / "next.key").exists()
+    with pytest.raises(ConfigError, match="--stage publish"):
+        sign_with_successor(tmp_path)
+
+    dropped = drop_previous(tmp_path)
+    assert dropped.trusts(fresh)
+    assert not dropped.trusts(leaf)
+    assert CertificateAuthority.load(tmp_path).previous == ()
+
+
+def test_a_rotation_in_files_that_ends_between_its_writes_goes_on(tmp_path: Path) -> None:
+    """The new root's files come first, so the same step can be repeated."""
+    ensure_authority(tmp_path, "ca", now=NOW)
+    before = (tmp_path / "ca.crt").read_bytes()
+    new = rotate_authority(tmp_path, now=NOW).previous
+    (tmp_path / "ca.crt").write_bytes(before)
+
+    assert rotate_authority(tmp_path, now=NOW).previous == new
 
 
 def test_the_command_issues_keeps_and_rotates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
