@@ -217,7 +217,7 @@ async def _publish(pem: bytes, *where: str) -> list[str]:
         reading = await store.read()
         if pem and reading.state.authority_status is Status.OURS:
             raise ConfigError(
-                "--ca-file: Secret fedhpa-ca exists, so the controller would replace this CA: leave --ca-file "
+                "--ca-file: Secret fedhpa-ca exists, so the controller would replace this CA: leave it "
                 "out, or delete the Secret"
             )
         if not pem:
