@@ -23,16 +23,29 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.nightly import examples
 
-# Tests that share an expensive fixture run on one worker. tests/real runs on three, each with control planes
-# of its own, because its tests mostly wait. The hostile fleet and the tutorial
-# take some four minutes each. The files named after
-# it take about half of the time of the others.
+# Tests that share an expensive fixture run on one worker. tests/real runs on three, because its tests mostly
+# wait. The first has the tests that need no hub with members or start their own. The other two have a hub
+# with members each. Each of the three takes about nine minutes on two busy cores.
 SHARED_FIXTURES = (
-    ("tests/real/test_hostile_fleet.py", "tests/real/test_tutorial.py"),
+    tuple(
+        f"tests/real/test_{name}.py" for name in ("tutorial", "alerts", "crd_alone", "rules_on_karmadas_crds")
+    ),
     tuple(
         f"tests/real/test_{name}.py"
-        for name in ("scaling", "shards", "metrics_via_hub", "hub_autoscaler", "members", "why")
+        for name in (
+            "columns_and_ready",
+            "hostile_fleet",
+            "hub_autoscaler",
+            "members",
+            "metrics_via_hub",
+            "rights",
+            "rules_survive_outages",
+            "scaling",
+            "shards",
+            "why",
+        )
     ),
+    ("tests/real/test_chart_renders.py",),
     ("tests/real/",),
     ("tests/integration/test_embedded_up.py",),
     ("tests/integration/test_wheel_runs_elsewhere.py",),
@@ -51,7 +64,7 @@ class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdi
 
 # These start first; otherwise one worker would still run them when the others have finished.
 LONG = (
-    "real/test_hostile_fleet.py",
+    "real/test_tutorial.py",
     "integration/test_demo_embedded.py",
     "integration/test_tutorial.py",
     "integration/test_cli_asks_the_hub.py",
