@@ -57,13 +57,22 @@ def steps(lines: list[str]) -> Iterator[Step]:
 def pattern(shown: tuple[str, ...]) -> re.Pattern[str]:
     """Returns a pattern of the lines. `...` is any text in a line; on a line of its own, any number of lines.
 
-    Runs of spaces are equal, because kubectl sizes its columns by what is in them.
+    Runs of spaces are equal, because kubectl sizes its columns by what is in them. A column may be empty.
     """
     lines = []
     for line in shown:
-        words = [re.escape(part).replace(r"\ ", " ") for part in " ".join(line.split()).split("...")]
-        lines.append(r"(?:.*\n)*?" if line == "..." else "[^\n]*".join(words) + "\n")
+        first, *others = line.split() or [""]
+        words = _text(first) + "".join(map(_column, others))
+        lines.append(r"(?:.*\n)*?" if line == "..." else words + "\n")
     return re.compile("".join(lines))
+
+
+def _text(word: str) -> str:
+    return "[^\n]*".join(re.escape(part) for part in word.split("..."))
+
+
+def _column(word: str) -> str:
+    return "(?: [^\n]*)?" if word == "..." else f" {_text(word)}"
 
 
 def tidy(text: str) -> str:
@@ -168,11 +177,13 @@ class Terminal:
         if step.shown[-1:] == (INTERRUPT,):
             return self._check_until_interrupted(step)
         deadline = time.monotonic() + SECONDS
+        pause = 0.5
         printed = self.run(step.command)
         while not pattern(step.shown).fullmatch(tidy(printed)):
             again = READING.match(step.command) and time.monotonic() < deadline
             assert again, f"$ {step.command}\n{printed}\n-- the page shows:\n" + "\n".join(step.shown)
-            time.sleep(0.5)
+            time.sleep(pause)
+            pause = min(pause * 1.5, 2.0)  # each kubectl takes a fifth of a second of CPU
             printed = self.run(step.command)
         return None
 
