@@ -17,7 +17,17 @@ from fedhpa.serving.flags import parse_flags
 from metrics_adapter import settings as adapter_settings
 from metrics_adapter.registration import Registration, api_services
 from testbed.reference import chart as reference
-from tests.support.chart import CHART, NAMESPACE, Manifest, Refused, merged, render, render_text, settings
+from tests.support.chart import (
+    CHART,
+    NAMESPACE,
+    Manifest,
+    Refused,
+    merged,
+    render,
+    render_anew,
+    render_text,
+    settings,
+)
 from tests.support.commands import fedhpa
 from webhook import settings as webhook_settings
 from webhook.registration import Endpoint, configurations
@@ -192,10 +202,7 @@ def test_every_value_changes_what_is_rendered(helm: Path) -> None:
 def test_a_second_render_is_the_same_text(helm: Path) -> None:
     """Nothing is generated at random or from the clock, so GitOps tools see no drift."""
     values = merged(EVERYTHING, CERT_MANAGER)
-    first = render_text(helm, values)
-    again = render_text.__globals__["_rendered"].__wrapped__(
-        helm, json.dumps(values, sort_keys=True), NAMESPACE
-    )
+    first, again = (render_anew(helm, values) for _ in range(2))
 
     assert first == again
 

@@ -36,6 +36,11 @@ def render(
     return found
 
 
+def render_anew(helm: Path, values: dict[str, Any]) -> str:
+    """As `render_text`, but runs helm also if the same was rendered before."""
+    return _rendered.__wrapped__(helm, json.dumps(values, sort_keys=True), NAMESPACE)
+
+
 @cache
 def _rendered(helm: Path, values: str, namespace: str) -> str:
     done = subprocess.run(

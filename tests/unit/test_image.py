@@ -132,7 +132,11 @@ def test_the_chart_has_the_projects_version() -> None:
     """Chart, appVersion (the image's tag) and project are released together."""
     chart = yaml.safe_load((ROOT / "charts" / "fedhpa" / "Chart.yaml").read_text(encoding="utf-8"))
 
+    values = yaml.safe_load((ROOT / "charts" / "fedhpa" / "values.yaml").read_text(encoding="utf-8"))["image"]
+    (listed,) = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
+
     assert chart["version"] == chart["appVersion"] == PROJECT["project"]["version"]
+    assert listed["image"] == "{registry}/{repository}:{tag}".format(**{**values, "tag": chart["appVersion"]})
 
 
 def test_make_image_builds_for_both_architectures() -> None:
