@@ -10,16 +10,41 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from controller.member_tokens import TokenMetrics, TokenRenewer
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.times import format_time
-from fedhpa.kube import ApiClient, report_failure, resource_path, update_with_retry
+from fedhpa.kube import (
+    ApiClient,
+    Clock,
+    EventRecorder,
+    report_failure,
+    resource_path,
+    supervise,
+    update_with_retry,
+)
 from fedhpa.members import NOT_PROBED, OWN_REASONS, READY, Member, MemberRegistry
 
 # All members are checked this often even if none changed: a version may differ, or a write may have failed.
 PERIOD_SECONDS: Final = 60.0
 
 log = structlog.get_logger(__name__)
+
+
+async def serve_clusters(
+    hub: ApiClient,
+    members: MemberRegistry,
+    events: EventRecorder,
+    metrics: TokenMetrics,
+    clock: Clock,
+) -> None:
+    """Write the members' conditions and renew their tokens, until cancelled. One process does so."""
+    tokens = TokenRenewer(hub, members, events, metrics, clock=clock)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(supervise("tokens", tokens.run))
+        group.create_task(
+            supervise("cluster-status", lambda: follow_cluster_status(hub, members, wall=clock.wall))
+        )
 
 
 async def follow_cluster_status(

@@ -17,7 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from controller.certificates import lead_certificates
-from controller.cluster_status import follow_cluster_status
+from controller.cluster_status import serve_clusters
 from controller.cronfederatedhpa import CronController, CronMetrics
 from controller.cronfederatedhpa.foreign import other_controller
 from controller.cronfederatedhpa.hub import CronHubCheck
@@ -348,10 +348,8 @@ async def lead(
         group.create_task(caches.run())
         group.create_task(supervise("events", events.run))
         group.create_task(supervise("failure-reminders", reconciler.remind))
-        if not settings.paused and shard.index == 0:  # only one process writes the Clusters' status
-            group.create_task(
-                supervise("cluster-status", lambda: follow_cluster_status(hub, members, wall=clock.wall))
-            )
+        if not settings.paused and shard.index == 0:  # only one process writes the Clusters and their tokens
+            group.create_task(serve_clusters(hub, members, events, metrics.tokens, clock))
         await _until_synced(members)
         group.create_task(loop.run())
 

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from controller.certificates import CertificateMetrics
 from controller.decisions import DecisionLog
+from controller.member_tokens import TokenMetrics
 from fedhpa.decision import Decision, MetricResult
 from fedhpa.kube import KUBE_TASKS
 from fedhpa.members import MEMBER_TASKS, Member
@@ -59,12 +60,15 @@ TASKS = (
     "readiness",
     "reconcile",
     "reconcile-queue",
+    "renew-token",
     "report-failure",
     "restore-memory",
     "scales",
     "shard",
     "shard-balance",
     "shards",
+    "token-reminders",
+    "tokens",
     "write-scale",
 )
 PREFIX = "horizontal_pod_autoscaler_controller_"
@@ -187,6 +191,7 @@ class ControllerMetrics:
             registry=registry,
         )
         self.decisions = DecisionLog()
+        self.tokens = TokenMetrics(registry)
         self._metrics_of: dict[tuple[str, str], frozenset[str]] = {}
         self._paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
