@@ -23,7 +23,7 @@ from controller.cronfederatedhpa.foreign import other_controller
 from controller.cronfederatedhpa.hub import CronHubCheck
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.targets import Targets
+from controller.cronfederatedhpa.targets import Targets, mappers_of_members
 from controller.decisions import decisions_route
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
@@ -54,13 +54,12 @@ from fedhpa.kube import (
     EventRecorder,
     InvolvedObject,
     LeaseTiming,
-    ResourceMapper,
     follow_config,
     load_config,
     supervise,
 )
 from fedhpa.kube.config import SERVICE_ACCOUNT
-from fedhpa.members import Member, MemberRegistry, SharedLists
+from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, quick_loop, run_process
 from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
 
@@ -209,7 +208,15 @@ async def _lead_rules(
 
         events = EventRecorder(hub, CRON_COMPONENT, on_drop=metrics.count_dropped_event)
         await lead_rules(
-            settings, hub, members, events, cron_metrics, shard=shard, leads=leads, on_count=count
+            settings,
+            hub,
+            members,
+            events,
+            cron_metrics,
+            shard=shard,
+            leads=leads,
+            on_count=count,
+            on_finding=functools.partial(metrics.set_hub_finding, source=str(shard)),
         )
 
     await _lead_shards(values, settings, hub, metrics, work, kind=CRON)
@@ -257,23 +264,16 @@ async def lead_rules(
     shard: Shard = ALL,
     leads: Callable[[], bool] = lambda: True,
     on_count: Callable[[int], None] = lambda _: None,
+    on_finding: Callable[[str, bool], None] = lambda *_: None,
     clock: Clock = SYSTEM,
 ) -> None:
     """Run the rules of a shard's CronFederatedHPAs until cancelled."""
-    mappers: dict[str, tuple[Member, ResourceMapper]] = {}
-
-    def mapper_of(member: Member) -> ResourceMapper:
-        kept = mappers.get(member.name)
-        if kept is None or kept[0] is not member:
-            kept = mappers[member.name] = (member, ResourceMapper(member.client, clock=clock.monotonic))
-        return kept[1]
-
     direct = settings.propagation == DIRECT
-    check = CronHubCheck(hub, clock=clock.monotonic)
+    check = CronHubCheck(hub, clock=clock.monotonic, on_finding=on_finding)
     targets = Targets(
         hub,
         lambda: members.members,
-        mapper_of,
+        mappers_of_members(clock),
         direct=direct,
         member_deadline=settings.member_deadline,
     )
@@ -293,6 +293,7 @@ async def lead_rules(
             owners=owners.of,
             check=check,
             wall=clock.wall,
+            clock=clock.monotonic,
         ),
         events,
         metrics,

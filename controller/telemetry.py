@@ -41,6 +41,7 @@ TASKS = (
     "cron-events",
     "cron-owners",
     "cron-reconcile",
+    "cron-reminders",
     "cron-shards",
     "cron-wakeups",
     "cron-watch",
@@ -205,6 +206,7 @@ class ControllerMetrics:
         )
         for task in TASKS:
             self._task_failures.labels(task)
+        self._findings: dict[str, set[str]] = {}
         self._hub = Gauge(
             "fedhpa_controller_hub_finding",
             "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController.",
@@ -267,9 +269,11 @@ class ControllerMetrics:
         """Show whether this process leads a shard."""
         self._leader.labels(shard).set(leads)
 
-    def set_hub_finding(self, reason: str, found: bool) -> None:
-        """Show a result of the hub's checks."""
-        self._hub.labels(reason).set(found)
+    def set_hub_finding(self, reason: str, found: bool, *, source: str = "") -> None:
+        """Show a result of the hub's checks. A finding lasts while any source has it."""
+        sources = self._findings.setdefault(reason, set())
+        (sources.add if found else sources.discard)(source)
+        self._hub.labels(reason).set(bool(sources))
 
     def set_paused(self, paused: bool) -> None:
         """Show the value of --pause."""

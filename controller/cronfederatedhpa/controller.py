@@ -125,12 +125,14 @@ class CronController:
                     self._owners.on_change(self._wake)
                     group.create_task(supervise("cron-owners", self._owners.run))
                     group.create_task(self._forget_former_owners(self._owners))
+                group.create_task(supervise("cron-reminders", self._reconciler.remind))
                 group.create_task(supervise("cron-wakeups", lambda: self._dispatch(group)))
         finally:
             unsubscribe()
             for key in self._reflector.store:
                 self._metrics.forget(key)
             self._on_count(0)
+            self._reconciler.end()
 
     async def _follow_changes(self) -> None:
         await self._reflector.synced.wait()

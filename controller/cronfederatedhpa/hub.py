@@ -11,7 +11,13 @@ import structlog
 
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS
 from controller.cronfederatedhpa.status import Finding
-from controller.hub_check import DEADLINE_SECONDS, FIELDS_PRUNED, KEEP_SECONDS, pruned_paths
+from controller.hub_check import (
+    ANOTHER_CONTROLLER,
+    DEADLINE_SECONDS,
+    FIELDS_PRUNED,
+    KEEP_SECONDS,
+    pruned_paths,
+)
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import GROUP
 from fedhpa.cron.execution import DROPPED, RULE_FIELDS, Rule
@@ -35,11 +41,22 @@ PATHS: Final = (
 
 
 class CronHubCheck:
-    """The finding about one hub, refreshed every few minutes. Errors of the hub are logged, never raised."""
+    """The finding about one hub, refreshed every few minutes. Errors of the hub are logged, never raised.
 
-    def __init__(self, hub: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+    `on_finding(reason, found)` is called with each result.
+    """
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_finding: Callable[[str, bool], None] = lambda *_: None,
+    ) -> None:
         self._hub = hub
         self._clock = clock
+        self._on_finding = on_finding
+        self._contested: set[Key] = set()
         self._until = float("-inf")
         self._lock = asyncio.Lock()
         self._told: dict[Key, list[str]] = {}
@@ -73,11 +90,24 @@ class CronHubCheck:
     def forget(self, key: Key) -> None:
         """Drops what is known of a deleted object."""
         self._told.pop(key, None)
+        self.note_contest(key, contested=False)
+
+    def note_contest(self, key: Key, *, contested: bool) -> None:
+        """Notes whether another controller runs the rules of an object."""
+        (self._contested.add if contested else self._contested.discard)(key)
+        self._on_finding(ANOTHER_CONTROLLER, bool(self._contested))
+
+    def end(self) -> None:
+        """Withdraws all findings, because another process looks after the objects now."""
+        self._contested.clear()
+        for reason in (FIELDS_PRUNED, ANOTHER_CONTROLLER):
+            self._on_finding(reason, False)
 
     async def _read(self) -> None:
         before, self.finding = self.finding, await contain("hub-check", self._find, lambda _: None)
         if self.finding is not None and self.finding != before:
             log.warning("hub check failed", reason=self.finding.reason, detail=self.finding.message)
+        self._on_finding(FIELDS_PRUNED, self.finding is not None)
 
     async def _find(self) -> Finding | None:
         try:

@@ -29,6 +29,7 @@ from controller.cronfederatedhpa.status import (
 )
 from controller.cronfederatedhpa.targets import Targets, unreadable
 from controller.cronfederatedhpa.telemetry import CronMetrics
+from controller.failure_log import FailureLog, Lines
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.errors import FedHPAError
 from fedhpa.cron.execution import (
@@ -61,6 +62,7 @@ FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 # An object that another controller runs is looked at again after this time.
 BLOCKED_SECONDS: Final = 60.0
+LINES: Final = Lines("status not written", "status still not written", "status is written again")
 
 Gate = Callable[[], Awaitable[None]]
 
@@ -86,6 +88,7 @@ class CronReconciler:
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
         check: CronHubCheck | None = None,
         wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._check = check or CronHubCheck(hub)
         self._objects = objects
@@ -96,6 +99,7 @@ class CronReconciler:
         self._blocked = blocked
         self._owners = owners
         self._wall = wall
+        self._unstored: FailureLog[Key] = FailureLog(LINES, clock, _about)
         self._effects = Effects(objects, targets, self._writer, self._scheduled, paused=paused, wall=wall)
         # The failures of each object that are tried again, by rule. Its status may not have all of them.
         self._failing: dict[Key, dict[str, tuple[Failure, ...]]] = {}
@@ -110,6 +114,15 @@ class CronReconciler:
         """Drops what is known of a deleted object."""
         self._check.forget(key)
         self._failing.pop(key, None)
+        self._unstored.forget(key)
+
+    async def remind(self) -> None:
+        """Logs again, until cancelled, which statuses could not be written for long."""
+        await self._unstored.remind()
+
+    def end(self) -> None:
+        """Withdraws what the series say of the hub."""
+        self._check.end()
 
     async def reconcile(self, target: TargetKey, results: Gate) -> float | None:
         """Does what is due for a target. Returns when it is due next (POSIX seconds), or None.
@@ -126,6 +139,7 @@ class CronReconciler:
             await self._free_deleted(objects)
         for owner in objects:
             finding = self._blocked(owner, now)
+            self._check.note_contest(owner.key, contested=finding is not None)
             if finding is not None:
                 return await self._hold(objects, finding, now)
         if any(owner.target == target and owner.holds not in (None, target) for owner in objects):
@@ -187,9 +201,10 @@ class CronReconciler:
             except NotLeading:
                 raise
             except FedHPAError as error:
-                namespace, name = owner.key
-                log.warning("status not written", namespace=namespace, name=name, error=str(error))
-                unstored.add(name)
+                self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
+                unstored.add(owner.key[1])
+            else:
+                self._unstored.well(owner.key)
         return frozenset(unstored)
 
     async def _store_one(
@@ -270,6 +285,10 @@ class CronReconciler:
             return None
         early = wake - READ_AHEAD_SECONDS
         return early if early > now else wake
+
+
+def _about(key: Key) -> dict[str, str]:
+    return {"namespace": key[0], "name": key[1]}
 
 
 def _concerns_target(planned: Plan, record: WindowRecord | None) -> bool:

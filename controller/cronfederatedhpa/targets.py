@@ -23,6 +23,7 @@ from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,
     Backoff,
+    Clock,
     Resource,
     ResourceMapper,
     contain,
@@ -53,6 +54,19 @@ class Reading:
 
     target: Target
     write: Write
+
+
+def mappers_of_members(clock: Clock) -> Callable[[Member], ResourceMapper]:
+    """Returns a function that returns the mapper of a member, which lasts as long as the member."""
+    mappers: dict[str, tuple[Member, ResourceMapper]] = {}
+
+    def mapper_of(member: Member) -> ResourceMapper:
+        kept = mappers.get(member.name)
+        if kept is None or kept[0] is not member:
+            kept = mappers[member.name] = (member, ResourceMapper(member.client, clock=clock.monotonic))
+        return kept[1]
+
+    return mapper_of
 
 
 async def _nothing_to_write(values: Values, marker: str) -> None:

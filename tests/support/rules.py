@@ -103,6 +103,7 @@ async def rules_running(
     propagation: str = DIRECT,
     paused: bool = False,
     leads: Callable[[], bool] = lambda: True,
+    on_finding: Callable[[str, bool], None] = lambda *_: None,
 ) -> AsyncIterator[CollectorRegistry]:
     """A running controller of rules without any memory of earlier ones."""
     async with AsyncExitStack() as stack:
@@ -113,6 +114,8 @@ async def rules_running(
         metrics = CronMetrics(registry)
         events = EventRecorder(client, "cron", wall=w.clock.wall)
         settings = controller_settings(propagation=propagation, paused=paused)
-        work = lead_rules(settings, client, members, events, metrics, leads=leads, clock=w.clock)
+        work = lead_rules(
+            settings, client, members, events, metrics, leads=leads, on_finding=on_finding, clock=w.clock
+        )
         await stack.enter_async_context(background(work))
         yield registry

@@ -1,0 +1,72 @@
+"""Failures that concern the rules of all objects: few log lines, and the gauge of the hub's checks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from controller.telemetry import ControllerMetrics
+from fedhpa.api.times import format_time
+from tests.support import karmada_crds
+from tests.support.controller import NAMESPACE, world
+from tests.support.rules import CRONS, minute_after, put_rules, rules_running, stored
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_a_status_that_is_refused_for_long_makes_few_log_lines() -> None:
+    """One line at the begin, one every ten minutes, and one at the end."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        with capture_logs() as logs:
+            async with rules_running(w):
+                await asyncio.sleep(60)
+                w.hub.refused["PATCH", "/office/status"] = 500
+                await asyncio.sleep(1500)
+                w.hub.refused.clear()
+                await asyncio.sleep(120)
+
+        told = [line["event"] for line in logs if "status" in line["event"]]
+        assert told == [
+            "status not written",
+            "status still not written",
+            "status still not written",
+            "status is written again",
+        ]
+        assert all(line["name"] == "office" for line in logs if "status" in line["event"])
+
+
+async def test_the_findings_about_rules_are_in_the_gauge_of_the_hub() -> None:
+    """Karmada's CRD drops fields, and Karmada's controller runs the rules. Both findings end."""
+    metrics = ControllerMetrics(registry := CollectorRegistry())
+
+    def shown(reason: str) -> float | None:
+        return registry.get_sample_value("fedhpa_controller_hub_finding", {"reason": reason})
+
+    async with world(m1=1) as w:
+        karmada_crds.install(w.hub)
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
+        found = stored(w)
+        manager = {"manager": "karmada-controller-manager", "subresource": "status"}
+        entry = manager | {"time": format_time(w.clock.wall())}
+        w.hub.put(CRONS, {**found, "metadata": {**found["metadata"], "managedFields": [entry]}})
+        async with rules_running(w, on_finding=lambda *what: metrics.set_hub_finding(*what, source="rules")):
+            await asyncio.sleep(30)
+            both = shown("FieldsPruned"), shown("AnotherController")
+            # The FederatedHPAs of this process have no such finding.
+            metrics.set_hub_finding("FieldsPruned", False)
+            still = shown("FieldsPruned")
+            w.hub.remove(CRONS, "office", NAMESPACE)
+            await asyncio.sleep(30)
+            gone = shown("AnotherController")
+        ended = shown("FieldsPruned")
+
+    assert both == (1, 1)
+    assert still == 1
+    assert gone == 0
+    assert ended == 0
