@@ -30,10 +30,21 @@ from fedhpa.serving.tls import ServingTls, TlsFiles
 async def small(request):
     return web.Response(text="small")
 
+def webhook():
+    from fedhpa.serving.health import Health
+    from webhook.application import build_application
+    from webhook.telemetry import Telemetry
+    from webhook.warnings import AdmissionWarnings
+
+    return build_application(Health(), Telemetry(), AdmissionWarnings())
+
 async def main():
     tls = ServingTls(TlsFiles(Path(sys.argv[1]), Path(sys.argv[2])), request_client_certificates=True)
-    application = web.Application()
-    application.add_routes([web.get("/", small)])
+    if sys.argv[3] == "webhook":
+        application = webhook()
+    else:
+        application = web.Application()
+        application.add_routes([web.get("/", small)])
     async with TlsServer(application, tls, host="127.0.0.1", port=0, peers=Peers(2048)) as server:
         print("port", server.port, flush=True)
         await asyncio.sleep(3600)
@@ -45,6 +56,13 @@ with asyncio.Runner(loop_factory=quick_loop) as runner:
     runner.run(main())
 """
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
+POST = (
+    b"POST /validate-federatedhpa HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+)
+REVIEW = (
+    b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"7","object":{"kind":'
+    b'"FederatedHPA","apiVersion":"autoscaling.karmada.io/v1alpha1","metadata":{"labels":{"a":"%s"}}}}}'
+)
 LINE = b"X-A: " + b"a" * 4000 + b"\r\n"
 
 
@@ -67,11 +85,11 @@ class Server:
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[Server]:
+async def served(folder: Path, application: str = "small") -> AsyncIterator[Server]:
     authority = CertificateAuthority.create("serving-ca")
     authority.issue_server("server", dns=["localhost"], ips=["127.0.0.1"]).save(folder)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SERVER, str(folder / "tls.crt"), str(folder / "tls.key")),
+        *(sys.executable, "-c", SERVER, str(folder / "tls.crt"), str(folder / "tls.key"), application),
         stdout=asyncio.subprocess.PIPE,
     )
     try:
@@ -117,6 +135,31 @@ async def test_headers_stay_within_the_budget(tmp_path: Path, sent: bytes, conne
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with served(tmp_path) as server:
+        await asyncio.gather(*(send(server.port, context, sent) for _ in range(connections)))
+
+        assert server.growth < BUDGET
+
+
+def posted(size: int) -> bytes:
+    """Returns an admission request with a body of about so many bytes."""
+    body = REVIEW % (b"x" * size)
+    return POST + b"%d\r\n\r\n" % len(body) + body
+
+
+@pytest.mark.parametrize(
+    ("sent", "connections"),
+    [
+        pytest.param(posted(30_000) * 8, 400, id="8 small bodies at once"),
+        pytest.param(posted(250_000) * 5, 400, id="5 large bodies at once"),
+        pytest.param(posted(1_000_000)[:-9], 400, id="unfinished bodies of 1 MB"),
+        pytest.param(POST + b"7000000\r\n\r\n", 1000, id="bodies that are announced"),
+    ],
+)
+async def test_bodies_stay_within_the_budget(tmp_path: Path, sent: bytes, connections: int) -> None:
+    """Bodies of clients without a certificate share one budget, also those that follow on one connection."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with served(tmp_path, "webhook") as server:
         await asyncio.gather(*(send(server.port, context, sent) for _ in range(connections)))
 
         assert server.growth < BUDGET
