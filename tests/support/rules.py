@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -119,3 +120,14 @@ async def rules_running(
         )
         await stack.enter_async_context(background(work))
         yield registry
+
+
+async def run_rules(w: ControllerWorld, seconds: float) -> None:
+    """Lets a controller of rules run for some seconds, and ends it."""
+    async with rules_running(w):
+        await asyncio.sleep(seconds)
+
+
+def rule_up(w: ControllerWorld, minutes: int) -> Object:
+    """A rule that raises minReplicas to 5 once an hour, `minutes` whole minutes after the present one."""
+    return {"name": "up", "schedule": minute_after(w, minutes), "targetMinReplicas": 5}

@@ -49,17 +49,22 @@ async def test_peak_just_before_the_end_is_remembered(crash: bool) -> None:
         assert sum(w.replicas.values()) == 5
 
 
+async def let_the_load_fall_twice(w: ControllerWorld) -> None:
+    """A full window at 8 pods, and then two lower loads within less than a minute."""
+    w.load(400)
+    w.scale(behavior=BEHAVIOR)
+    await asyncio.sleep(WINDOW)
+    w.load(200)
+    await asyncio.sleep(2 * PERIOD)
+    w.load(150)
+    await asyncio.sleep(2 * PERIOD)
+
+
 async def test_leader_that_stops_leaves_its_newest_recommendation() -> None:
     """A stop writes what changed since the last status, although that was less than a minute ago."""
     async with world(m1=4, m2=4) as w:
-        w.load(400)
-        w.scale(behavior=BEHAVIOR)
         async with w.controller(sync_period=PERIOD):
-            await asyncio.sleep(WINDOW)
-            w.load(200)
-            await asyncio.sleep(2 * PERIOD)
-            w.load(150)
-            await asyncio.sleep(2 * PERIOD)
+            await let_the_load_fall_twice(w)
         recommended = w.status()["decision"]["history"]["recommendations"]
 
         assert recommended[-1]["replicas"] == 3
@@ -68,14 +73,8 @@ async def test_leader_that_stops_leaves_its_newest_recommendation() -> None:
 async def test_stop_does_not_overwrite_the_next_leaders_status() -> None:
     """A leader that ends late keeps the status that the next leader wrote."""
     async with world(m1=4, m2=4) as w:
-        w.load(400)
-        w.scale(behavior=BEHAVIOR)
         async with w.controller(sync_period=PERIOD):
-            await asyncio.sleep(WINDOW)
-            w.load(200)
-            await asyncio.sleep(2 * PERIOD)
-            w.load(150)
-            await asyncio.sleep(2 * PERIOD)
+            await let_the_load_fall_twice(w)
             stored: dict[str, Any] = w.status()
             decision = {**stored["decision"], "time": "2030-01-01T00:00:00Z"}
             newer = {**w.hub.find(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), "web", "shop")}  # type: ignore[dict-item]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -21,7 +23,9 @@ from tests.support.rules import (
     history,
     minute_after,
     put_rules,
+    rule_up,
     rules_running,
+    run_rules,
     status,
 )
 
@@ -72,17 +76,22 @@ def apply(w: ControllerWorld, *rules: Object) -> None:
     annotate(w, applied=json.dumps({"spec": {"rules": list(rules)}}))
 
 
-async def test_fires_are_not_repeated_after_a_restart() -> None:
-    """A value that somebody set after a fire stays over a restart of the controller."""
+@asynccontextmanager
+async def dropping_hub() -> AsyncIterator[ControllerWorld]:
+    """A hub with Karmada's CRDs, which drop our fields, and an autoscaler."""
     async with world(m1=1) as w:
         karmada_crds.install(w.hub)
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
-        async with rules_running(w):
-            await asyncio.sleep(180)
+        yield w
+
+
+async def test_fires_are_not_repeated_after_a_restart() -> None:
+    """A value that somebody set after a fire stays over a restart of the controller."""
+    async with dropping_hub() as w:
+        put_rules(w, rule_up(w, 2))
+        await run_rules(w, 180)
         set_bounds(w, minReplicas=3)
-        async with rules_running(w):
-            await asyncio.sleep(600)
+        await run_rules(w, 600)
 
         assert bounds(w) == (3, 20)
         assert "handledUntil" not in history(w)
@@ -95,15 +104,11 @@ async def test_fires_are_not_repeated_after_a_restart() -> None:
 
 async def test_fires_while_no_controller_ran_are_caught_up() -> None:
     """The record knows what was handled, so a fire during the restart is applied once."""
-    async with world(m1=1) as w:
-        karmada_crds.install(w.hub)
-        w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 5), "targetMinReplicas": 5})
-        async with rules_running(w):
-            await asyncio.sleep(60)
+    async with dropping_hub() as w:
+        put_rules(w, rule_up(w, 5))
+        await run_rules(w, 60)
         await asyncio.sleep(600)
-        async with rules_running(w):
-            await asyncio.sleep(60)
+        await run_rules(w, 60)
 
         assert bounds(w) == (5, 20)
         assert len(history(w)["successfulExecutions"]) == 1
@@ -111,17 +116,13 @@ async def test_fires_while_no_controller_ran_are_caught_up() -> None:
 
 async def test_edited_schedule_fires_nothing_of_the_past() -> None:
     """A schedule that was edited while no controller ran starts at the edit."""
-    async with world(m1=1) as w:
-        karmada_crds.install(w.hub)
-        w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
-        async with rules_running(w):
-            await asyncio.sleep(60)
+    async with dropping_hub() as w:
+        put_rules(w, rule_up(w, 50))
+        await run_rules(w, 60)
         past = minute_after(w, 2)
         await asyncio.sleep(300)
         put_rules(w, {"name": "up", "schedule": past, "targetMinReplicas": 5})
-        async with rules_running(w):
-            await asyncio.sleep(120)
+        await run_rules(w, 120)
 
         assert bounds(w) == (1, 20)
 
@@ -139,8 +140,7 @@ async def test_windows_close_after_a_restart() -> None:
         w.scale()
         rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 8, "duration": "20m"}
         put_rules(w, rule)
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
         opened = bounds(w), list(cron(w)["metadata"]["finalizers"])
         assert "window" not in status(w)
         assert record(w)["window"]["open"][0]["rule"] == "sale"
@@ -158,12 +158,9 @@ async def test_windows_close_after_a_restart() -> None:
 
 async def test_a_quiet_object_is_written_once() -> None:
     """Our own annotation is no reason for another pass."""
-    async with world(m1=1) as w:
-        karmada_crds.install(w.hub)
-        w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 55), "targetMinReplicas": 5})
-        async with rules_running(w):
-            await asyncio.sleep(3000)
+    async with dropping_hub() as w:
+        put_rules(w, rule_up(w, 55))
+        await run_rules(w, 3000)
 
         written = [line for line in w.hub.writes if "/cronfederatedhpas/" in line]
         assert [line.rpartition("/")[2] for line in written] == ["status", "office"]
@@ -172,13 +169,10 @@ async def test_a_quiet_object_is_written_once() -> None:
 @pytest.mark.parametrize("text", GARBAGE, ids=map(str, range(len(GARBAGE))))
 async def test_garbage_in_the_record_stops_no_rule(text: str) -> None:
     """A rule fires on time although somebody wrote nonsense into the annotation."""
-    async with world(m1=1) as w:
-        karmada_crds.install(w.hub)
-        w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+    async with dropping_hub() as w:
+        put_rules(w, rule_up(w, 2))
         annotate(w, record=text)
-        async with rules_running(w):
-            await asyncio.sleep(180)
+        await run_rules(w, 180)
 
         assert bounds(w) == (5, 20)
         assert len(record(w)["executionHistories"]) == 1
@@ -189,14 +183,11 @@ async def test_garbage_in_the_record_stops_no_rule(text: str) -> None:
 )
 async def test_rules_whose_fields_were_dropped_do_not_run(field: str, value: object) -> None:
     """A rule lost a field of its manifest. It does not fire, and an event names rule and field."""
-    async with world(m1=1) as w:
-        karmada_crds.install(w.hub)
-        w.scale()
+    async with dropping_hub() as w:
         plain = {"name": "plain", "schedule": minute_after(w, 3), "targetMaxReplicas": 30}
         whole = {"name": "whole", "schedule": minute_after(w, 2), "targetMinReplicas": 5, field: value}
         apply(w, plain, whole)
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
 
         assert bounds(w) == (1, 30)
         told = w.events("FieldsPruned", "office")
@@ -212,8 +203,7 @@ async def test_rules_run_again_once_the_hub_has_our_crd() -> None:
         w.scale()
         rule = {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "maxDelaySeconds": 3000}
         apply(w, rule)
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
         w.hub.put = original  # type: ignore[method-assign]  # the CRD of this product
         w.hub.answers.clear()
         async with rules_running(w):
@@ -234,11 +224,10 @@ async def test_a_field_that_somebody_removed_is_no_loss() -> None:
     """On a hub that keeps all fields a rule runs without a field that was removed by an edit."""
     async with world(m1=1) as w:
         w.scale()
-        rule = {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}
+        rule = rule_up(w, 2)
         put_rules(w, rule)
         annotate(w, applied=json.dumps({"spec": {"rules": [{**rule, "duration": "8h"}]}}))
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
 
         assert bounds(w) == (5, 20)
 
@@ -250,8 +239,7 @@ async def test_condition_where_conditions_are_kept() -> None:
         karmada_crds.install(w.hub, {CRONS: {"properties": {"spec": known["spec"], "status": {}}}})
         w.scale()
         apply(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "duration": "8h"})
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
 
         found = {each["type"]: (each["status"], each["reason"]) for each in status(w)["conditions"]}
         assert found == {"Ready": ("False", "FieldsPruned"), "HubCompatible": ("False", "FieldsPruned")}
@@ -287,12 +275,10 @@ async def test_a_thousand_rules_fit_and_are_not_repeated() -> None:
             for place in range(1000)
         ]
         put_rules(w, *rules, target=DEPLOYMENT)
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
         written = w.replicas
         w.members["m1"].deploy(7)
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
 
         assert written == {"m1": 3}
         assert w.replicas == {"m1": 7}

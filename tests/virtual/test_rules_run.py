@@ -18,7 +18,9 @@ from tests.support.rules import (
     minute_after,
     put_rules,
     ready,
+    rule_up,
     rules_running,
+    run_rules,
     status,
 )
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 async def test_a_rule_fires_on_time_and_is_recorded() -> None:
     async with world(m1=1) as w:
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
         async with rules_running(w) as series:
             await asyncio.sleep(55)
             before = bounds(w)
@@ -50,9 +52,8 @@ async def test_a_rule_fires_on_time_and_is_recorded() -> None:
 async def test_a_quiet_object_is_written_once() -> None:
     async with world(m1=1) as w:
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 55), "targetMinReplicas": 5})
-        async with rules_running(w):
-            await asyncio.sleep(3000)
+        put_rules(w, rule_up(w, 55))
+        await run_rules(w, 3000)
 
         assert len([line for line in w.hub.writes if "/cronfederatedhpas/" in line]) == 1
 
@@ -60,17 +61,15 @@ async def test_a_quiet_object_is_written_once() -> None:
 async def test_a_fire_while_no_controller_ran_is_caught_up_once() -> None:
     async with world(m1=1) as w:
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
-        async with rules_running(w):
-            await asyncio.sleep(30)
+        put_rules(w, rule_up(w, 2))
+        await run_rules(w, 30)
         await asyncio.sleep(600)
         async with rules_running(w):
             await asyncio.sleep(5)
             caught_up = bounds(w)
             w.scale(minReplicas=2)
             await asyncio.sleep(60)
-        async with rules_running(w):
-            await asyncio.sleep(60)
+        await run_rules(w, 60)
 
         assert caught_up == (5, 20)
         assert bounds(w) == (2, 20)
@@ -86,8 +85,7 @@ async def test_a_window_opens_survives_a_restart_and_restores() -> None:
             await asyncio.sleep(150)
             during = bounds(w)
             finalizers = w.hub.find(CRONS, "office", NAMESPACE)["metadata"]["finalizers"]  # type: ignore[index]
-        async with rules_running(w):
-            await asyncio.sleep(900)
+        await run_rules(w, 900)
         obj = w.hub.find(CRONS, "office", NAMESPACE)
 
         assert during == (5, 20)
@@ -102,7 +100,7 @@ async def test_a_window_opens_survives_a_restart_and_restores() -> None:
 async def test_a_refused_fire_is_tried_until_it_is_admitted() -> None:
     async with world(m1=1) as w:
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
         async with rules_running(w) as series:
             w.hub.refused["PATCH", "/federatedhpas/web"] = 403
             await asyncio.sleep(180)
@@ -121,8 +119,7 @@ async def test_a_refused_fire_is_tried_until_it_is_admitted() -> None:
 async def test_a_workload_of_the_members_is_split_in_equal_parts() -> None:
     async with world(m1=1, m2=1, m3=4) as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetReplicas": 8}, target=DEPLOYMENT)
-        async with rules_running(w):
-            await asyncio.sleep(150)
+        await run_rules(w, 150)
 
         assert sorted(w.replicas.values()) == [2, 3, 3]
         assert history(w)["successfulExecutions"][0]["appliedReplicas"] == 8
@@ -130,7 +127,7 @@ async def test_a_workload_of_the_members_is_split_in_equal_parts() -> None:
 
 async def test_a_missing_target_fails_until_it_exists() -> None:
     async with world(m1=1) as w:
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
         async with rules_running(w):
             await asyncio.sleep(130)
             message = history(w)["failedExecutions"][0]["message"]
@@ -144,7 +141,7 @@ async def test_a_missing_target_fails_until_it_exists() -> None:
 async def test_a_paused_controller_writes_nothing() -> None:
     async with world(m1=1) as w:
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
         async with rules_running(w, paused=True):
             await asyncio.sleep(300)
 
@@ -183,7 +180,7 @@ async def test_bounds_are_written_under_the_names_in_use() -> None:
 async def test_karmadas_own_controller_is_left_alone() -> None:
     async with world(m1=1) as w:
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
         found = w.hub.find(CRONS, "office", NAMESPACE)
         assert found is not None
         entry = {

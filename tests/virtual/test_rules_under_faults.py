@@ -20,7 +20,9 @@ from tests.support.rules import (
     minute_after,
     put_rules,
     ready,
+    rule_up,
     rules_running,
+    run_rules,
     status,
     stored,
     window,
@@ -51,7 +53,7 @@ async def test_a_clock_that_steps_forward_applies_the_skipped_fire_once(*, resta
     async with world(m1=1) as w:
         w.scale()
         clock = Steps(w)
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 30), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 30))
         async with rules_running(w):
             await asyncio.sleep(60)
             if not restart:
@@ -59,11 +61,9 @@ async def test_a_clock_that_steps_forward_applies_the_skipped_fire_once(*, resta
                 await asyncio.sleep(6)
         if restart:
             clock.ahead = HOUR
-            async with rules_running(w):
-                await asyncio.sleep(6)
+            await run_rules(w, 6)
         held = bounds(w)
-        async with rules_running(w):
-            await asyncio.sleep(600)
+        await run_rules(w, 600)
 
         assert held == (5, 20)
         assert len(history(w)["successfulExecutions"]) == 1
@@ -74,7 +74,7 @@ async def test_a_clock_that_steps_back_repeats_no_fire() -> None:
     async with world(m1=1) as w:
         w.scale()
         clock = Steps(w)
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
         async with rules_running(w):
             await asyncio.sleep(130)
             fired = bounds(w)
@@ -97,7 +97,7 @@ async def test_a_fire_that_waits_for_its_turn_reads_its_target_once() -> None:
     async with world(m1=1) as w:
         w.scale()
         clock = Steps(w)
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 1), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 1))
         async with rules_running(w):
             await asyncio.sleep(seconds_to_minute(w) - 3)
             ahead = w.hub.request_count("GET", "/federatedhpas/web")
@@ -185,7 +185,7 @@ async def test_a_result_that_cannot_be_stored_is_told_and_counted_once() -> None
     """The hub refuses the status for two minutes after the effect. Each retry finds the effect in place."""
     async with world(m1=1) as w:
         w.scale()
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
         async with rules_running(w) as series:
             await asyncio.sleep(60)
             w.hub.refused["PATCH", "/office/status"] = 500
@@ -204,7 +204,7 @@ async def test_a_status_that_meets_an_edit_keeps_both() -> None:
     """Another client edits the object between the effect and the result. The result is stored on the edit."""
     async with world(m1=1) as w:
         w.scale()
-        rule = {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}
+        rule = rule_up(w, 2)
         put_rules(w, rule)
         edited: list[str] = []
 
@@ -215,8 +215,7 @@ async def test_a_status_that_meets_an_edit_keeps_both() -> None:
                 put_rules(w, {**rule, "targetMinReplicas": 6})
 
         w.hub.before = edit
-        async with rules_running(w):
-            await asyncio.sleep(300)
+        await run_rules(w, 300)
 
         assert edited
         assert bounds(w) == (5, 20)
@@ -249,7 +248,7 @@ async def test_a_process_that_leads_no_more_writes_nothing() -> None:
     async with world(m1=1) as w:
         w.scale()
         leading = [True]
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}, name="plain")
+        put_rules(w, rule_up(w, 2), name="plain")
         put_rules(w, window(w, 2, "10m", targetMaxReplicas=30))
         async with rules_running(w, leads=lambda: leading[0]):
             await asyncio.sleep(60)
@@ -259,8 +258,7 @@ async def test_a_process_that_leads_no_more_writes_nothing() -> None:
             delete_rules(w, "plain")
             await asyncio.sleep(60)
             written = w.hub.writes[before:]
-            async with rules_running(w):
-                await asyncio.sleep(60)
+            await run_rules(w, 60)
         held = bounds(w)
 
         assert written == []
@@ -273,7 +271,7 @@ async def test_a_leader_that_is_frozen_over_a_write_is_followed_once() -> None:
     async with world(m1=1) as w:
         w.scale()
         leading = [True]
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        put_rules(w, rule_up(w, 2))
 
         def lose_the_lease(method: str, path: str) -> None:
             if method == "GET" and path.endswith("/federatedhpas/web") and w.clock.wall() % 60 < 5:
@@ -284,8 +282,7 @@ async def test_a_leader_that_is_frozen_over_a_write_is_followed_once() -> None:
             await asyncio.sleep(130)
             before = bounds(w)
             w.hub.before = lambda method, path: None
-            async with rules_running(w):
-                await asyncio.sleep(60)
+            await run_rules(w, 60)
 
         assert before in ((1, 20), (5, 20))
         assert bounds(w) == (5, 20)
@@ -299,8 +296,7 @@ async def test_a_deleted_object_is_let_go_by_a_controller_that_must_not_write(*,
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, window(w, 2, "30m"))
-        async with rules_running(w):
-            await asyncio.sleep(150)
+        await run_rules(w, 150)
         delete_rules(w)
         if contested:
             found = stored(w)

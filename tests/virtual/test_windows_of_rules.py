@@ -13,6 +13,7 @@ from tests.support.rules import (
     bounds,
     put_rules,
     rules_running,
+    run_rules,
     status,
     stored,
     window,
@@ -38,8 +39,7 @@ async def test_windows_of_two_objects_nest_and_hand_on_their_record() -> None:
             await asyncio.sleep(420)
             handed = bounds(w), "window" in status(w, "first"), "window" in status(w, "second")
             first_finalizers = stored(w, "first")["metadata"].get("finalizers")
-        async with rules_running(w):
-            await asyncio.sleep(900)
+        await run_rules(w, 900)
 
         assert one == ((5, 20), True)
         assert both == ((8, 20), 2)
