@@ -10,13 +10,12 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from fedhpa.api.errors import ConfigError
 from fedhpa.cli.hub import (
     find_object,
     hub_client,
@@ -35,6 +34,7 @@ NO_CONTROLLER: Final = "check that a controller runs and leads: kubectl get leas
 STILL_SECONDS: Final = 600
 DEFAULT_PERIOD_SECONDS: Final = 15
 # The condition by which the controller says so: type, status and reason.
+CRON_KIND: Final = "CronFederatedHPA"
 FIELDS_PRUNED: Final = ("HubCompatible", "False", "FieldsPruned")
 
 
@@ -84,7 +84,11 @@ def explain(
         return
     name = parse_target(target)
     if watch:
-        asyncio.run(_watch(name, namespace, kubeconfig, context, output))
+
+        def show(found: Mapping[str, Any]) -> bool:
+            return _show(stored_explanation(found, time.time()), output)
+
+        asyncio.run(_watch(name, namespace, kubeconfig, context, output, show))
         raise typer.Exit(1)
     flags = (propagation, metrics_via)
     if not _show(asyncio.run(_explanation(name, namespace, kubeconfig, context, flags)), output):
@@ -95,21 +99,33 @@ def _explain_cron(
     name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat, *, watch: bool
 ) -> None:
     """Prints what the rules of a CronFederatedHPA do."""
-    from fedhpa.cli.cron.explain import explanation, explanation_text
-
     if watch:
-        raise ConfigError("--watch is for a FederatedHPA: follow a CronFederatedHPA with kubectl get -w")
+        from fedhpa.cli.cron.explain import explanation
+
+        def show(found: Mapping[str, Any]) -> bool:
+            return _show_cron(found, output)
+
+        where = (name, namespace, kubeconfig, context)
+        asyncio.run(_watch(*where, output, show, kind=CRON_KIND, state=explanation))
+        raise typer.Exit(1)
 
     async def read() -> dict[str, Any]:
         async with hub_client(kubeconfig, context) as (hub, default):
             chosen = namespace or default
-            return await read_object(hub, chosen, name, named=bool(namespace), kind="CronFederatedHPA")
+            return await read_object(hub, chosen, name, named=bool(namespace), kind=CRON_KIND)
 
-    raw = asyncio.run(read())
+    if not _show_cron(asyncio.run(read()), output):
+        raise typer.Exit(1)
+
+
+def _show_cron(raw: Mapping[str, Any], output: ExplainFormat) -> bool:
+    """Prints what the rules of an object do. Returns False if it has no status, which stderr then says."""
+    from fedhpa.cli.cron.explain import explanation, explanation_text
+
     found = explanation(raw)
     if not raw.get("status"):
         typer.echo(f"fedhpa: {found['object']} has no status yet: {NO_CONTROLLER}", err=True)
-        raise typer.Exit(1)
+        return False
     if output is ExplainFormat.TEXT:
         typer.echo(explanation_text(found), nl=False)
     elif output is ExplainFormat.JSON:
@@ -118,6 +134,7 @@ def _explain_cron(
         from fedhpa.api.yaml import print_yaml
 
         typer.echo(print_yaml([found], sort_keys=False), nl=False)
+    return True
 
 
 class Explanation(NamedTuple):
@@ -235,8 +252,21 @@ def render(status: Mapping[str, Any], where: str, output: ExplainFormat, now: fl
     return to_text(decision, where) + decided + "conditions:\n" + "".join(conditions)
 
 
-async def _watch(name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat) -> None:
-    """Prints the explanation whenever it changes; returns when the object was deleted."""
+async def _watch(
+    name: str,
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    output: ExplainFormat,
+    explain_object: Callable[[Mapping[str, Any]], bool],
+    *,
+    kind: str = "FederatedHPA",
+    state: Callable[[Mapping[str, Any]], object] | None = None,
+) -> None:
+    """Prints the explanation whenever it changes; returns when the object was deleted.
+
+    `explain_object` prints one explanation, and returns False if there is none yet.
+    """
     from fedhpa.cli.follow import follow
 
     between = "\n" if output is ExplainFormat.TEXT else ""
@@ -246,7 +276,7 @@ async def _watch(name: str, namespace: str, kubeconfig: str, context: str, outpu
         nonlocal shown
         if shown:
             typer.echo(between, nl=False)
-        shown = _show(stored_explanation(found, time.time()), output) or shown
+        shown = explain_object(found) or shown
         sys.stdout.flush()
 
     def warn(text: str) -> None:
@@ -254,14 +284,16 @@ async def _watch(name: str, namespace: str, kubeconfig: str, context: str, outpu
 
     async with hub_client(kubeconfig, context) as (hub, default):
         chosen = namespace or default
-        found: Mapping[str, Any] | None = await read_object(hub, chosen, name, named=bool(namespace))
+        found: Mapping[str, Any] | None = await read_object(
+            hub, chosen, name, named=bool(namespace), kind=kind
+        )
 
         async def read() -> Mapping[str, Any] | None:
             nonlocal found
             known, found = found, None
-            return known or await find_object(hub, chosen, name)
+            return known or await find_object(hub, chosen, name, kind)
 
-        await follow(read, show, warn)
+        await follow(read, show, warn, state=state)
     warn(f"{chosen}/{name} was deleted")
 
 

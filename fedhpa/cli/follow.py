@@ -1,4 +1,4 @@
-"""Follows one object: `fedhpa explain --watch` shows its decision again when it changes.
+"""Follows one object: `fedhpa explain --watch` shows it again when its decision or its rules' state changes.
 
 The object is read anew once a second at most. The right to get it is therefore enough, and a hub that goes
 away for a while ends nothing.
@@ -24,13 +24,16 @@ async def follow(
     show: Callable[[Mapping[str, Any]], None],
     warn: Callable[[str], None],
     *,
+    state: Callable[[Mapping[str, Any]], object] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Show the object whenever its decision or a condition changed, until it is deleted.
+    """Show the object whenever its state changed, until it is deleted.
 
-    `read` returns the object, None if it does not exist; `warn` gets each new problem. Raises ConfigError if
+    `read` returns the object, None if it does not exist; `warn` gets each new problem. `state` returns the
+    part that a person follows; without it, that is the decision with the conditions. Raises ConfigError if
     the first read fails.
     """
+    state = state or _state
     shown: object = None
     warned = ""
     first = True
@@ -47,10 +50,10 @@ async def follow(
             warned = ""
             if found is None:
                 return
-            state = _state(found)
-            if state != shown:
+            present = state(found)
+            if present != shown:
                 show(found)
-                shown = state
+                shown = present
         first = False
         await sleep(SECONDS)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cli.cron.explain import explanation
 from fedhpa.cli.follow import SECONDS, follow
 from tests.support.scenarios import answered, cluster, scenario
 
@@ -16,7 +17,7 @@ def at(milli: int, **changes: Any) -> dict[str, Any]:
     return {"status": answered(scenario([cluster("m1", [milli, milli])], **changes))["status"]}
 
 
-async def followed(answers: list[Any]) -> tuple[list[str], list[str], list[float]]:
+async def followed(answers: list[Any], **more: Any) -> tuple[list[str], list[str], list[float]]:
     """The shown reasons, the warnings and the pauses while the hub gave these answers."""
     left = iter(answers)
     shown: list[str] = []
@@ -36,7 +37,7 @@ async def followed(answers: list[Any]) -> tuple[list[str], list[str], list[float
         summary = (found.get("status") or {}).get("summary") or {"targets": "no status"}
         shown.append(summary["targets"])
 
-    await follow(read, show, warned.append, sleep=sleep)
+    await follow(read, show, warned.append, sleep=sleep, **more)
     return shown, warned, slept
 
 
@@ -64,3 +65,39 @@ async def test_an_object_that_cannot_be_read_at_first_is_an_error() -> None:
     """A missing right or a wrong name ends the command."""
     with pytest.raises(ConfigError, match="not found"):
         await followed([ConfigError("FederatedHPA shop/web not found")])
+
+
+def rules(handled: str, following: str, *failed: str) -> dict[str, Any]:
+    """A CronFederatedHPA with one rule. The times are on 16 March 2026."""
+    failures = [{"scheduleTime": at, "executionTime": at, "message": "refused"} for at in failed]
+    history = {
+        "ruleName": "up",
+        "handledUntil": f"2026-03-16T{handled}:00Z",
+        "nextExecutionTime": f"2026-03-16T{following}:00Z",
+        "failedExecutions": failures,
+    }
+    target = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
+    rule = {"name": "up", "schedule": "0 * * * *", "targetMinReplicas": 5}
+    return {
+        "metadata": {"name": "office", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "rules": [rule]},
+        "status": {"executionHistories": [history], "summary": {"targets": f"next {following}"}},
+    }
+
+
+async def test_the_rules_of_an_object_are_shown_again_when_a_fire_changes_them() -> None:
+    """A fire or a failure prints again. Another watermark alone prints nothing."""
+    failed = rules("09:00", "10:00", "2026-03-16T10:00:00Z")
+    answers = [
+        rules("08:30", "10:00"),
+        rules("09:00", "10:00"),
+        failed,
+        failed,
+        rules("10:00", "11:00"),
+        None,
+    ]
+
+    shown, _, slept = await followed(answers, state=explanation)
+
+    assert shown == ["next 10:00", "next 10:00", "next 11:00"]
+    assert slept == [SECONDS] * 5
