@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
 from controller.flags import Settings
-from fedhpa.kube import SYSTEM, ApiClient, Clock
-from fedhpa.members import MemberRegistry
+from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube import SYSTEM, ApiClient, Clock, resource_path
+from fedhpa.members import CLUSTERS_PATH, Cluster, MemberRegistry
+
+# Enough to list the clusters and to wait for each member's deadline.
+SYNC_SECONDS: Final = 20.0
+HUB_SECONDS: Final = 10.0
+
+
+class _AnyObject(msgspec.Struct, frozen=True):
+    """An object, decoded only for its name."""
+
+    metadata: ObjectMeta = ObjectMeta()
 
 
 def member_registry(hub: ApiClient, settings: Settings, clock: Clock = SYSTEM) -> MemberRegistry:
@@ -17,3 +36,49 @@ def member_registry(hub: ApiClient, settings: Settings, clock: Clock = SYSTEM) -
         clock=clock.monotonic,
         wall=clock.wall,
     )
+
+
+@contextlib.asynccontextmanager
+async def members_once(
+    hub: ApiClient, settings: Settings, clock: Clock = SYSTEM
+) -> AsyncIterator[MemberRegistry]:
+    """Yields the members, with the permissions of `hub`'s user. Raises ConfigError if one is missing."""
+    await _check_permissions(hub)
+    registry = member_registry(hub, settings, clock)
+    task = asyncio.create_task(registry.run())
+    try:
+        await _until_synced(registry)
+        yield registry
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _check_permissions(hub: ApiClient) -> None:
+    """A cluster whose Secret must not be read would look unavailable, and change the decision."""
+    try:
+        clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=HUB_SECONDS)).items
+        wanted = {
+            (one.spec.secretRef.namespace, one.spec.secretRef.name)
+            for one in clusters
+            if one.spec.secretRef is not None
+        }
+        for namespace, name in sorted(wanted):
+            await hub.list(
+                resource_path("v1", "secrets", namespace),
+                _AnyObject,
+                field_selector=f"metadata.name={name}",
+                idle=HUB_SECONDS,
+            )
+    except ApiError as error:
+        raise ConfigError(
+            f"the members cannot be read: {error}; the caller needs permission to list and watch "
+            f"Clusters and the Secrets that they name"
+        ) from error
+
+
+async def _until_synced(registry: MemberRegistry) -> None:
+    with contextlib.suppress(TimeoutError):  # a member that is not known by then is missing, with its reason
+        async with asyncio.timeout(SYNC_SECONDS):
+            while not registry.synced():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
+                await asyncio.sleep(0.05)

@@ -206,7 +206,7 @@ class ControllerMetrics:
         )
         for task in TASKS:
             self._task_failures.labels(task)
-        self._findings: dict[str, set[str]] = {}
+        self._findings: set[tuple[str, str]] = set()
         self._hub = Gauge(
             "fedhpa_controller_hub_finding",
             "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController.",
@@ -271,9 +271,8 @@ class ControllerMetrics:
 
     def set_hub_finding(self, reason: str, found: bool, *, source: str = "") -> None:
         """Show a result of the hub's checks. A finding lasts while any source has it."""
-        sources = self._findings.setdefault(reason, set())
-        (sources.add if found else sources.discard)(source)
-        self._hub.labels(reason).set(bool(sources))
+        (self._findings.add if found else self._findings.discard)((reason, source))
+        self._hub.labels(reason).set(any(each == reason for each, _ in self._findings))
 
     def set_paused(self, paused: bool) -> None:
         """Show the value of --pause."""

@@ -9,10 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from controller.cronfederatedhpa.objects import CronObject, TargetKey, newest_record
-from controller.cronfederatedhpa.targets import Targets, bounds_of
+from controller.cronfederatedhpa.targets import Members, Targets, bounds_of, mappers_of_members
+from controller.flags import SECTIONS, Settings
+from controller.members import members_once
+from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, ScheduledObject, Target, Values, WindowRecord
-from fedhpa.kube import ApiClient, ResourceMapper
+from fedhpa.kube import SYSTEM, ApiClient, Clock
+from fedhpa.serving.flags import parse_flags
 
 Object = Mapping[str, Any]
 
@@ -54,10 +59,28 @@ def _unit(target: TargetKey, found: Mapping[str, CronObject]) -> Unit:
     return Unit(target, version, tuple(each.scheduled(target) for each in objects), record)
 
 
-async def read_target(hub: ApiClient, unit: Unit) -> Target:
-    """Returns the present values of a target on the hub. Failures are part of the answer."""
+async def read_target(hub: ApiClient, unit: Unit, *, clock: Clock = SYSTEM) -> Target:
+    """Returns the present values of a target. Failures are part of the answer.
+
+    A workload that the hub does not have is read in the members, as with --propagation=direct.
+    """
+    found = await _read(hub, unit, dict, clock, direct=False)
+    if not found.error or REPLICAS not in unit.fields:
+        return found
+    settings = Settings.of(parse_flags(SECTIONS, [], {}))
+    try:
+        async with members_once(hub, settings, clock) as registry:
+            if not registry.members:
+                return found
+            there = await _read(hub, unit, lambda: registry.members, clock, direct=True)
+    except ConfigError as error:
+        return Target({}, f"on the hub: {found.error}; {error}")
+    return there if not there.error else Target({}, f"on the hub: {found.error}; {there.error}")
+
+
+async def _read(hub: ApiClient, unit: Unit, members: Members, clock: Clock, *, direct: bool) -> Target:
     targets = Targets(
-        hub, dict, lambda member: ResourceMapper(member.client), direct=False, member_deadline=0.0
+        hub, members, mappers_of_members(clock), direct=direct, member_deadline=MEMBER_DEADLINE_SECONDS
     )
     return (await targets.read(unit.target, unit.api_version)).target
 

@@ -21,10 +21,9 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.hub_check import HubCheck
-from controller.members import member_registry
+from controller.members import HUB_SECONDS, members_once
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import (
     Decision,
     History,
@@ -34,21 +33,12 @@ from fedhpa.decision import (
     encode_scenario,
     with_record,
 )
-from fedhpa.kube import SYSTEM, ApiClient, Clock, Key, resource_path
-from fedhpa.members import CLUSTERS_PATH, Cluster, MemberRegistry, SharedLists
+from fedhpa.kube import SYSTEM, ApiClient, Clock, Key
+from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving.flags import parse_flags
 
-# Enough to list the clusters and to wait for each member's deadline.
-SYNC_SECONDS: Final = 20.0
-HUB_SECONDS: Final = 10.0
 # Other objects of the namespace that are read at the same time.
 MAX_CONCURRENT: Final = 8
-
-
-class _AnyObject(msgspec.Struct, frozen=True):
-    """An object, decoded only for its name."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 @dataclass(frozen=True)
@@ -162,45 +152,11 @@ async def one_shot_reader(
     hub: ApiClient, settings: Settings, *, clock: Clock = SYSTEM
 ) -> AsyncIterator[OneShotReader]:
     """A reader with the permissions of `hub`'s user. Raises ConfigError if a permission is missing."""
-    await _check_permissions(hub)
-    registry = member_registry(hub, settings, clock)
-    async with SharedLists(clock=clock.monotonic) as lists:
+    async with members_once(hub, settings, clock) as registry, SharedLists(clock=clock.monotonic) as lists:
         caches = MemberCaches(lists, clock.monotonic)
-        tasks = [asyncio.create_task(registry.run()), asyncio.create_task(caches.run())]
+        task = asyncio.create_task(caches.run())
         try:
-            await _until_synced(registry)
             yield OneShotReader(hub, registry, caches, settings, clock)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _check_permissions(hub: ApiClient) -> None:
-    """A cluster whose Secret must not be read would look unavailable, and change the decision."""
-    try:
-        clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=HUB_SECONDS)).items
-        wanted = {
-            (one.spec.secretRef.namespace, one.spec.secretRef.name)
-            for one in clusters
-            if one.spec.secretRef is not None
-        }
-        for namespace, name in sorted(wanted):
-            await hub.list(
-                resource_path("v1", "secrets", namespace),
-                _AnyObject,
-                field_selector=f"metadata.name={name}",
-                idle=HUB_SECONDS,
-            )
-    except ApiError as error:
-        raise ConfigError(
-            f"the members cannot be read: {error}; the caller needs permission to list and watch "
-            f"Clusters and the Secrets that they name"
-        ) from error
-
-
-async def _until_synced(registry: MemberRegistry) -> None:
-    with contextlib.suppress(TimeoutError):  # a member that is not known by then is missing, with its reason
-        async with asyncio.timeout(SYNC_SECONDS):
-            while not registry.synced():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
-                await asyncio.sleep(0.05)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -273,3 +273,31 @@ def test_the_rules_of_an_object_are_explained_from_its_status() -> None:
         "conditions:\n"
         "  Ready=True RulesRun: the rules run\n"
     )
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_workload_of_the_members_is_previewed_from_its_size_there() -> None:
+    """The hub has no Deployments. The size is the sum of those in the members."""
+    async with world(m1=3, m2=4) as w:
+        w.hub.put(CRONS, calendar("night", {"name": "up", "schedule": "0 9 16 3 *", "targetReplicas": 9}))
+        obj = w.hub.find(CRONS, "night", NAMESPACE)
+        assert obj is not None
+        w.hub.put(CRONS, {**obj, "spec": {**obj["spec"], "scaleTargetRef": DEPLOYMENT}})
+        found = await of_live(w, "night")
+
+    assert to_json(found)["present"] == {"replicas": 7}
+    assert found.notes == ()
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_a_size_that_nobody_may_read_is_unknown_with_its_reason() -> None:
+    """Without the right to list Clusters the preview says that the members cannot be read."""
+    async with world(m1=3) as w:
+        night = calendar("night", {"name": "up", "schedule": "0 9 16 3 *", "targetReplicas": 9})
+        w.hub.put(CRONS, {**night, "spec": {**night["spec"], "scaleTargetRef": DEPLOYMENT}})
+        w.hub.refused["GET", "/clusters"] = 403
+        found = await of_live(w, "night")
+
+    assert to_json(found)["present"] == {}
+    assert "the members cannot be read" in found.notes[0]
+    assert "permission to list and watch Clusters" in found.notes[0]
