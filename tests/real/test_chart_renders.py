@@ -577,16 +577,22 @@ def test_users_of_the_hub_have_the_rights_of_the_processes(helm: Path) -> None:
             assert [one["name"] for one in manifest["subjects"]][1:] == ["hub-user"], name
 
 
-def test_the_commands_of_the_page_render(either_helm: Path) -> None:
-    """Each `helm install` of docs/how-to/install.md names values that the chart has."""
-    page = (CHART.parents[1] / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "number"), [("install", 3), ("install-on-karmada", 2)])
+def test_the_commands_of_the_pages_render(either_helm: Path, tmp_path: Path, name: str, number: int) -> None:
+    """Each `helm install` of the page names values that the chart has, as does the page's values.yaml."""
+    page = (CHART.parents[1] / "docs" / "how-to" / f"{name}.md").read_text(encoding="utf-8")
     commands = re.findall(r"^helm install .*?[^\\]$", page, flags=re.MULTILINE | re.DOTALL)
+    values = tmp_path / "values.yaml"
+    values.write_text("".join(re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)), encoding="utf-8")
 
-    assert len(commands) == 3
+    assert len(commands) == number
     for command in commands:
         given = re.findall(r"--set=(\S+)", command)
         done = subprocess.run(
-            [str(either_helm), "template", "fedhpa", str(CHART), *(f"--set={one}" for one in given)],
+            [
+                *(str(either_helm), "template", "fedhpa", str(CHART), f"--values={values}"),
+                *(f"--set={one}" for one in given),
+            ],
             capture_output=True,
             text=True,
             timeout=60,
