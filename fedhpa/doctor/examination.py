@@ -22,10 +22,9 @@ from fedhpa.doctor.reading.objects import (
     Listed,
     ObjectReader,
     is_recent,
-    namespaces_of,
     propagation_of,
     read_lists,
-    workloads_of,
+    targets_of,
 )
 from fedhpa.doctor.reading.session import Session, date_of
 from fedhpa.kube import ApiClient
@@ -65,11 +64,12 @@ async def examine(
     clusters, listed, leadership = await asyncio.gather(
         hub.list(CLUSTERS_PATH, Cluster), read_lists(hub), read_leadership(hub, namespace, now)
     )
+    namespaces, workloads = targets_of(listed)
     reader = MemberReader(
         hub,
-        namespaces=namespaces_of(listed),
+        namespaces=namespaces,
         propagation=_propagation(listed),
-        workloads=workloads_of(listed),
+        workloads=workloads,
         hub_skew=observed.skew or 0.0,
         wall=wall,
         connector=connector,
@@ -137,7 +137,7 @@ def _wanted(namespace: str, listed: Listed, leadership: Leadership, clusters: tu
     leases = () if isinstance(leadership.leases, Problem) else leadership.leases
     held = next((each.namespace for each in leases if each.is_held), namespace)
     names = {place: tuple(found) for place, found in secrets.items()}
-    return Wanted(namespace, held, _propagation(listed), names, workloads_of(listed))
+    return Wanted(namespace, held, _propagation(listed), names, targets_of(listed)[1])
 
 
 def _is_deciding(listed: Listed, now: float) -> bool:

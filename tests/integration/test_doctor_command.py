@@ -98,6 +98,34 @@ async def test_a_member_that_hangs_costs_its_deadline_once(tmp_path: Path) -> No
     assert all(each.version for each in observation.members if each.name != "m3")
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"spec": {"scaleTargetRef": "x"}, "status": [1]},
+        {"spec": None, "status": {"summary": "x", "decision": [], "conditions": 7}},
+        {"spec": {"scaleTargetRef": {"name": ["x"], "kind": {}}}, "status": {"decision": {"time": {}}}},
+        {
+            "spec": {
+                "scaleTargetRef": {"name": "..", "kind": "Deployment", "apiVersion": "apps/v1/x"},
+                "rules": 1,
+            }
+        },
+        {"metadata": {"managedFields": [{"manager": "karmada-controller-manager", "time": "x"}, {}]}},
+    ],
+)
+async def test_an_odd_object_spoils_nothing(tmp_path: Path, odd: dict[str, Any]) -> None:
+    """A hub without our schema stores anything. The other hops are checked all the same."""
+    async with installation(tmp_path) as made:
+        for collection, kind in ((FHPAS, "FederatedHPA"), (CRONS, "CronFederatedHPA")):
+            metadata = {"name": "odd", "namespace": "shop", **odd.get("metadata", {})}
+            head = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": kind}
+            made.store.create(collection, {**head, **odd, "metadata": metadata})
+        made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
+        report = await made.diagnosis()
+
+    assert [each.id for each in report.findings] == ["member-secret-missing"]
+
+
 async def test_a_webhook_of_some_namespaces_is_tried_in_one_of_them(tmp_path: Path) -> None:
     """The chart limits the webhook to the namespaces of --watch-namespaces. Elsewhere it is not asked."""
     async with installation(tmp_path) as made:

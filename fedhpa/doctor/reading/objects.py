@@ -67,21 +67,17 @@ def is_recent(raw: Mapping[str, Any], now: float) -> bool:
     return decided is not None and abs(now - decided) < RECENT_SECONDS
 
 
-def namespaces_of(listed: Listed) -> list[str]:
-    """Returns the namespaces of the FederatedHPAs, each once."""
-    if isinstance(listed.federated, Problem):
-        return []
-    return list(dict.fromkeys(_metadata(raw).get("namespace", "default") for raw in listed.federated))
+def targets_of(listed: Listed) -> tuple[list[str], frozenset[str]]:
+    """Returns the namespaces of the FederatedHPAs, each once, and the kinds of all targets in lower case."""
+    federated = _autoscalers(KIND, listed.federated)
+    crons = _autoscalers(CRON_KIND, listed.crons)
+    namespaces = list(dict.fromkeys(each.namespace for each in federated))
+    return namespaces, frozenset(each.target.kind.lower() for each in (*federated, *crons))
 
 
-def workloads_of(listed: Listed) -> frozenset[str]:
-    """Returns the kinds of all targets, in lower case."""
-    found = [
-        _autoscaler(kind, raw)
-        for kind, raws in ((KIND, listed.federated), (CRON_KIND, listed.crons))
-        for raw in (() if isinstance(raws, Problem) else raws)
-    ]
-    return frozenset(each.target.kind.lower() for each in found if each is not None)
+def _autoscalers(kind: str, raws: tuple[dict[str, Any], ...] | Problem) -> list[Autoscaler]:
+    found = () if isinstance(raws, Problem) else [_autoscaler(kind, raw) for raw in raws]
+    return [each for each in found if each is not None]
 
 
 class ObjectReader:
@@ -240,8 +236,3 @@ def _autoscaler(kind: str, raw: Mapping[str, Any]) -> Autoscaler | None:
         return from_stored(kind, msgspec.convert(raw, StoredAutoscaler))
     except (ValueError, TypeError):
         return None
-
-
-def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = raw.get("metadata")
-    return found if isinstance(found, Mapping) else {}
