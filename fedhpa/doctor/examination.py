@@ -135,9 +135,11 @@ def _wanted(namespace: str, listed: Listed, leadership: Leadership, clusters: tu
     for place, name in sorted(filter(None, map(secret_key, clusters))):
         secrets.setdefault(place, []).append(name)
     leases = () if isinstance(leadership.leases, Problem) else leadership.leases
-    held = next((each.namespace for each in leases if each.is_held), namespace)
+    # A controller that stopped released its Lease, which still shows where the next one looks.
+    newest = min(leases, key=lambda each: float("inf") if each.age is None else each.age, default=None)
+    leases_in = namespace if newest is None else newest.namespace
     names = {place: tuple(found) for place, found in secrets.items()}
-    return Wanted(namespace, held, _propagation(listed), names, targets_of(listed)[1])
+    return Wanted(namespace, leases_in, _propagation(listed), names, targets_of(listed)[1])
 
 
 def _is_deciding(listed: Listed, now: float) -> bool:

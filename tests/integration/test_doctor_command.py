@@ -14,26 +14,31 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from fedhpa.api import rights
 from fedhpa.doctor import diagnose, examine
 from fedhpa.kube import ApiClient, load_config
 from testbed.embedded.api.server import error_response
 from testbed.embedded.api.types import StatusError
 from testbed.embedded.network.faults import Fault
 from testbed.stage.kubeconfig import write_kubeconfig
-from testbed.stage.registrations import CLUSTER_NAMESPACE
+from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
 from tests.support.commands import Ran, fedhpa, fedhpa_process
 from tests.support.installation import (
     CLUSTER_ROLES,
     CLUSTERS,
     CRONS,
     FHPAS,
+    LEASES,
     SECRETS,
+    SHARD_LEASES,
     VALIDATING,
     Installation,
     encoded,
     installation,
 )
 
+ROLES = ("rbac.authorization.k8s.io", "roles")
+ROLE_BINDINGS = ("rbac.authorization.k8s.io", "rolebindings")
 TEN = tuple(f"m{number}" for number in range(10))
 
 
@@ -96,6 +101,29 @@ async def test_a_member_that_hangs_costs_its_deadline_once(tmp_path: Path) -> No
     assert [(each.id, each.subject) for each in diagnose(observation).findings] == [("member-timeout", "m3")]
     assert isinstance(observation.members, tuple)
     assert all(each.version for each in observation.members if each.name != "m3")
+
+
+async def test_a_controller_that_stopped_keeps_its_rights(tmp_path: Path) -> None:
+    """Outside a pod the Leases are in kube-system. A stopped controller leaves them there without a holder."""
+    async with installation(tmp_path) as made:
+        account = rights.service_account(NAMESPACE, rights.CONTROLLER)
+        for manifest in rights.controller_rights(
+            account, lease_namespace="kube-system", propagation="direct"
+        ):
+            if manifest["kind"] == "Role" and manifest["metadata"]["namespace"] == "kube-system":
+                made.store.create(ROLES, manifest)
+            if manifest["kind"] == "RoleBinding" and manifest["metadata"]["namespace"] == "kube-system":
+                made.store.create(ROLE_BINDINGS, manifest)
+        made.store.remove(ROLES, NAMESPACE, "fedhpa:controller:leases")
+        for name in SHARD_LEASES:
+            lease = made.store.get(LEASES, NAMESPACE, name)
+            made.delete(LEASES, name, NAMESPACE)
+            metadata = {"namespace": "kube-system", "name": name}
+            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+            made.store.create(LEASES, {**lease, "metadata": metadata, "spec": spec})
+        report = await made.diagnosis()
+
+    assert [each.id for each in report.findings] == ["controller-not-running"]
 
 
 @pytest.mark.parametrize(
