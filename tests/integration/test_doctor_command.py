@@ -104,16 +104,14 @@ async def test_a_member_that_hangs_costs_its_deadline_once(tmp_path: Path) -> No
 
 
 async def test_a_controller_that_stopped_keeps_its_rights(tmp_path: Path) -> None:
-    """Outside a pod the Leases are in kube-system. A stopped controller leaves them there without a holder."""
+    """Outside a pod the Leases are in kube-system, where a stopped controller leaves them."""
     async with installation(tmp_path) as made:
         account = rights.service_account(NAMESPACE, rights.CONTROLLER)
-        for manifest in rights.controller_rights(
-            account, lease_namespace="kube-system", propagation="direct"
-        ):
-            if manifest["kind"] == "Role" and manifest["metadata"]["namespace"] == "kube-system":
-                made.store.create(ROLES, manifest)
-            if manifest["kind"] == "RoleBinding" and manifest["metadata"]["namespace"] == "kube-system":
-                made.store.create(ROLE_BINDINGS, manifest)
+        granted = rights.controller_rights(account, lease_namespace="kube-system", propagation="direct")
+        for manifest in granted:
+            collection = {"Role": ROLES, "RoleBinding": ROLE_BINDINGS}.get(manifest["kind"])
+            if collection is not None:
+                made.store.create(collection, manifest)
         made.store.remove(ROLES, NAMESPACE, "fedhpa:controller:leases")
         for name in SHARD_LEASES:
             lease = made.store.get(LEASES, NAMESPACE, name)

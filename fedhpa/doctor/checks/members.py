@@ -15,7 +15,7 @@ MAX_SAMPLE_AGE_SECONDS: Final = 180.0
 USAGE_GROUP: Final = "metrics.k8s.io"
 
 _SHOW: Final = "kubectl get cluster {name} -o yaml"
-_JOIN: Final = "kubectl --context={name} -n fedhpa-system create token fedhpa-hub"
+_JOIN: Final = "fedhpa join {name} --cluster-kubeconfig FILE"
 
 
 def check_members(members: tuple[Member, ...] | Problem) -> Iterator[Result]:
@@ -25,7 +25,7 @@ def check_members(members: tuple[Member, ...] | Problem) -> Iterator[Result]:
             yield NotChecked("the members", seen(members))
     elif not members:
         what = "No Cluster is registered on the hub."
-        yield Finding("no-members", "clusters", what, "kubectl get clusters")
+        yield Finding("no-members", "clusters", what, _JOIN.format(name="NAME"))
     else:
         for member in members:
             yield from check_member(member)
