@@ -102,7 +102,7 @@ async def test_record_is_written_as_rarely_as_the_status() -> None:
         karmada_crds.install(w.hub)
         w.load(200)
         w.scale()
-        async with w.controller(sync_period=PERIOD):
+        async with w.controller(sync_period=3 * PERIOD):
             await asyncio.sleep(600)
             before = record_writes(w), w.status_writes
             await asyncio.sleep(3600)
