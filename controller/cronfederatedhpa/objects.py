@@ -112,6 +112,8 @@ class ObjectsByTarget:
     def __init__(self) -> None:
         self._objects: dict[Key, CronObject] = {}
         self._keys: dict[TargetKey, set[Key]] = {}
+        # Records of objects that vanished with open windows, until another object of the target has them.
+        self._orphans: dict[TargetKey, WindowRecord] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -141,12 +143,29 @@ class ObjectsByTarget:
         self._move(found.key, before, found.targets)
         return before | found.targets
 
+    def record_of(self, target: TargetKey) -> tuple[WindowRecord | None, str]:
+        """Returns the record of the windows that are open on a target, and the object that stores it.
+
+        The object is "" if it is gone.
+        """
+        stored, carrier = newest_record(self.of(target), target)
+        orphan = self._orphans.get(target)
+        if orphan is None or (stored is not None and stored.revision >= orphan.revision):
+            return stored, carrier
+        return orphan, ""
+
+    def adopt(self, target: TargetKey) -> None:
+        """Notes that the record of a target is stored, or that no window is open any more."""
+        self._orphans.pop(target, None)
+
     def remove(self, key: Key) -> set[TargetKey]:
         """Forgets an object. Returns the targets that it belonged to."""
         old = self._objects.pop(key, None)
         if old is None:
             return set()
         self._move(key, old.targets, set())
+        if old.record is not None and old.holds is not None and old.holds in self._keys:
+            self._orphans[old.holds] = old.record
         return old.targets
 
     def _move(self, key: Key, before: set[TargetKey], after: set[TargetKey]) -> None:
@@ -155,6 +174,7 @@ class ObjectsByTarget:
             keys.discard(key)
             if not keys:
                 del self._keys[target]
+                self._orphans.pop(target, None)
         for target in after - before:
             self._keys.setdefault(target, set()).add(key)
 

@@ -15,7 +15,7 @@ import structlog
 from controller.cronfederatedhpa.effects import Effect, Effects, Stored, reference_of
 from controller.cronfederatedhpa.hub import CronHubCheck
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
-from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey, newest_record
+from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reporter import Reporter
 from controller.cronfederatedhpa.status import (
     Finding,
@@ -145,7 +145,7 @@ class CronReconciler:
         if any(owner.target == target and owner.holds not in (None, target) for owner in objects):
             # One status has one record: the windows on the former target close first.
             return now + FIRST_RETRY_SECONDS
-        record, carrier = newest_record(objects, target)
+        record, carrier = self._objects.record_of(target)
         if self._effects.is_due(target, now):
             return await self._apply(target, objects, Stored(record, carrier), results)
         scheduled = [self._scheduled(owner, target) for owner in objects]
@@ -172,6 +172,8 @@ class CronReconciler:
         planned, error = effect.plan, effect.error
         settled = settle(planned, now, error, effect.refusals)
         unstored = await self._store(target, objects, settled, carrier)
+        if not unstored:
+            self._objects.adopt(target)
         if not self._paused:
             self._reporter.tell(target, planned, settled, now, unstored, failed=bool(error))
         if not error and (planned.applied or planned.closed):

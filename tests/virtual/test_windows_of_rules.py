@@ -9,6 +9,7 @@ import pytest
 from tests.support.controller import HPAS, NAMESPACE, world
 from tests.support.fakeapi import Object
 from tests.support.rules import (
+    CRONS,
     FHPA,
     bounds,
     put_rules,
@@ -171,3 +172,24 @@ async def test_a_target_that_goes_away_ends_the_window() -> None:
         assert "window" not in status(w)
         assert not stored(w)["metadata"].get("finalizers")
         assert w.events("NotRestored", "office") != []
+
+
+@pytest.mark.parametrize("carrier", ["first", "second"])
+async def test_windows_survive_the_forced_deletion_of_an_object(carrier: str) -> None:
+    """One object vanishes with its finalizer, and with it perhaps the record. The other one carries on."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "20m"), name="first")
+        put_rules(w, window(w, 5, "20m", targetMinReplicas=8, targetMaxReplicas=30), name="second")
+        async with rules_running(w):
+            await asyncio.sleep(360)
+            both = bounds(w)
+            w.hub.remove(CRONS, carrier, NAMESPACE)
+            await asyncio.sleep(30)
+            one = bounds(w)
+        await run_rules(w, 1800)
+
+        assert both == (8, 30)
+        assert one == ((8, 30) if carrier == "first" else (5, 20))
+        assert bounds(w) == (1, 20)
+        assert not stored(w, "second" if carrier == "first" else "first")["metadata"].get("finalizers")
