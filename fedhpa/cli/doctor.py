@@ -94,8 +94,8 @@ def to_text(observation: Observation, report: Report) -> str:
     if not report.findings:
         counts = _counts(observation)
         lines.append(
-            f"nothing is broken: {counts['members']} members, {counts['federatedHPAs']} FederatedHPAs, "
-            f"{counts['cronFederatedHPAs']} CronFederatedHPAs"
+            f"nothing is broken (members: {counts['members']}, FederatedHPAs: {counts['federatedHPAs']}, "
+            f"CronFederatedHPAs: {counts['cronFederatedHPAs']})"
         )
     lines += [f"not checked: {each.hop}: {each.why}" for each in report.not_checked]
     return "\n".join(lines) + "\n"

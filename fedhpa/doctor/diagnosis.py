@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
 
 from fedhpa.doctor.checks.admission import check_admission
 from fedhpa.doctor.checks.aggregation import check_aggregation
@@ -14,7 +17,8 @@ from fedhpa.doctor.checks.objects import check_objects
 from fedhpa.doctor.findings import WHY, Finding, NotChecked, Report, Result
 from fedhpa.doctor.observations import Admission, Objects, Observation, Problem
 
-_ORDER = {kind: position for position, kind in enumerate(WHY)}
+SHOW_CERTIFICATES: Final = "fedhpa certs show"
+_ORDER: Final = {kind: position for position, kind in enumerate(WHY)}
 
 
 def diagnose(seen: Observation) -> Report:
@@ -25,10 +29,21 @@ def diagnose(seen: Observation) -> Report:
     results = list(_behind_the_hub(seen))
     findings = [each for each in results if isinstance(each, Finding)]
     broken = [each.id for each in findings]
-    findings += check_certificates(seen.certificates, seen.now, broken)
+    findings += check_certificates(seen.certificates, seen.now, seen.namespace, broken)
     findings.sort(key=lambda finding: _ORDER[finding.id])  # stable: objects keep their order
+    if seen.leadership is not None and seen.leadership.manages_certificates:
+        findings = [_of_managed_certificates(each) for each in findings]
     not_checked = [each for each in results if isinstance(each, NotChecked)]
     return Report(tuple(findings), tuple(dict.fromkeys(not_checked)))
+
+
+def _of_managed_certificates(finding: Finding) -> Finding:
+    """Returns the finding with the command for certificates that the controller issues and publishes."""
+    of_ours = finding.id.startswith(("webhook-certificate-", "apiservice-certificate-")) or (
+        finding.id in ("certificate-expired", "certificate-expires-soon")
+        and finding.subject.startswith(("webhook ", "apiservice "))
+    )
+    return msgspec.structs.replace(finding, command=SHOW_CERTIFICATES) if of_ours else finding
 
 
 def _behind_the_hub(seen: Observation) -> Iterator[Result]:

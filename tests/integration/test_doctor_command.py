@@ -66,7 +66,7 @@ async def test_a_sound_installation_is_one_line(tmp_path: Path) -> None:
 
     assert (sound.code, sound.out, sound.err) == (
         0,
-        "nothing is broken: 1 members, 1 FederatedHPAs, 1 CronFederatedHPAs\n",
+        "nothing is broken (members: 1, FederatedHPAs: 1, CronFederatedHPAs: 1)\n",
         "",
     )
     assert (broken.code, broken.err) == (1, "")
@@ -217,7 +217,7 @@ async def test_a_caller_without_rights_is_told_what_was_not_checked(tmp_path: Pa
         ran = await doctor(made, kubeconfig=made.hub.user_kubeconfig("tenant"))
 
     assert ran.code == 0
-    assert ran.out.startswith("nothing is broken: 0 members")
+    assert ran.out.startswith("nothing is broken (members: 0, ")
     hops = [line.split(": ")[1] for line in ran.out.splitlines()[1:]]
     assert {
         "the rights of fedhpa-controller",

@@ -337,6 +337,28 @@ def test_an_expired_certificate_is_told_once() -> None:
     assert [each.id for each in diagnose(seen).findings] == ["webhook-certificate-expired"]
 
 
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("webhook certificate", "fedhpa certs issue --ca-dir ca --out tls --common-name fedhpa-webhook"),
+        (
+            "apiservice caBundle",
+            "fedhpa certs issue --ca-dir ca --out tls --common-name fedhpa-metrics-adapter",
+        ),
+        ("member m1 caBundle", "fedhpa join m1 --cluster-kubeconfig FILE"),
+        ("request-header CA", "kubectl -n kube-system get configmap"),
+    ],
+)
+def test_a_certificate_is_renewed_where_it_is(place: str, command: str) -> None:
+    """Without --manage-certificates the command issues it; with it, ours are the controller's to renew."""
+    seen = put(expires(DAY, place), leadership=Leadership(LEASES))
+    managed = put(seen, leadership=Leadership(LEASES, manages_certificates=True))
+
+    assert diagnose(seen).findings[0].command.startswith(command)
+    is_ours = place.startswith(("webhook", "apiservice"))
+    assert (diagnose(managed).findings[0].command == "fedhpa certs show") == is_ours
+
+
 def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None:
     """A certificate of one day is overdue with a fifth of its life left."""
     day = Certificate("webhook certificate", NOW - DAY / 2, NOW + DAY / 2)

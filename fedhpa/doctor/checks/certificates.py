@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from shlex import quote
 from typing import Final
 
+from fedhpa.api.rights import ADAPTER, WEBHOOK
 from fedhpa.doctor.checks.calls import issue_command
 from fedhpa.doctor.findings import Finding
 from fedhpa.doctor.observations import Certificate
@@ -14,11 +16,12 @@ DAY_SECONDS: Final = 86_400.0
 SOON_SECONDS: Final = 14 * DAY_SECONDS
 # A certificate that lives for hours is renewed later than two weeks before its end.
 LEAST_SHARE: Final = 0.2
-RENEW: Final = issue_command("SERVER")
+# Our servers by the first word of a certificate's place.
+SERVERS: Final = {"webhook": WEBHOOK, "apiservice": ADAPTER}
 
 
 def check_certificates(
-    certificates: Iterable[Certificate], now: float, broken: Iterable[str]
+    certificates: Iterable[Certificate], now: float, namespace: str, broken: Iterable[str]
 ) -> Iterator[Finding]:
     """Yields a finding for each certificate that has expired, or expires soon.
 
@@ -33,10 +36,20 @@ def check_certificates(
         chain = each.place.partition(" ")[0]
         if left > min(SOON_SECONDS, LEAST_SHARE * life) or (left <= 0 and chain in known):
             continue
+        command = _renewal(each.place, namespace)
         if left <= 0:
-            yield Finding("certificate-expired", each.place, f"It expired {days(-left)} ago.", RENEW)
+            yield Finding("certificate-expired", each.place, f"It expired {days(-left)} ago.", command)
         else:
-            yield Finding("certificate-expires-soon", each.place, f"It expires in {days(left)}.", RENEW)
+            yield Finding("certificate-expires-soon", each.place, f"It expires in {days(left)}.", command)
+
+
+def _renewal(place: str, namespace: str) -> str:
+    chain, _, rest = place.partition(" ")
+    if chain in SERVERS:
+        return issue_command(SERVERS[chain], namespace)
+    if chain == "member":
+        return f"fedhpa join {quote(rest.partition(' ')[0])} --cluster-kubeconfig FILE"
+    return "kubectl -n kube-system get configmap extension-apiserver-authentication -o yaml"
 
 
 def days(seconds: float) -> str:

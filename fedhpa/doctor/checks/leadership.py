@@ -68,7 +68,7 @@ def _kind(held: dict[int, dict[int, Lease]], name: str, namespace: str, is_wante
             )
         return
     if len(held) > 1:
-        what = f"Leases of {' and '.join(f'{count} shards' for count in sorted(held))} are held."
+        what = f"Leases of {' and of '.join(map(str, sorted(held)))} shards are held."
         yield Finding("controller-shards-differ", name, what, _SHOW)
         return
     ((count, leases),) = held.items()
