@@ -101,7 +101,7 @@ class CertificateManager:
             self._tell_unregistered(reading)
             self._metrics.show(reading, len(problems))
             if not changed:
-                waits = [PERIOD_SECONDS]
+                waits = [min(PERIOD_SECONDS, self._settings.settle)]
                 if planned.wait is not None:
                     waits.append(max(planned.wait, SOON_SECONDS))
                 return min(waits)
