@@ -76,7 +76,11 @@ class History:
         now = self.now if now is None else now
         before = set(self.hub.objects)
         owners = [self.hub.read(name) for name in sorted(before)]
+        tried = self.hub.is_unfinished(owners, now)
         outcome = self.hub.run(now, does)
+        if tried and (outcome.effect or does == "refused"):
+            # A second write that restores the values of a deleted object is not tried after a minute.
+            self.oracle.give_up({owner.name: owner for owner in owners}, now)
         if outcome.effect:
             self.oracle.advance(owners, now, outcome.stored)
         self.clean = outcome.effect and does in ("run", "refused")

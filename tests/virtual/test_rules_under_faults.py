@@ -243,6 +243,43 @@ async def test_a_deletion_that_cannot_restore_is_let_go_after_a_minute() -> None
         assert bounds(w) == (5, 20)
 
 
+async def test_a_deletion_whose_target_cannot_be_read_is_let_go_after_a_minute() -> None:
+    """Nothing can be restored, so the finalizer goes after 60 s, with an event."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "30m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            w.hub.refused["GET", "/federatedhpas/web"] = 403
+            delete_rules(w)
+            await asyncio.sleep(50)
+            kept = stored(w)["metadata"].get("finalizers")
+            await asyncio.sleep(130)
+
+        assert kept == [FINALIZER]
+        assert not stored(w)["metadata"].get("finalizers")
+        assert len(w.events("NotRestored", "office")) == 1
+
+
+async def test_an_object_that_was_deleted_while_no_controller_ran_restores() -> None:
+    """The next controller comes minutes later. It restores the earlier values, as nobody tried before."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "30m"))
+        async with rules_running(w):
+            await asyncio.sleep(150)
+        during = bounds(w)
+        delete_rules(w)
+        await asyncio.sleep(300)
+        async with rules_running(w):
+            await asyncio.sleep(10)
+
+        assert during == (5, 20)
+        assert bounds(w) == (1, 20)
+        assert not stored(w)["metadata"].get("finalizers")
+        assert w.events("NotRestored", "office") == []
+
+
 async def test_a_process_that_leads_no_more_writes_nothing() -> None:
     """The Lease ends before a fire. The old claim writes nothing, and the next leader applies the fire."""
     async with world(m1=1) as w:

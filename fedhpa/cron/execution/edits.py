@@ -14,7 +14,7 @@ import msgspec
 from fedhpa.cron.execution.holding import Holding
 from fedhpa.cron.execution.owed import window_seconds
 from fedhpa.cron.execution.plans import Cause, cause_of_window
-from fedhpa.cron.execution.records import Note, OpenWindow, Rule, ScheduledObject
+from fedhpa.cron.execution.records import Note, OpenWindow, Rule, ScheduledObject, Target
 
 # Seconds for which the deletion of an object waits for its values to be restored.
 LONGEST_DELETION: Final = 60.0
@@ -38,29 +38,30 @@ def edited_windows(
     holding: Holding,
     owners: dict[str, ScheduledObject],
     now: float,
-    held: AbstractSet[Cause] = frozenset(),
+    held: AbstractSet[Cause],
+    target: Target,
     *,
-    gone: bool,
+    tried: bool,
 ) -> Edits:
     """Adapts the open windows to their rules in place, and returns the windows that end.
 
-    The edits of the windows in `held` wait. `gone` is True if the target does not exist.
+    The edits of the windows in `held` wait. `tried` is True if a write was begun and has not succeeded.
+    Without that nobody tried to restore the values of a deleted object, for example because no controller
+    ran. While the target cannot be read, only deletions that waited too long end windows.
     """
+    if target.error and not target.gone:
+        return _overdue_deletions(holding, owners, now)
     edits = Edits([], [])
     for window in holding.windows:
         owner = owners.get(window.object)
         rule = _rule_of(window, owner)
-        if gone:
+        if target.gone:
             edits.closings.append(Closing(window, restores=False))
             text = f"rule {window.rule}: the target is gone, so its window is closed and nothing is restored"
             edits.notes.append(Note(window.object, "NotRestored", text))
-        elif _deleted_for(owner, now) > LONGEST_DELETION:
+        elif _is_overdue(owner, now) and (tried or cause_of_window(window) in held):
             edits.closings.append(Closing(window, restores=False))
-            text = (
-                f"rule {window.rule}: its values could not be restored within "
-                f"{LONGEST_DELETION:.0f} s of the deletion, so they stay"
-            )
-            edits.notes.append(Note(window.object, "NotRestored", text))
+            edits.notes.append(_not_restored(window))
         elif cause_of_window(window) in held:
             continue
         elif rule is None or not _values_left(window, rule):
@@ -68,6 +69,20 @@ def edited_windows(
         else:
             _adapt(holding, window, rule)
     return edits
+
+
+def _overdue_deletions(holding: Holding, owners: dict[str, ScheduledObject], now: float) -> Edits:
+    overdue = [window for window in holding.windows if _is_overdue(owners.get(window.object), now)]
+    closings = [Closing(window, restores=False) for window in overdue]
+    return Edits(closings, [_not_restored(window) for window in overdue])
+
+
+def _not_restored(window: OpenWindow) -> Note:
+    text = (
+        f"rule {window.rule}: its values could not be restored within "
+        f"{LONGEST_DELETION:.0f} s of the deletion, so they stay"
+    )
+    return Note(window.object, "NotRestored", text)
 
 
 def _rule_of(window: OpenWindow, owner: ScheduledObject | None) -> Rule | None:
@@ -80,8 +95,9 @@ def _rule_of(window: OpenWindow, owner: ScheduledObject | None) -> Rule | None:
     return rule
 
 
-def _deleted_for(owner: ScheduledObject | None, now: float) -> float:
-    return 0.0 if owner is None or owner.deleted is None else now - owner.deleted
+def _is_overdue(owner: ScheduledObject | None, now: float) -> bool:
+    """True if an object was deleted so long ago that its deletion need not wait any more."""
+    return owner is not None and owner.deleted is not None and now - owner.deleted > LONGEST_DELETION
 
 
 def _adapt(holding: Holding, window: OpenWindow, rule: Rule) -> None:

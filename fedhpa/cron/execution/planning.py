@@ -125,8 +125,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         error = self._target.error
-        if not error or self._target.gone:
-            self._follow_changes()
+        self._follow_changes()
         events = self._due_fires()
         if error:
             self._applied += (Applied(event.fire, event.values) for event in events if event.fire)
@@ -164,7 +163,9 @@ class _Planner:
                 if cause_of_opening(window) in self._left_out:
                     self._holding.abandon(window)
         self._leave_what_others_changed()
-        edits = edited_windows(self._holding, self._owners, self._now, self._left_out, gone=self._target.gone)
+        edits = edited_windows(
+            self._holding, self._owners, self._now, self._left_out, self._target, tried=self._unfinished
+        )
         self._notes += edits.notes
         for closing in edits.closings:
             self._end(closing)

@@ -28,6 +28,7 @@ from fedhpa.cron.execution import (
     write_histories,
     write_record,
 )
+from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished
 from tests.property.cron.histories import Json
 
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
@@ -142,6 +143,12 @@ class Hub:
     def _is_forbidden(planned: Plan) -> bool:
         """True if admission refuses a write, because of a value that no good rule sets."""
         return FORBIDDEN in planned.write.values()
+
+    def is_unfinished(self, owners: list[ScheduledObject], now: float) -> bool:
+        """True if a write was begun and has not succeeded."""
+        record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
+        target = Target(dict(self.values), done=self.done)
+        return is_unfinished(acknowledged(record, {each.name: each for each in owners}, target, now), target)
 
     def _belongs(self, name: str) -> bool:
         return self.is_present(name) or name in self.holders()

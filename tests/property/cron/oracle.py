@@ -107,14 +107,18 @@ class Oracle:
                     del self._windows[window.key]
         self._changed = {}
 
-    def _notice_edits(self, owners: dict[str, ScheduledObject], now: float) -> None:
+    def give_up(self, owners: dict[str, ScheduledObject], now: float) -> None:
+        """Ends the windows of objects that were deleted a minute ago. Their values stay."""
         for window in list(self._windows.values()):
             owner = owners.get(window.key[0])
             if owner is not None and owner.deleted is not None and now - owner.deleted > 60:
                 held = self.values
                 del self._windows[window.key]
                 self._base |= {name: held[name] for name in window.values if not self._covers(name)}
-                continue
+
+    def _notice_edits(self, owners: dict[str, ScheduledObject], now: float) -> None:
+        for window in list(self._windows.values()):
+            owner = owners.get(window.key[0])
             found = [] if owner is None else [rule for rule in owner.rules if rule.name == window.key[1]]
             if owner is None or owner.deleted is not None or not owner.present or not found:
                 del self._windows[window.key]
