@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from certs import CertificateAuthority
 from fedhpa.api import rights
 from testbed.real.controlplane import ControlPlane
 from testbed.real.plane import Plane
@@ -37,7 +38,7 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HUB_USER = "fedhpa-processes"
 GONE_SECONDS = 60.0
-BUNDLE = base64.b64encode(b"published at run time").decode()
+BUNDLE = base64.b64encode(CertificateAuthority.create("published").bundle_pem).decode()
 
 
 async def test_pods_of_the_chart_run_and_leave_nothing(plane: Plane, assets: Path) -> None:
@@ -207,7 +208,7 @@ class TestLifeOfARelease:
     async def test_a_karmada_hub_keeps_its_crds(self, assets: Path, name: str) -> None:
         """The chart refuses to install CRDs on a hub whose Cluster API is aggregated, as Karmada's is."""
         async with empty_plane(assets) as plane, plane.hub.api() as api:
-            await api.apply(karmada_api())
+            await api.apply_all([namespace(rights.CLUSTER_NAMESPACE), karmada_api()])
             helm = Helm(assets / name, plane.hub)
             arguments = ("install", "fedhpa", str(CHART), "--create-namespace")
             refused = await helm.run(*arguments, values={"part": "hub"}, code=1)
