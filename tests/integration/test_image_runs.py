@@ -17,13 +17,7 @@ import pytest
 from certs import CertificateAuthority
 from testbed.stage import eventually, free_port
 from tests.support.dockerfile import ROOT, instructions
-from tests.support.nightly import NIGHTLY
-
-# pip downloads everything that the lock file names.
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(not NIGHTLY, reason="installs all dependencies from the index, which takes a minute"),
-]
+from tests.support.nightly import only_at_night
 
 COMMANDS = ("fedhpa", "fedhpa-controller", "fedhpa-metrics-adapter", "fedhpa-webhook")
 PLACES = ("/src", "/opt/fedhpa", "/opt/build", "/opt/wheels")
@@ -112,6 +106,7 @@ def run(image: Path, tmp: Path, *command: str) -> subprocess.CompletedProcess[st
     return answer
 
 
+@only_at_night  # pip downloads everything that the lock file names
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_commands_start(image: Path, tmp_path: Path, command: str, flag: str) -> None:
@@ -122,6 +117,7 @@ def test_commands_start(image: Path, tmp_path: Path, command: str, flag: str) ->
     assert answer.stdout.strip()
 
 
+@only_at_night
 def test_the_tree_has_no_tests_and_no_pip(image: Path, tmp_path: Path) -> None:
     """The virtual environment has the locked packages and ours; nothing in it can be written by its user."""
     packages = {path.name for path in image.glob("lib/python3*/site-packages/*")}
@@ -132,6 +128,7 @@ def test_the_tree_has_no_tests_and_no_pip(image: Path, tmp_path: Path) -> None:
         assert run(image, tmp_path, "find", str(image), "-writable", "-not", "-type", "l").stdout == ""
 
 
+@only_at_night
 async def test_the_webhook_serves_from_a_tree_that_it_cannot_write(image: Path, tmp_path: Path) -> None:
     """The process is ready on its secure port, and writes nothing but its log."""
     authority = CertificateAuthority.create("image-test")

@@ -28,9 +28,7 @@ from tests.real.workloads import (
     set_usage_everywhere,
 )
 from tests.support.chart import CHART, NAMESPACE
-from tests.support.nightly import NIGHT, NIGHTLY
-
-only_nightly = [*NIGHT, pytest.mark.skipif(not NIGHTLY, reason="starts control planes of its own")]
+from tests.support.nightly import only_at_night
 
 SMOKE = "chart-smoke"
 APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -163,106 +161,106 @@ async def timeouts(api: PlaneApi) -> set[int]:
     return {entry["timeoutSeconds"] for entry in found["webhooks"]}
 
 
-class TestLifeOfARelease:
-    pytestmark = only_nightly
+@only_at_night
+@pytest.mark.parametrize("name", ["helm", "helm3"])
+async def test_the_hub_keeps_its_bundle_and_its_crds(assets: Path, tmp_path: Path, name: str) -> None:
+    """An upgrade from the previous chart and a rollback keep the published caBundle. After uninstall
+    namespaces can be deleted, the CRDs with their objects are still there, and another release takes
+    them over only when told to.
+    """
+    before = await previous_chart(tmp_path)
+    async with empty_plane(assets) as plane, plane.hub.api() as api:
+        helm = Helm(assets / name, plane.hub)
+        await helm.run("install", "fedhpa", str(before), "--create-namespace", values={"part": "hub"})
+        await publish(api)
+        installed = await bundles(api)
+        changed = {"part": "hub", "webhook": {"timeoutSeconds": 5}}
+        await helm.run("upgrade", "fedhpa", str(CHART), values=changed)
+        upgraded = await bundles(api), await timeouts(api)
+        await helm.run("rollback", "fedhpa", "1")
+        rolled_back = await bundles(api), await timeouts(api)
+        await plane.hub.register(plane.members["member1"])
+        await helm.run("uninstall", "fedhpa")
+        after = await registered(api)
+        await api.apply_all([namespace("short-lived")])
+        await api.delete("/api/v1/namespaces/short-lived")
+        await gone(api, "/api/v1/namespaces/short-lived")
+        kept = await api.find("/apis/cluster.karmada.io/v1alpha1/clusters/member1")
+        refused = await helm.run("install", "other", str(CHART), values={"part": "hub"}, code=1)
+        await helm.run("install", "other", str(CHART), "--take-ownership", values={"part": "hub"})
+        again = await registered(api)
 
-    @pytest.mark.parametrize("name", ["helm", "helm3"])
-    async def test_the_hub_keeps_its_bundle_and_its_crds(
-        self, assets: Path, tmp_path: Path, name: str
-    ) -> None:
-        """An upgrade from the previous chart and a rollback keep the published caBundle. After uninstall
-        namespaces can be deleted, the CRDs with their objects are still there, and another release takes
-        them over only when told to.
-        """
-        before = await previous_chart(tmp_path)
-        async with empty_plane(assets) as plane, plane.hub.api() as api:
-            helm = Helm(assets / name, plane.hub)
-            await helm.run("install", "fedhpa", str(before), "--create-namespace", values={"part": "hub"})
-            await publish(api)
-            installed = await bundles(api)
-            changed = {"part": "hub", "webhook": {"timeoutSeconds": 5}}
-            await helm.run("upgrade", "fedhpa", str(CHART), values=changed)
-            upgraded = await bundles(api), await timeouts(api)
-            await helm.run("rollback", "fedhpa", "1")
-            rolled_back = await bundles(api), await timeouts(api)
-            await plane.hub.register(plane.members["member1"])
-            await helm.run("uninstall", "fedhpa")
-            after = await registered(api)
-            await api.apply_all([namespace("short-lived")])
-            await api.delete("/api/v1/namespaces/short-lived")
-            await gone(api, "/api/v1/namespaces/short-lived")
-            kept = await api.find("/apis/cluster.karmada.io/v1alpha1/clusters/member1")
-            refused = await helm.run("install", "other", str(CHART), values={"part": "hub"}, code=1)
-            await helm.run("install", "other", str(CHART), "--take-ownership", values={"part": "hub"})
-            again = await registered(api)
+    assert set(installed) == {BUNDLE}
+    assert upgraded == (installed, {5})
+    assert rolled_back == (installed, {3})
+    assert after == []
+    assert kept is not None
+    assert "invalid ownership metadata" in refused.err
+    assert len(again) == 6
 
-        assert set(installed) == {BUNDLE}
-        assert upgraded == (installed, {5})
-        assert rolled_back == (installed, {3})
-        assert after == []
-        assert kept is not None
-        assert "invalid ownership metadata" in refused.err
-        assert len(again) == 6
 
-    @pytest.mark.parametrize("name", ["helm", "helm3"])
-    async def test_a_karmada_hub_keeps_its_crds(self, assets: Path, name: str) -> None:
-        """The chart refuses to install CRDs on a hub whose Cluster API is aggregated, as Karmada's is."""
-        async with empty_plane(assets) as plane, plane.hub.api() as api:
-            await api.apply_all([namespace(rights.CLUSTER_NAMESPACE), karmada_api()])
-            helm = Helm(assets / name, plane.hub)
-            arguments = ("install", "fedhpa", str(CHART), "--create-namespace")
-            refused = await helm.run(*arguments, values={"part": "hub"}, code=1)
-            await helm.run(*arguments, values={"part": "hub", "propagation": "karmada"})
-            definitions = await api.get(CRDS)
+@only_at_night
+@pytest.mark.parametrize("name", ["helm", "helm3"])
+async def test_a_karmada_hub_keeps_its_crds(assets: Path, name: str) -> None:
+    """The chart refuses to install CRDs on a hub whose Cluster API is aggregated, as Karmada's is."""
+    async with empty_plane(assets) as plane, plane.hub.api() as api:
+        await api.apply_all([namespace(rights.CLUSTER_NAMESPACE), karmada_api()])
+        helm = Helm(assets / name, plane.hub)
+        arguments = ("install", "fedhpa", str(CHART), "--create-namespace")
+        refused = await helm.run(*arguments, values={"part": "hub"}, code=1)
+        await helm.run(*arguments, values={"part": "hub", "propagation": "karmada"})
+        definitions = await api.get(CRDS)
 
-        assert "this hub is Karmada's, which owns the CRDs" in refused.err
-        assert definitions["items"] == []
+    assert "this hub is Karmada's, which owns the CRDs" in refused.err
+    assert definitions["items"] == []
 
-    async def test_the_rendered_processes_scale_a_workload(self, assets: Path, tmp_path: Path) -> None:
-        """Part hub on the hub and part host in another cluster give three processes that serve the hub."""
-        ports = iter([free_port() for _ in range(8)])
-        webhook, adapter = next(ports), next(ports)
-        values = {
-            "hub": {
-                "webhookHost": f"localhost:{webhook}",
-                "metricsAdapterHost": f"localhost:{adapter}",
-                "users": [HUB_USER],
-            },
-            "rbac": {"secretsNamespaces": [rights.CLUSTER_NAMESPACE]},
-            "controller": {"ports": {"metrics": next(ports), "health": next(ports)}},
-            "metricsAdapter": {"ports": {"https": adapter, "metrics": next(ports), "health": next(ports)}},
-            "webhook": {"ports": {"https": webhook, "metrics": next(ports), "health": next(ports)}},
-        }
-        async with empty_plane(assets) as plane:
-            host = plane.members["member1"]
-            await prepare(plane, host)
-            arguments = ("install", "fedhpa", str(CHART))
-            await Helm(assets / "helm", plane.hub).run(*arguments, values={**values, "part": "hub"})
-            await Helm(assets / "helm3", host).run(*arguments, values={**values, "part": "host"})
-            await gather(*(plane.hub.register(member) for member in plane.members.values()))
-            controller, *others = await rendered(plane, host)
-            account = await account_kubeconfig(host, rights.CONTROLLER, tmp_path / "account")
-            await gather(
-                controller.start(host, f"--certificates-kubeconfig={account}"),
-                *(process.start(host) for process in others),
+
+@only_at_night
+async def test_the_rendered_processes_scale_a_workload(assets: Path, tmp_path: Path) -> None:
+    """Part hub on the hub and part host in another cluster give three processes that serve the hub."""
+    ports = iter([free_port() for _ in range(8)])
+    webhook, adapter = next(ports), next(ports)
+    values = {
+        "hub": {
+            "webhookHost": f"localhost:{webhook}",
+            "metricsAdapterHost": f"localhost:{adapter}",
+            "users": [HUB_USER],
+        },
+        "rbac": {"secretsNamespaces": [rights.CLUSTER_NAMESPACE]},
+        "controller": {"ports": {"metrics": next(ports), "health": next(ports)}},
+        "metricsAdapter": {"ports": {"https": adapter, "metrics": next(ports), "health": next(ports)}},
+        "webhook": {"ports": {"https": webhook, "metrics": next(ports), "health": next(ports)}},
+    }
+    async with empty_plane(assets) as plane:
+        host = plane.members["member1"]
+        await prepare(plane, host)
+        arguments = ("install", "fedhpa", str(CHART))
+        await Helm(assets / "helm", plane.hub).run(*arguments, values={**values, "part": "hub"})
+        await Helm(assets / "helm3", host).run(*arguments, values={**values, "part": "host"})
+        await gather(*(plane.hub.register(member) for member in plane.members.values()))
+        controller, *others = await rendered(plane, host)
+        account = await account_kubeconfig(host, rights.CONTROLLER, tmp_path / "account")
+        await gather(
+            controller.start(host, f"--certificates-kubeconfig={account}"),
+            *(process.start(host) for process in others),
+        )
+
+        await apis_are_available(plane.hub)
+        refusal = await plane.hub.kubectl(
+            "create", "--dry-run=server", "-f", "-", stdin=json.dumps(cron_that_never_fires("never"))
+        )
+        await set_usage_everywhere(plane, "web", "charted", BUSY)
+        await run_everywhere(plane, "web", "charted", replicas=1)
+        async with plane.hub.api() as api:
+            await api.apply_all([federated_hpa("web", "charted", low=2, high=6)])
+            spread = await replicas_settle(plane, "web", "charted", {"member1": 3, "member2": 3})
+            lease = await api.get(
+                f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fedhpa-controller-0-of-1"
             )
 
-            await apis_are_available(plane.hub)
-            refusal = await plane.hub.kubectl(
-                "create", "--dry-run=server", "-f", "-", stdin=json.dumps(cron_that_never_fires("never"))
-            )
-            await set_usage_everywhere(plane, "web", "charted", BUSY)
-            await run_everywhere(plane, "web", "charted", replicas=1)
-            async with plane.hub.api() as api:
-                await api.apply_all([federated_hpa("web", "charted", low=2, high=6)])
-                spread = await replicas_settle(plane, "web", "charted", {"member1": 3, "member2": 3})
-                lease = await api.get(
-                    f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fedhpa-controller-0-of-1"
-                )
-
-        assert spread == {"member1": 3, "member2": 3}
-        assert "denied the request" in refusal.err
-        assert lease["spec"]["holderIdentity"]
+    assert spread == {"member1": 3, "member2": 3}
+    assert "denied the request" in refusal.err
+    assert lease["spec"]["holderIdentity"]
 
 
 async def registered(api: PlaneApi) -> list[str]:
