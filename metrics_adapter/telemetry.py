@@ -66,10 +66,11 @@ class MemberSeries(Collector):
             labels=["cluster"],
         )
         by_api = GaugeMetricFamily(
-            "fedhpa_adapter_member_api_up",
-            "1 if a member cluster is available and answered the last request for this API, else 0; absent"
-            " before the first request and while the member does not serve the API. A request that the member"
-            " refuses because of what it asks for does not count.",
+            "fedhpa_adapter_member_api_answered",
+            "1 if a member cluster is available and answered the last request of a caller for this API, else"
+            " 0; absent before the first request and while the member does not serve the API. A request that"
+            " the member refuses because of what it asks for does not count. Callers choose their requests,"
+            " so only fedhpa_adapter_member_up says if the member is well.",
             labels=["cluster", "api"],
         )
         missing = CounterMetricFamily(

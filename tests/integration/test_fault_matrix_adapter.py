@@ -110,7 +110,7 @@ async def test_the_member_is_named_and_the_others_are_served(
         assert re.search(row.reason, warning)
     assert len(told) == 1
     assert re.search(row.reason, told[0]["reason"])
-    assert 'fedhpa_adapter_member_api_up{api="metrics.k8s.io",cluster="m2"} 0.0' in series
+    assert 'fedhpa_adapter_member_api_answered{api="metrics.k8s.io",cluster="m2"} 0.0' in series
     # Values that cannot be used come from a member that answers its probe.
     assert f'fedhpa_adapter_member_up{{cluster="m2"}} {float(row.fault in LIES)}' in series
     assert 'fedhpa_adapter_member_up{cluster="m1"} 1.0' in series

@@ -71,7 +71,7 @@ async def test_a_metric_that_went_is_missed_by_name(
     assert (after[0], after[2]) == (200, ["m2"])
     assert re.search(r"m2 did not answer: it served this \d+ s ago: it ", response.headers["Warning"])
     assert f'fedhpa_adapter_member_missing_total{{api="{group}",cluster="m2"}} 2.0' in series
-    assert f'fedhpa_adapter_member_api_up{{api="{group}",cluster="m2"}} 0.0' in series
+    assert f'fedhpa_adapter_member_api_answered{{api="{group}",cluster="m2"}} 0.0' in series
     assert f'fedhpa_adapter_partial_answers_total{{api="{group}"}} 2.0' in series
 
 
@@ -118,7 +118,7 @@ async def test_an_api_that_went_for_good_is_no_alarm(
     monkeypatch.setattr(values_of_members, "VERSION_SECONDS", 0.0)
     absent = await get(client, path)
     series = await (await client.get("/metrics")).text()
-    up = [line for line in series.splitlines() if line.startswith("fedhpa_adapter_member_api_up{")]
+    up = [line for line in series.splitlines() if line.startswith("fedhpa_adapter_member_api_answered{")]
 
     assert [missing[2], absent[2]] == [["m2"], []]
     assert "m2" not in "".join(up)
@@ -159,4 +159,4 @@ async def test_a_metric_that_comes_back_is_whole_again(
     series = await (await client.get("/metrics")).text()
 
     assert [missing[2], back[2]] == [["m2"], []]
-    assert 'fedhpa_adapter_member_api_up{api="external.metrics.k8s.io",cluster="m2"} 1.0' in series
+    assert 'fedhpa_adapter_member_api_answered{api="external.metrics.k8s.io",cluster="m2"} 1.0' in series

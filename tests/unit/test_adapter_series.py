@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import generate_latest
 
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.members.cluster import Cluster
 from fedhpa.members.member import Member
+from metrics_adapter.members.probes import Probe
 from metrics_adapter.telemetry import Telemetry
 
 USAGE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
@@ -38,11 +40,41 @@ def test_a_member_is_counted_by_api() -> None:
         f'{{api="{EXTERNAL}",cluster="m1"}} 1.0',
     ]
     # Its credentials are unknown, so it counts as unavailable whatever it answered before.
-    assert shown(telemetry, "fedhpa_adapter_member_api_up") == [
+    assert shown(telemetry, "fedhpa_adapter_member_api_answered") == [
         f'{{api="{CUSTOM}",cluster="m1"}} 0.0',
         f'{{api="{EXTERNAL}",cluster="m1"}} 0.0',
     ]
     assert shown(telemetry, "fedhpa_adapter_member_up") == ['{cluster="m1"} 0.0']
+
+
+@pytest.mark.parametrize("probed", [True, False])
+def test_series_of_health_follow_probes_alone(probed: bool) -> None:
+    """No series that is called "up" changes with the requests of callers, in any API."""
+    telemetry = Telemetry(lambda: {"m1": available("m1")})
+    telemetry.probed("m1", Probe(probed, 0.1))
+    before = health(telemetry)
+    for api in (USAGE, CUSTOM, EXTERNAL):
+        telemetry.outcome(api, "m1", answered=not probed)
+    after = health(telemetry)
+
+    assert before == after == {"fedhpa_adapter_member_up": float(probed)}
+
+
+def health(telemetry: Telemetry) -> dict[str, float]:
+    """Returns the values of all series that are called "up"."""
+    return {
+        sample.name: sample.value
+        for family in telemetry.registry.collect()
+        for sample in family.samples
+        if sample.name.endswith("_up")
+    }
+
+
+def available(name: str) -> Member:
+    """A member that is available, whatever its credentials are."""
+    made = member(name)
+    made.unavailable = lambda: None  # type: ignore[method-assign]
+    return made
 
 
 def test_a_member_that_left_leaves_no_series() -> None:
