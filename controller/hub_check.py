@@ -38,17 +38,18 @@ ANOTHER_CONTROLLER: Final = "AnotherController"
 
 PLURAL: Final = FEDERATED_HPAS.plural
 CRD_PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
-OUR_FIELDS: Final = {
-    "spec": (
-        "mode",
-        "dryRun",
-        "partialMetrics",
-        "syncPeriodSeconds",
-        "clusterAffinity",
-        "federatedHPAAssignment",
-    ),
-    "status": ("observedGeneration", "clusters", "decision", "summary"),
-}
+OUR_PATHS: Final = (
+    "spec.mode",
+    "spec.dryRun",
+    "spec.partialMetrics",
+    "spec.syncPeriodSeconds",
+    "spec.clusterAffinity",
+    "spec.federatedHPAAssignment",
+    "status.observedGeneration",
+    "status.clusters",
+    "status.decision",
+    "status.summary",
+)
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -142,16 +143,7 @@ class HubCheck:
         self._known.discard(key)
 
     async def _check_schema(self) -> Finding | None:
-        try:
-            definition = await self._hub.get_json(CRD_PATH, deadline=DEADLINE_SECONDS)
-        except FedHPAError as error:
-            log.debug("CRD not read", error=str(error))  # the permission may be missing
-            return None
-        pruned = pruned_fields(definition)
-        if not pruned:
-            return None
-        message = f"the hub's CRD drops {', '.join(pruned)}: apply 'fedhpa crds' there"
-        return Finding(FIELDS_PRUNED, message)
+        return await find_pruned(self._hub, CRD_PATH, OUR_PATHS)
 
     async def _check_webhooks(self) -> Finding | None:
         found: list[str] = []
@@ -178,6 +170,19 @@ class HubCheck:
         return Finding(FOREIGN_WEBHOOK, message)
 
 
+async def find_pruned(hub: ApiClient, crd_path: str, paths: Iterable[str]) -> Finding | None:
+    """Returns the finding that a CRD of the hub drops some of these fields, or None."""
+    try:
+        definition = await hub.get_json(crd_path, deadline=DEADLINE_SECONDS)
+    except FedHPAError as error:
+        log.debug("CRD not read", error=str(error))  # the permission may be missing
+        return None
+    pruned = pruned_paths(definition, paths)
+    if not pruned:
+        return None
+    return Finding(FIELDS_PRUNED, f"the hub's CRD drops {', '.join(pruned)}: apply 'fedhpa crds' there")
+
+
 def pruned_paths(definition: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
     """Returns the paths, such as `spec.rules[].duration`, that the served schema of a CRD does not keep."""
     for version in (definition.get("spec") or {}).get("versions") or ():
@@ -199,26 +204,8 @@ def _keeps_path(schema: Mapping[str, Any], path: str) -> bool:
 
 
 def pruned_fields(definition: Mapping[str, Any]) -> list[str]:
-    """The fields of ours that the served schema of a CustomResourceDefinition does not have."""
-    versions = (definition.get("spec") or {}).get("versions") or ()
-    for version in versions:
-        if not version.get("served"):
-            continue
-        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-        parts = schema.get("properties") or {}
-        return [
-            f"{part}.{field}"
-            for part, fields in OUR_FIELDS.items()
-            for field in fields
-            if not _keeps(parts.get(part) or {}, field)
-        ]
-    return []
-
-
-def _keeps(schema: Mapping[str, Any], field: str) -> bool:
-    return bool(schema.get("x-kubernetes-preserve-unknown-fields")) or field in (
-        schema.get("properties") or {}
-    )
+    """The fields of ours that the served schema of a FederatedHPA's CRD does not have."""
+    return pruned_paths(definition, OUR_PATHS)
 
 
 def _found_before(raw: Mapping[str, Any]) -> float | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from controller.cronfederatedhpa.objects import CronObject, Object
-from controller.cronfederatedhpa.status import Finding
 from controller.cronfederatedhpa.targets import FIELD_MANAGER
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_time
 from fedhpa.cron.execution import executable_rules, latest_fire
+from fedhpa.decision import Finding
 
 # Karmada gets this long to write the result of a fire.
 GRACE_SECONDS: Final = 60.0

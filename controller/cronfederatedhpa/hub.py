@@ -10,17 +10,15 @@ from typing import Final
 import structlog
 
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS
-from controller.cronfederatedhpa.status import Finding
 from controller.hub_check import (
     ANOTHER_CONTROLLER,
-    DEADLINE_SECONDS,
     FIELDS_PRUNED,
     KEEP_SECONDS,
-    pruned_paths,
+    find_pruned,
 )
-from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import GROUP
 from fedhpa.cron.execution import DROPPED, RULE_FIELDS, Rule
+from fedhpa.decision import Finding
 from fedhpa.kube import ApiClient, Key, contain
 
 log = structlog.get_logger(__name__)
@@ -104,18 +102,10 @@ class CronHubCheck:
             self._on_finding(reason, False)
 
     async def _read(self) -> None:
-        before, self.finding = self.finding, await contain("hub-check", self._find, lambda _: None)
+        before, self.finding = (
+            self.finding,
+            await contain("hub-check", lambda: find_pruned(self._hub, CRD_PATH, PATHS), lambda _: None),
+        )
         if self.finding is not None and self.finding != before:
             log.warning("hub check failed", reason=self.finding.reason, detail=self.finding.message)
         self._on_finding(FIELDS_PRUNED, self.finding is not None)
-
-    async def _find(self) -> Finding | None:
-        try:
-            definition = await self._hub.get_json(CRD_PATH, deadline=DEADLINE_SECONDS)
-        except FedHPAError as error:
-            log.debug("CRD not read", error=str(error))  # the permission may be missing
-            return None
-        dropped = pruned_paths(definition, PATHS)
-        if not dropped:
-            return None
-        return Finding(FIELDS_PRUNED, f"the hub's CRD drops {', '.join(dropped)}: apply 'fedhpa crds' there")

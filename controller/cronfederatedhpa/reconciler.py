@@ -18,7 +18,6 @@ from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, Obj
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reporter import Reporter
 from controller.cronfederatedhpa.status import (
-    Finding,
     Json,
     changes,
     conditions,
@@ -47,6 +46,7 @@ from fedhpa.cron.execution import (
     settle,
     with_failing,
 )
+from fedhpa.decision import Finding
 from fedhpa.kube import (
     ApiClient,
     Backoff,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution import DROPPED, Rule, RuleState, WindowRecord, write_histories, write_record
+from fedhpa.decision import Finding
 
 READY: Final = "Ready"
 SOLE_OWNER: Final = "SoleOwner"
@@ -23,13 +24,6 @@ HUB_COMPATIBLE: Final = "HubCompatible"
 MAX_STATUS_BYTES: Final = 256 * 1024
 
 Json = dict[str, Any]
-
-
-class Finding(NamedTuple):
-    """A reason why an object is not ready."""
-
-    reason: str
-    message: str
 
 
 def render_status(
@@ -91,9 +85,7 @@ def conditions(
         found.append(_condition(SOLE_OWNER, contest, "NoOtherAutoscaler", free))
     for condition in found:
         condition["observedGeneration"] = owner.raw["metadata"].get("generation", 0)
-        before = old.get(condition["type"], {})
-        since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
-        condition["lastTransitionTime"] = since or format_time(float(int(now)))
+        condition["lastTransitionTime"] = _since(condition, old.get(condition["type"], {}), now)
     return [*found, *(dict(each) for name, each in old.items() if name not in (READY, SOLE_OWNER))]
 
 
@@ -102,6 +94,12 @@ def _condition(kind: str, finding: Finding | None, reason: str, message: str) ->
     if finding is not None:
         return {"type": kind, "status": "False", "reason": finding.reason, "message": finding.message}
     return {"type": kind, "status": "True", "reason": reason, "message": message}
+
+
+def _since(condition: Json, before: Mapping[str, Any], now: float) -> str:
+    """Returns when a condition got its status: `now`, unless it had the same one before."""
+    since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+    return str(since or format_time(float(int(now))))
 
 
 def _contest(owners: tuple[str, ...] | None) -> Finding | None:
@@ -118,15 +116,8 @@ def with_hub(found: list[Json], hub: Finding | None, now: float) -> list[Json]:
     stored = next((each for each in found if each.get("type") == HUB_COMPATIBLE), None)
     if hub is None and stored is None:
         return found
-    condition: Json = {
-        "type": HUB_COMPATIBLE,
-        "status": "True" if hub is None else "False",
-        "lastTransitionTime": format_time(float(int(now))),
-        "reason": "NothingFound" if hub is None else hub.reason,
-        "message": "the hub keeps all fields" if hub is None else hub.message,
-    }
-    if stored is not None and stored.get("status") == condition["status"]:
-        condition["lastTransitionTime"] = stored.get("lastTransitionTime") or condition["lastTransitionTime"]
+    condition = _condition(HUB_COMPATIBLE, hub, "NothingFound", "the hub keeps all fields")
+    condition["lastTransitionTime"] = _since(condition, stored or {}, now)
     return [*(each for each in found if each is not stored), condition]
 
 

@@ -87,7 +87,7 @@ def _unreadable(name: str | None, error: str, *, as_text: bool) -> bytes:
 def split(data: bytes) -> Iterator[bytes | msgspec.Raw]:
     """Yields the scenarios of a file: items of an array, the whole file, each line, or YAML documents.
 
-    What is not readable is yielded as it is, so that its error is reported.
+    A text that cannot be read is yielded unchanged, so that the caller reports its error.
     """
     stripped = data.strip()
     if not stripped:

@@ -15,7 +15,7 @@ from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
 from fedhpa.cron.interval import SHORTEST_INTERVAL, shortest_interval
-from fedhpa.cron.timetable import Timetable, Window, parse_excluded_date, parse_window, timetable
+from fedhpa.cron.timetable import Timetable, parse_excluded_date, parse_window, timetable
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "TargetBounds",
     "Timetable",
     "UnknownZone",
-    "Window",
     "count_fires",
     "fires",
     "forecast_warnings",

@@ -25,25 +25,12 @@ from fedhpa.cron.zones import load_zone
 _MIN_WINDOW: Final = 60
 _MAX_WINDOW: Final = 366 * 86400
 _MAX_DURATION_LENGTH: Final = 64
-# Windows of a rule that fires often can overlap without end. The search for the first one stops here.
-_MAX_OVERLAPPING: Final = 100
-
-
-class Window(msgspec.Struct, frozen=True):
-    """The window that is open at an instant. All times are aware datetimes in the zone of the rule.
-
-    `fired` is the latest fire. `closes` is the end of its window. A fire while a window is open, or at its
-    very end, renews the window. `opened` is the first fire of the windows that renewed each other without a
-    gap. Durations are real time: a window of 8 h is 8 h long even over a clock change.
-    """
-
-    opened: datetime
-    fired: datetime
-    closes: datetime
 
 
 class Timetable(msgspec.Struct, frozen=True):
-    """The fires and windows of a rule. `excluded` are the ordinals of the dates on which it does not fire.
+    """The fires of a rule, and the `duration` of its windows.
+
+    `excluded` are the ordinals of the dates on which it does not fire.
 
     Returned times are in the zone. Compare them in UTC only: Python compares two times of one zone by their
     wall times, and a repeated wall time is never equal to a time of another zone.
@@ -73,31 +60,6 @@ class Timetable(msgspec.Struct, frozen=True):
     def count(self, after: datetime, until: datetime) -> int:
         """Returns the number of fires in (after, until]."""
         return count_fires(self.schedule, self.zone, after, until, self.excluded)
-
-    def window(self, at: datetime) -> Window | None:
-        """Returns the window that is open at an aware datetime, or None. It needs a `duration`."""
-        if self.duration is None:
-            return None
-        fired = self.previous(at, later(at, -self.duration))
-        if fired is None:
-            return None
-        return Window(self._opened(fired, self.duration), fired, later(fired, self.duration))
-
-    def _opened(self, fired: datetime, duration: timedelta) -> datetime:
-        """Returns the first fire of the windows that renewed each other up to `fired`."""
-        opened = fired
-        for _ in range(_MAX_OVERLAPPING):
-            just_before = opened.astimezone(UTC) - timedelta(seconds=1)
-            earlier = self.previous(just_before, just_before - duration)
-            if earlier is None:
-                break
-            opened = earlier
-        return opened
-
-
-def later(moment: datetime, duration: timedelta) -> datetime:
-    """Returns the time that is `duration` of real time after an aware datetime, in the same zone."""
-    return (moment.astimezone(UTC) + duration).astimezone(moment.tzinfo)
 
 
 def elapsed(start: datetime, end: datetime) -> timedelta:

@@ -138,7 +138,8 @@ def test_admission_warns_of_the_conflicts_that_the_preview_shows(
         if rule.timetable is not None
     ]
     # The forecast does not know if a window that began before is open.
-    assume(all(rule.timetable.window(start) is None for rule in rules))
+    windows = [(rule.timetable, rule.timetable.duration) for rule in rules]
+    assume(all(long is None or table.previous(start, start - long) is None for table, long in windows))
     owner = msgspec.structs.replace(
         owner, rules=tuple(msgspec.structs.replace(rule, max_delay=None) for rule in owner.rules)
     )

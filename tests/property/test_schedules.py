@@ -23,6 +23,7 @@ from fedhpa.cron import (
     shortest_interval,
 )
 from fedhpa.cron.calendar import MINUTES_PER_DAY, last_wall_time, wall_times
+from fedhpa.cron.execution import Rule, ScheduledObject, Target, plan
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
@@ -252,7 +253,7 @@ def test_the_last_wall_time_is_the_last_of_a_forward_search(
 def test_a_window_is_open_if_and_only_if_a_fire_is_recent_enough(
     schedule: Written, start: datetime, zone: ZoneInfo, seconds: int
 ) -> None:
-    """It opens with the first fire of an unbroken series, and closes a duration after the latest one."""
+    """It opens with the latest fire, and closes a duration after it."""
     duration = timedelta(seconds=seconds)
     table = Timetable(schedule.parsed, zone, duration=duration)
     found = [fire.astimezone(UTC) for fire in next_fires(schedule.parsed, zone, start, 12)]
@@ -267,13 +268,12 @@ def test_a_window_is_open_if_and_only_if_a_fire_is_recent_enough(
     ):
         assume(at < found[11])
         before = [fire for fire in found[first:] if fire <= at]
-        window = table.window(at)
+        rules = (Rule("r", 0, table, {"minReplicas": 5}, "hash"),)
+        owner = ScheduledObject("office", found[0].timestamp() - 1, rules)
+        record = plan([owner], None, Target({"minReplicas": 1}), at.timestamp()).record
 
-        assert (window is not None) == (at - before[-1] < duration)
-        if window is not None:
-            opened = next(
-                n for n in range(len(before) - 1, -1, -1) if n == 0 or before[n] - before[n - 1] > duration
-            )
-            assert window.opened.astimezone(UTC) == before[opened]
-            assert window.fired.astimezone(UTC) == before[-1]
-            assert window.closes.astimezone(UTC) == before[-1] + duration
+        assert (record is not None) == (at - before[-1] < duration)
+        if record is not None:
+            (window,) = record.open
+            assert window.opened == before[-1].timestamp()
+            assert window.closes == (before[-1] + duration).timestamp()

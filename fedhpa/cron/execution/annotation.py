@@ -50,7 +50,7 @@ def record_text(uid: str, status: Mapping[str, Any]) -> str:
 def with_record(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the object with the status that its record completes; the object itself if there is no need.
 
-    What the status has is preferred. A record that cannot be read is ignored.
+    Fields of the status take precedence over the record. A record that cannot be read is ignored.
     """
     status = raw.get("status")
     status = status if isinstance(status, Mapping) else {}

@@ -49,7 +49,7 @@ def record_text(uid: str, status: Json) -> str:
 def with_record(raw: Json) -> Json:
     """Returns the object with the status that its record completes; the object itself if there is no need.
 
-    What the status has is preferred. A record that does not fit the status is ignored.
+    Fields of the status take precedence over the record. A record that cannot be decoded is ignored.
     """
     status = raw.get("status")
     status = status if isinstance(status, Mapping) else {}
