@@ -48,11 +48,18 @@ async def write_status(
 
 
 async def write_record(
-    hub: ApiClient, resource: Resource, stored: Mapping[str, Any], text: str, deadline: float
-) -> None:
-    """Set the record annotation of the object read as `stored`; "" removes it.
+    hub: ApiClient,
+    resource: Resource,
+    stored: Mapping[str, Any],
+    text: str,
+    deadline: float,
+    *,
+    manager: str = FIELD_MANAGER,
+) -> Mapping[str, Any] | None:
+    """Set the record annotation of the object read as `stored`; "" removes it. Returns the object as stored.
 
-    Nothing is written if the object was deleted in between. Raises ApiError if the hub refuses.
+    Nothing is written if the object was deleted in between; that returns None. Raises ApiError if the hub
+    refuses.
     """
     metadata = stored["metadata"]
     uid, path = metadata.get("uid"), resource.path(metadata["namespace"], metadata["name"])
@@ -62,19 +69,20 @@ async def write_record(
             "annotations": {RECORD_ANNOTATION: text or None},
         }
         try:
-            await hub.patch(path, {"metadata": change}, manager=FIELD_MANAGER, deadline=deadline)
+            response = await hub.patch(path, {"metadata": change}, manager=manager, deadline=deadline)
         except Conflict:
             if attempt == RECORD_TRIES:
                 raise
         except ApiError as error:
             if error.status == NOT_FOUND:
-                return
+                return None
             raise
         else:
-            return
+            return response.json()
         metadata = (await hub.get_json(path, deadline=deadline))["metadata"]
         if metadata.get("uid") != uid:
-            return
+            return None
+    return None
 
 
 def _decided_at(status: Any) -> str:

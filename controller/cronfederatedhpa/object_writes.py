@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget
 from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECONDS
+from controller.publish import write_record
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
-from fedhpa.api.record_annotation import RECORD_ANNOTATION, recorded_text
+from fedhpa.api.record_annotation import recorded_text
 from fedhpa.cron.execution import drops_fields, record_text
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 
@@ -68,14 +69,12 @@ class ObjectWriter:
         text = record_text(str(metadata.get("uid", "")), wanted) if drops else ""
         if text != recorded_text(metadata):
             self.check_lease()
-            change = {
-                "resourceVersion": metadata.get("resourceVersion", ""),
-                "annotations": {RECORD_ANNOTATION: text or None},
-            }
-            response = await self._hub.patch(
-                _path(key), {"metadata": change}, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
+            found = await write_record(
+                self._hub, CRON_FEDERATED_HPAS, stored, text, HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER
             )
-            stored = response.json()
+            if found is None:
+                raise ApiError(f"{KIND} {key[0]}/{key[1]} was deleted", status=NOT_FOUND)
+            stored = found
         self.hub_drops_fields = drops
         return {**stored, "status": wanted} if drops else stored
 
