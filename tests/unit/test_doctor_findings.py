@@ -330,6 +330,24 @@ def test_several_chains_are_reported_in_their_order() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("dial tcp: lookup x.y.svc on 10.0.0.10:53: read udp: connection refused", "webhook-name-unknown"),
+        ("dial tcp: lookup x.y.svc on 10.0.0.10:53: server misbehaving", "webhook-name-unknown"),
+        ("dial tcp 10.0.0.1:443: i/o timeout", "webhook-timeout"),
+        ("net/http: TLS handshake timeout", "webhook-timeout"),
+        ("dial tcp 10.0.0.1:443: connect: no route to host", "webhook-connection-refused"),
+        ("x509: certificate is valid for a.svc, not b.svc", "webhook-certificate-untrusted"),
+        ("remote error: tls: handshake failure", "webhook-certificate-untrusted"),
+        ("EOF", "webhook-call-failed"),
+    ],
+)
+def test_the_words_of_the_api_server_tell_the_cause(words: str, kind: str) -> None:
+    """The URL in the message has any words, such as the timeout in its query, and counts for nothing."""
+    assert [each.id for each in diagnose(no_verdict(POST + words)).findings] == [kind]
+
+
 def test_an_expired_certificate_is_told_once() -> None:
     """Where the hub refuses the webhook's expired certificate, its lifetime is no second finding."""
     seen = put(expires(-DAY), admission=BROKEN["webhook-certificate-expired"].admission)

@@ -16,7 +16,7 @@ _CAUSES: Final = (
     ("certificate-untrusted", re.compile(r"x509:|tls: |certificate", re.IGNORECASE)),
     ("no-endpoints", re.compile(r"no endpoints available|no service endpoints|endpoints .*not found")),
     ("service-missing", re.compile(r'service "?[\w./-]*"? ?(?:in "[\w.-]*" )?(?:not found|is not present)')),
-    ("name-unknown", re.compile(r"no such host|server misbehaving|name resolution", re.IGNORECASE)),
+    ("name-unknown", re.compile(r"dial tcp: lookup |no such host|name resolution", re.IGNORECASE)),
     ("connection-refused", re.compile(r"connection refused|no route to host|network is unreachable")),
     ("timeout", re.compile(r"context deadline exceeded|timeout|timed out", re.IGNORECASE)),
 )
