@@ -113,6 +113,7 @@ async def test_health_needs_no_proof(fleet: AdapterWorld) -> None:
         assert verbose.splitlines() == [
             "[+]ping ok",
             "[+]shutdown ok",
+            "[+]certificate ok",
             "[+]hub ok",
             "[+]authentication ok",
             "[+]reviews ok",
