@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from fedhpa.api.errors import FedHPAError
+from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import SYSTEM, ApiClient, Clock, Key, LeaderElector, LeaseTiming, resource_path, supervise
 from fedhpa.kube.leases import API_VERSION, WANTED_BY
@@ -39,6 +39,7 @@ _NAME = re.compile(r"fedhpa-controller-(?:(cron)-)?(\d+)-of-(\d+)")
 CRON: Final = "cron"
 # Retry periods between two checks of the balance. A shard cannot be released faster than that.
 BALANCE_PERIODS: Final = 3.0
+FORBIDDEN: Final = 403
 
 
 def lease_name(shard: int, shards: int, kind: str = "") -> str:
@@ -122,6 +123,8 @@ class ShardLeases:
     kind: str = ""
     _observed: dict[str, _ObservedLease] = field(default_factory=dict)
     _read_at: float = float("-inf")
+    # True if the last list was refused for a missing right.
+    _refused: bool = False
 
     async def read(self, max_age: float = 0.0) -> bool:
         """List all Leases unless the last list is at most `max_age` old; False if the hub did not answer."""
@@ -133,8 +136,9 @@ class ShardLeases:
             async with asyncio.timeout(self.timing.renew_deadline / 2):
                 listing = await self.client.list(path, _Lease)
         except (FedHPAError, TimeoutError) as error:
-            log.debug("leases not listed", error=str(error))
+            self._tell(error)
             return False
+        self._refused = False
         found = {
             lease.metadata.name: lease
             for lease in listing.items
@@ -148,6 +152,13 @@ class ShardLeases:
             del self._observed[name]
         self._read_at = began
         return True
+
+    def _tell(self, error: Exception) -> None:
+        """Log why the Leases were not listed. A missing right is a warning, because then nobody leads."""
+        refused = isinstance(error, ApiError) and error.status == FORBIDDEN
+        write = log.warning if refused and not self._refused else log.debug
+        write("leases not listed", namespace=self.namespace, error=str(error))
+        self._refused = refused
 
     def holders(self, count: int) -> dict[Shard, str]:
         """The holders of live Leases for this number of shards."""

@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from fedhpa.api.rights import CONTROLLER
+from fedhpa.api.rights import ADAPTER, CONTROLLER
 from testbed.real.plane import Plane
 from testbed.stage.api import PlaneApi
 from testbed.stage.processes import Processes
@@ -87,10 +87,13 @@ async def test_the_controller_may_what_it_needs_and_no_more(plane: Plane, proces
 
 
 async def test_nothing_is_refused_while_it_scales(plane: Plane, processes: Processes) -> None:
-    """With either propagation the workload is scaled, and neither log has a word of a missing right."""
+    """With either propagation the workload is scaled. Neither the logs nor the audit log of the hub has a
+    missing right.
+    """
     name, space = "rights", "rights"
     template = f"/apis/apps/v1/namespaces/{space}/deployments/{name}"
     before = {log: len(log.read_bytes()) for log in map(processes.log, processes.ports)}
+    earlier = {event["auditID"] for event in plane.hub.audit_events()}
     await set_usage_everywhere(plane, name, space, BUSY)
     await run_everywhere(plane, name, space, replicas=1)
     async with plane.hub.api() as hub:
@@ -115,7 +118,15 @@ async def test_nothing_is_refused_while_it_scales(plane: Plane, processes: Proce
     refusals = [
         line for line in itertools.chain(*(text.splitlines() for text in texts)) if "forbidden" in line
     ]
+    refused = [
+        (event["user"]["username"], event["verb"], event["requestURI"])
+        for event in plane.hub.audit_events()
+        if event["auditID"] not in earlier
+        and event["user"]["username"] in (CONTROLLER, ADAPTER)
+        and (event.get("responseStatus") or {}).get("code") == 403
+    ]
     assert refusals == []
+    assert refused == []
 
 
 async def scaled(hub: PlaneApi, path: str) -> Any:

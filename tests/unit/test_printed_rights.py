@@ -124,6 +124,7 @@ def test_the_propagation_decides_who_scales() -> None:
     in_member = granted(printed("member", direct)) - granted(printed("member", karmada))
 
     assert on_hub == {
+        ("", "autoscaling", "horizontalpodautoscalers", "list"),
         ("", "work.karmada.io", "resourcebindings", "list"),
         *(("", "apps", workload, "get") for workload in WORKLOADS),
         *(("", "apps", f"{workload}/scale", verb) for workload in WORKLOADS for verb in ("get", "update")),

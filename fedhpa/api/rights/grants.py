@@ -153,8 +153,7 @@ _CONTROLLER: Final = (
     _rule(CLUSTER_GROUP, ["clusters"], READ),
     _rule(CLUSTER_GROUP, ["clusters/status"], ["update"]),
     _rule("", ["events"], ["create", "patch"]),
-    # The conditions SoleOwner and HubCompatible. Without these rights the controller scales all the same.
-    _rule("autoscaling", ["horizontalpodautoscalers"], ["list"]),
+    # The condition HubCompatible. Without these rights the controller scales all the same.
     _rule(
         "apiextensions.k8s.io",
         ["customresourcedefinitions"],
@@ -162,9 +161,10 @@ _CONTROLLER: Final = (
         names=[f"cronfederatedhpas.{GROUP}", f"federatedhpas.{GROUP}"],
     ),
     _rule("admissionregistration.k8s.io", _REGISTRATIONS, ["list"]),
-    # The template, its size, and the clusters to which Karmada gives it.
+    # The template, its size, other autoscalers of it, and the clusters to which Karmada gives it.
     _targets(["get"], when=_KARMADA),
     _targets(["get", "update"], "/scale", when=_KARMADA),
+    _rule("autoscaling", ["horizontalpodautoscalers"], ["list"], when=_KARMADA),
     _rule("work.karmada.io", ["resourcebindings"], ["list"], when=_KARMADA),
     _rule(USAGE, ["pods"], ["list"], when=_VIA_HUB),
     # The name of the metric is part of the resource name.

@@ -1,0 +1,236 @@
+"""Each rule of the printed rights is needed: without it a feature fails, and its complaint says so."""
+
+from __future__ import annotations
+
+import copy
+from asyncio import sleep
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedhpa.api.rights import (
+    Manifest,
+    Propagation,
+    controller_rights,
+    member_rights,
+    member_secret_rights,
+    user,
+)
+from fedhpa.kube import StaticCredentials
+from testbed.embedded.api.types import Attributes, User
+from testbed.embedded.auth import authorization
+from testbed.embedded.auth.authorization import Authorizer
+from testbed.embedded.objects.kinds import CRDS
+from tests.support.federation import Federation, federation
+from tests.support.federation.planes import DEPLOYMENTS, EVENTS, NAME, NAMESPACE, Plane, deployment
+from tests.support.nightly import NIGHT
+from tests.virtual.test_tokens_of_members_are_renewed import SPACE, join
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+Logs = list[dict[str, Any]]
+# The user of the controller on the hub.
+LEAST = "least"
+
+
+# Seconds. The tokens are renewed after two thirds of it.
+LIFE = 600
+BY_CAPACITY = {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Aggregated"}}
+# The words of a complaint about a right.
+REFUSAL = ("forbidden", "HTTP 403")
+_TARGET = {"type": "AverageValue", "averageValue": "10"}
+_CPU = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+METRICS = [
+    {"type": "Resource", "resource": _CPU},
+    {"type": "Pods", "pods": {"metric": {"name": "hits"}, "target": _TARGET}},
+    {"type": "External", "external": {"metric": {"name": "depth"}, "target": _TARGET}},
+]
+
+
+def without(manifests: list[Manifest], removed: str) -> list[Manifest]:
+    """The manifests without the rule that `removed` names, as `ROLE: RESOURCE or path`."""
+    role, _, resource = removed.partition(": ")
+    found = copy.deepcopy(manifests)
+    count = 0
+    for one in found:
+        if one["metadata"]["name"] == role and "rules" in one:
+            names = (resource, ALSO_WITHOUT.get(removed, resource))
+            kept = [rule for rule in one["rules"] if first_of(rule) not in names]
+            count += len(one["rules"]) - len(kept)
+            one["rules"] = kept
+    assert count == (len({resource, ALSO_WITHOUT.get(removed, resource)}) if removed else 0), removed
+    return found
+
+
+def first_of(rule: dict[str, Any]) -> str:
+    """The name of a rule: the first of its resources or paths, with the API group."""
+    named = (rule.get("nonResourceURLs") or rule["resources"])[0]
+    return f"{rule.get('apiGroups', [''])[0]}/{named} {'/'.join(rule['verbs'])}"
+
+
+def grant(plane: Plane, manifests: list[Manifest], refused: list[str]) -> None:
+    """Stores the roles and lets the plane ask them."""
+    store, kinds = plane.server.store, plane.server.kinds
+    for one in (*authorization.bootstrap(), *manifests):
+        if one["apiVersion"].startswith("rbac."):
+            kind = kinds.of(one["apiVersion"], one["kind"])
+            assert kind is not None
+            store.create(kind.collection, less_about_health(one))
+    authorizer = Authorizer(store)
+
+    def allowed(attributes: Attributes) -> bool:
+        answer = authorizer.allowed(attributes)
+        if not answer:
+            where = attributes.path or f"{attributes.group}/{attributes.resource}/{attributes.subresource}"
+            refused.append(f"{plane.name} {attributes.verb} {where}")
+        return answer
+
+    plane.server.allowed = allowed
+
+
+def less_about_health(role: Manifest) -> Manifest:
+    """Returns a default role of Kubernetes without /readyz, which hardened clusters do not grant."""
+    if not role["metadata"]["name"].startswith("system:") or "rules" not in role:
+        return role
+    rules = [
+        {**rule, "nonResourceURLs": [path for path in rule["nonResourceURLs"] if path != "/readyz"]}
+        if "nonResourceURLs" in rule
+        else rule
+        for rule in role["rules"]
+    ]
+    return {**role, "rules": rules}
+
+
+def grant_all(f: Federation, removed: str, propagation: Propagation, refused: list[str]) -> None:
+    """Gives the hub's controller and the members' tokens the printed rights without one rule."""
+    hub = [*controller_rights(user(LEAST), lease_namespace=SPACE, propagation=propagation)]
+    for name in f.members:
+        hub += member_secret_rights(name, name, SPACE, user(LEAST), user("nobody"))
+    member = member_rights(SPACE, propagation=propagation)
+    here = removed.partition(": ")[0] in {one["metadata"]["name"] for one in hub}
+    f.hub.authenticator.tokens[LEAST] = User(LEAST, ("system:authenticated",))
+    grant(f.hub, without(hub, removed if here else ""), refused)
+    for name, plane in f.members.items():
+        join(f, name, LIFE)
+        grant(plane, without(member, "" if here else removed), refused)
+
+
+def put_template(f: Federation) -> None:
+    """Puts the workload's template on the hub, with Karmada's ResourceBinding of both clusters."""
+    names = {"plural": "resourcebindings", "kind": "ResourceBinding", "listKind": "ResourceBindingList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1alpha2", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "work.karmada.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    store = f.hub.server.store
+    head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    store.create(CRDS, {**head, "metadata": {"name": "resourcebindings.work.karmada.io"}, "spec": spec})
+    labels = {"propagationpolicy.karmada.io/permanent-id": "policy"}
+    template = deployment(2)
+    template["metadata"]["labels"] = labels
+    store.create(DEPLOYMENTS, template)
+    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": NAMESPACE, "name": NAME}
+    binding = {"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding"}
+    metadata = {"namespace": NAMESPACE, "name": "web-deployment", "labels": labels}
+    clusters = [{"name": name, "replicas": 1} for name in f.members]
+    store.create(
+        ("work.karmada.io", "resourcebindings"),
+        {**binding, "metadata": metadata, "spec": {"resource": resource, "clusters": clusters}},
+    )
+
+
+async def worked(
+    tmp_path: Path, logs: Logs, removed: str = "", propagation: Propagation = "direct"
+) -> tuple[list[str], str]:
+    """Runs the controller until it has scaled and renewed tokens. Returns refusals and all complaints."""
+    refused: list[str] = []
+    async with federation(tmp_path, m1=2, m2=2) as f:
+        grant_all(f, removed, propagation, refused)
+        if propagation == "karmada":
+            put_template(f)
+        f.demand(600)
+        # The members have no such values, which would hide other failures of the object.
+        metrics = METRICS if "metrics.k8s.io/* " in removed or not removed else METRICS[:1]
+        spec: dict[str, Any] = BY_CAPACITY if propagation == "direct" else {}
+        f.scale(syncPeriodSeconds=30, metrics=metrics, **spec)
+        credentials = StaticCredentials(f"Bearer {LEAST}")
+        async with f.controller(credentials=credentials, propagation=propagation) as controller:
+            await sleep(LIFE)
+            texts = [str(entry) for entry in logs]
+            texts += [str(event["message"]) for event in f.hub.all(EVENTS)]
+            texts.append(str(f.status().get("conditions")))
+            texts.append(f"readyz: {controller.members.problem}")
+            return refused, "\n".join(texts)
+
+
+# Complaints that do not name the refused resource, by the name of the rule.
+OTHER_COMPLAINTS = {
+    "autoscaling.karmada.io/federatedhpas/status update/patch": "FailedUpdateStatus",
+    "external.metrics.k8s.io/* list": "external metric",
+    "/nodes list": "nodes",
+}
+# A member that refuses its /readyz has answered, so it counts as ready, and nobody complains.
+SILENT = ("//readyz get",)
+# Default roles of Kubernetes, or another rule of the same role, have the right too.
+ALSO_WITHOUT = {"fedhpa:member: apps/deployments/scale get": "apps/deployments list/watch"}
+
+
+def rules_of(propagation: Propagation) -> list[str]:
+    """The names of all rules, as `ROLE: RULE`."""
+    manifests = [
+        *controller_rights(user(LEAST), lease_namespace=SPACE, propagation=propagation),
+        *member_secret_rights("m1", "m1", SPACE, user(LEAST), user("nobody")),
+        *member_rights(SPACE, propagation=propagation),
+    ]
+    return [
+        f"{one['metadata']['name']}: {first_of(rule)}" for one in manifests for rule in one.get("rules", ())
+    ]
+
+
+DIRECT = [(rule, "direct") for rule in rules_of("direct")]
+# On a Karmada hub only what the controller does with templates is different.
+KARMADA = [(rule, "karmada") for rule in rules_of("karmada") if rule not in dict(DIRECT)]
+SAMPLE = [
+    ("fedhpa:controller:leases: coordination.k8s.io/leases get/list/create/update", "direct"),
+    ("fedhpa:member: custom.metrics.k8s.io/* get", "direct"),
+    ("fedhpa:controller: work.karmada.io/resourcebindings list", "karmada"),
+]
+
+
+@pytest.mark.parametrize("propagation", ["direct", "karmada"])
+async def test_nothing_is_refused(tmp_path: Path, logs: Logs, propagation: Propagation) -> None:
+    """With all rules no API server refuses a request."""
+    refused, text = await worked(tmp_path, logs, "", propagation)
+
+    assert refused == []
+    assert "token renewed" in text
+    assert "forbidden" not in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "propagation"),
+    [
+        *SAMPLE,
+        *(pytest.param(*one, marks=NIGHT) for one in (*DIRECT, *KARMADA) if one not in SAMPLE),
+    ],
+)
+async def test_each_rule_is_missed(tmp_path: Path, logs: Logs, rule: str, propagation: Propagation) -> None:
+    """Without the rule a request is refused, and a log line, a condition or an event says which."""
+    refused, text = await worked(tmp_path, logs, rule, propagation)
+    resource = rule.partition(": ")[2].partition(" ")[0].partition("/")[2]
+    name = resource.partition("/")[0] if resource != "*" else "metrics.k8s.io"
+    wanted = OTHER_COMPLAINTS.get(rule.partition(": ")[2], name)
+    complaints = [line for line in text.splitlines() if any(word in line for word in REFUSAL)]
+
+    assert refused
+    if rule.partition(": ")[2] not in SILENT:
+        assert [line for line in complaints if wanted in line], sorted(set(refused))
+
+
+async def test_a_missing_right_to_leases_is_logged(tmp_path: Path, logs: Logs) -> None:
+    """Without it the controller never leads, so a person must see the reason in an ordinary log."""
+    await worked(tmp_path, logs, SAMPLE[0][0])
+
+    lines = [entry for entry in logs if entry["event"] == "leases not listed"]
+    assert [entry["log_level"] for entry in lines][:2] == ["warning", "debug"]
+    assert "forbidden" in lines[0]["error"]
