@@ -115,6 +115,7 @@ class CronReconciler:
         self._check.forget(key)
         self._failing.pop(key, None)
         self._unstored.forget(key)
+        self._reporter.forget(key)
 
     async def remind(self) -> None:
         """Logs again, until cancelled, which statuses could not be written for long."""

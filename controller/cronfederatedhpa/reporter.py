@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -13,10 +13,15 @@ from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronM
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import SCALE_FAILED, Note, Plan, Settled
-from fedhpa.kube import EventRecorder, InvolvedObject
+from fedhpa.cron.execution import SCALE_FAILED, SOMEBODY, Note, Plan, Settled
+from fedhpa.kube import EventRecorder, InvolvedObject, Key
 
 log = structlog.get_logger(__name__)
+
+OVERRIDDEN: Final = "WindowOverridden"
+# Different reverts that are remembered of one object.
+MAX_REVERTS: Final = 16
+HINT: Final = ". It did so before, as a GitOps tool does: let the tool ignore the field (ignoreDifferences)"
 
 
 class Reporter:
@@ -26,6 +31,8 @@ class Reporter:
         self._objects = objects
         self._events = events
         self._metrics = metrics
+        # The changes that clients made in open windows, by object.
+        self._reverts: dict[Key, list[str]] = {}
 
     def tell(
         self,
@@ -61,6 +68,22 @@ class Reporter:
                 )
         for note in notes:
             self.record(target.namespace, note)
+            if note.reason == OVERRIDDEN and self._is_again((target.namespace, note.object), note.message):
+                self.record(target.namespace, Note(note.object, "RevertedAgain", f"{note.message}{HINT}"))
+
+    def forget(self, key: Key) -> None:
+        """Drops what is known of a deleted object."""
+        self._reverts.pop(key, None)
+
+    def _is_again(self, key: Key, message: str) -> bool:
+        """True if a field was set to the same value by the same client before."""
+        if message.startswith(f"{SOMEBODY} "):
+            return False
+        known = self._reverts.get(key, [])
+        if message in known:
+            return True
+        self._reverts[key] = [*known, message][-MAX_REVERTS:]
+        return False
 
     def tell_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
         """Tells of new owners of the target. `owner` is the object before its conditions were stored."""

@@ -128,7 +128,8 @@ class Targets:
     async def _read_federatedhpa(self, key: TargetKey) -> Reading:
         path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
         raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
-        target = Target(bounds_of(raw), done=_named_events(raw["metadata"]))
+        metadata = raw["metadata"]
+        target = Target(bounds_of(raw), done=_named_events(metadata), managers=_managers(raw))
         return Reading(target, partial(self._write_federatedhpa, path, raw))
 
     async def _write_federatedhpa(
@@ -284,15 +285,30 @@ def _named_events(metadata: Mapping[str, Any]) -> frozenset[str]:
     text = annotations.get(LAST_EXECUTION) if isinstance(annotations, Mapping) else None
     if not isinstance(text, str) or not text:
         return frozenset()
-    writers = {entry.get("manager") for entry in metadata.get("managedFields") or () if _writes_marker(entry)}
+    writers = _writers(metadata, "f:metadata", "f:annotations", f"f:{LAST_EXECUTION}")
     return split_markers(text) if not writers or FIELD_MANAGER in writers else frozenset()
 
 
-def _writes_marker(entry: Mapping[str, Any]) -> bool:
-    found: Any = entry.get("fieldsV1")
-    for name in ("f:metadata", "f:annotations", f"f:{LAST_EXECUTION}"):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found is not None
+def _managers(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the client that wrote each bound of a FederatedHPA, if it is known and not this controller."""
+    spec, found = raw.get("spec") or {}, {}
+    for field in (MINIMUM, MAXIMUM):
+        writers = _writers(raw["metadata"], "f:spec", f"f:{_name_in_use(spec, field)}")
+        if writers and FIELD_MANAGER not in writers:
+            found[field] = min(writers)
+    return found
+
+
+def _writers(metadata: Mapping[str, Any], *path: str) -> set[str]:
+    """Returns the managers of a field, by the managed fields of its object."""
+    writers = set()
+    for entry in metadata.get("managedFields") or ():
+        found: Any = entry.get("fieldsV1")
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if found is not None:
+            writers.add(str(entry.get("manager", "")))
+    return writers
 
 
 def _name_in_use(spec: Mapping[str, Any], field: str) -> str:

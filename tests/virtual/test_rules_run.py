@@ -238,3 +238,62 @@ async def test_a_change_of_the_target_just_before_the_write_becomes_the_baseline
         assert changed
         assert during == (5, 20)
         assert bounds(w) == (3, 20)
+
+
+async def test_a_finalizer_without_an_open_window_is_removed_at_the_start() -> None:
+    """A controller that ended between two writes may leave it behind."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
+        found = w.hub.find(CRONS, "office", NAMESPACE)
+        assert found is not None
+        metadata = {**found["metadata"], "finalizers": ["example.io/other", FINALIZER]}
+        w.hub.put(CRONS, {**found, "metadata": metadata})
+        async with rules_running(w):
+            await asyncio.sleep(30)
+        found = w.hub.find(CRONS, "office", NAMESPACE)
+
+        assert found is not None
+        assert found["metadata"]["finalizers"] == ["example.io/other"]
+
+
+async def test_a_change_of_another_field_before_the_write_is_kept() -> None:
+    """The write meets a conflict. The fire is applied on the newer object, once."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})
+        changed: list[str] = []
+
+        def change(method: str, path: str) -> None:
+            if method == "PATCH" and path.endswith("/federatedhpas/web") and not changed:
+                changed.append(path)
+                w.scale(dryRun=True)
+
+        w.hub.before = change
+        async with rules_running(w):
+            await asyncio.sleep(150)
+        found = w.hub.find(HPAS, "web", NAMESPACE)
+
+        assert found is not None
+        assert changed
+        assert found["spec"]["dryRun"] is True
+        assert bounds(w) == (5, 20)
+        assert len(history(w)["successfulExecutions"]) == 1
+        assert w.events("ScaleFailed", "office") == []
+
+
+async def test_a_suspended_rule_shows_no_next_execution() -> None:
+    async with world(m1=1) as w:
+        w.scale()
+        rule = {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}
+        put_rules(w, {**rule, "suspend": True})
+        async with rules_running(w):
+            await asyncio.sleep(200)
+            suspended = history(w), status(w)["summary"]["suspended"]
+            put_rules(w, rule)
+            await asyncio.sleep(30)
+
+        assert "nextExecutionTime" not in suspended[0]
+        assert suspended[1] == "1/1"
+        assert "nextExecutionTime" in history(w)
+        assert bounds(w) == (1, 20)

@@ -13,7 +13,7 @@ from fedhpa.cron.execution.annotation import drops_fields, record_text, with_rec
 from fedhpa.cron.execution.attempts import Attempts, as_before
 from fedhpa.cron.execution.dropped import DROPPED, RULE_FIELDS, dropped_fields, without_dropped
 from fedhpa.cron.execution.owed import latest_fire
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import SOMEBODY, plan
 from fedhpa.cron.execution.plans import Applied, Cause, Plan, split_markers
 from fedhpa.cron.execution.preview import UNKNOWN, Conflict, Preview, Step, conflict_of
 from fedhpa.cron.execution.records import (
@@ -52,6 +52,7 @@ __all__ = [
     "REPLICAS",
     "RULE_FIELDS",
     "SCALE_FAILED",
+    "SOMEBODY",
     "UNKNOWN",
     "Applied",
     "Attempts",

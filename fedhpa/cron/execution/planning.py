@@ -43,6 +43,8 @@ from fedhpa.cron.execution.records import (
 )
 from fedhpa.cron.execution.watermark import watermark
 
+# Stands for a client that the managed fields do not name.
+SOMEBODY: Final = "somebody"
 _CLOSES: Final = 0
 _FIRES: Final = 1
 _OPENS: Final = 2
@@ -181,8 +183,9 @@ class _Planner:
                 continue
             if present[field] == record.applied[field]:
                 continue
+            client = self._target.managers.get(field, SOMEBODY)
             text = (
-                f"somebody set {field} to {_shown(present[field])} while a window held "
+                f"{client} set {field} to {_shown(present[field])} while a window held "
                 f"{_shown(record.applied[field])}; it stays, and nothing is restored"
             )
             holders = {window.object for window in self._holding.windows if field in window.values}

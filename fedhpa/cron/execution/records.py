@@ -144,12 +144,14 @@ class Target(msgspec.Struct, frozen=True):
 
     `values` has its fields. `error` says why the target cannot be read or scaled, and `values` is then empty;
     `gone` is True if it does not exist. `done` has the markers of the events whose write the target names.
+    `managers` has the name of the client that wrote a field last, if it is known and not this controller.
     """
 
     values: Values
     error: str = ""
     gone: bool = False
     done: frozenset[str] = frozenset()
+    managers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Note(msgspec.Struct, frozen=True):

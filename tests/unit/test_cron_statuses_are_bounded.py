@@ -1,0 +1,49 @@
+"""The bounds of what rules leave in a status: messages, missed fires, and the whole status."""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.cronfederatedhpa.objects import CronObject
+from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
+from fedhpa.cron.execution import Failure, RuleState
+from tests.unit.test_cron_execution import FHPA, Hub, at, rule
+
+
+def test_a_message_is_cut_at_1_kib() -> None:
+    """The failed execution and its event keep the begin of a long answer."""
+    hub = Hub(rule("up", "0 9 * * *", 5))
+
+    settled = hub.run("09:00:01", "x" * 5000)
+
+    assert len(hub.state().failures[0].message) == 1024
+    assert [len(note.message) for note in settled.notes] == [1024]
+
+
+def test_the_oldest_missed_fires_become_one_entry() -> None:
+    """It has the first and the last of them, and their number."""
+    hub = Hub(rule("up", "0 * * * *", 5, maxDelaySeconds=60))
+    for hour in range(1, 15):
+        hub.run(f"{hour:02}:30")
+
+    missed = hub.state().missed
+
+    assert len(missed) == 10
+    assert sum(each.count for each in missed) == 14
+    assert (missed[-1].first, missed[-1].last) == (at("01:00"), at("05:00"))
+    assert missed[0].first == at("14:00")
+
+
+def test_a_status_has_at_most_256_kib() -> None:
+    """A thousand rules with 32 failures each keep their watermarks, and fewer failures."""
+    rules = [rule(f"r{n}", "0 9 * * *", 5, failedHistoryLimit=32) for n in range(1000)]
+    spec = {"scaleTargetRef": FHPA, "rules": rules}
+    raw = {"metadata": {"name": "office", "namespace": "shop"}, "spec": spec}
+    owner = CronObject.of(("shop", "office"), raw)
+    failures = tuple(Failure(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
+    states = {f"r{n}": RuleState(at("09:00"), "0" * 16, failures=failures) for n in range(1000)}
+
+    status = render_status(owner, owner.scheduled(owner.target).rules, states, None, at("10:00"))
+
+    assert len(msgspec.json.encode(status)) <= MAX_STATUS_BYTES
+    assert all("handledUntil" in each for each in status["executionHistories"])
