@@ -84,7 +84,8 @@ class Reading:
     @property
     def unregistered(self) -> list[str]:
         """The servers that no registration calls yet."""
-        called = {each.server for each in self.state.trusting if each.status is not Status.ABSENT}
+        found = (Status.OURS, Status.UNREAD)
+        called = {each.server for each in self.state.trusting if each.status in found}
         return [server for server in SERVICES if server not in called]
 
 
@@ -246,6 +247,8 @@ def _trusting(
             f"the API server calls {missing[0]!r}, which the certificate does not name: start the controller "
             f"with --certificates-hosts={','.join(missing)}",
         )
+        # It may belong to another installation, which has a CA of its own.
+        return Trusting(name, server, Status.FOREIGN, uid)
     bundles = tuple(secrets.bundle_of(decoded(client.get("caBundle"))) for client in clients)
     return Trusting(name, server, Status.OURS, uid, bundles)
 

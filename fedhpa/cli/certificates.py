@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 # A fingerprint's digits in the text form. JSON has all 64.
 SHORT = 16
+HOST_NOT_IN_CERTIFICATE = "HostNotInCertificate"
+CERTIFICATE_TEXTS = {
+    "ours": "no usable certificate",
+    "absent": "does not exist",
+    "foreign": "belongs to somebody else",
+    "unread": "cannot be read",
+}
+REGISTRATION_TEXTS = {
+    "absent": "not registered",
+    "foreign": "of another server",
+    "unread": "cannot be read",
+}
 
 
 def report_of(reading: Reading, namespace: str, now: datetime) -> dict[str, Any]:
@@ -30,7 +42,12 @@ def report_of(reading: Reading, namespace: str, now: datetime) -> dict[str, Any]
         for name, problem in sorted(reading.problems.items())
     ]
     if state.authority_status is Status.ABSENT:
-        message = "it does not exist: start a controller with --manage-certificates"
+        # The names of the missing certificates are no problem of their own.
+        problems = [each for each in problems if each["reason"] != HOST_NOT_IN_CERTIFICATE]
+        message = (
+            f"it does not exist in {namespace}: start a controller with --manage-certificates, or choose "
+            "another namespace with -n"
+        )
         problems.append({"object": "secrets/fedhpa-ca", "reason": "Missing", "message": message})
     certificates = []
     for each in state.serving:
@@ -105,17 +122,13 @@ def as_text(report: dict[str, Any]) -> str:
             signer = each["signedBy"][:SHORT] or "another root"
             found = f"until {each['notAfter']}, signed by {signer}"
         else:
-            found = {"ours": "no usable certificate", "absent": "does not exist"}.get(
-                each["status"], each["status"]
-            )
+            found = CERTIFICATE_TEXTS[each["status"]]
         lines.append(f"  certificate {each['server']} ({each['secret']}): {found}")
     for each in report["registrations"]:
-        if each["status"] == "ours":
-            found = "has these roots" if each["current"] else "has other roots"
-        else:
-            found = {"absent": "not registered", "foreign": "of another server"}.get(
-                each["status"], each["status"]
-            )
+        found = REGISTRATION_TEXTS.get(each["status"], "")
+        if not found:
+            known = "has these roots" if each["current"] else "has other roots"
+            found = known if each["roots"] else "has no CA"
         lines.append(f"  {each['name']}: {found}")
     lines += [f"  problem: {each['object']}: {each['message']}" for each in report["problems"]]
     return "\n".join(lines)

@@ -223,10 +223,11 @@ async def _publish(pem: bytes, *where: str) -> list[str]:
         if not pem:
             _check_kept(reading)
         roots = bundle_of(pem) if pem else reading.state.authority.roots
+        ours = tuple(each for each in reading.state.trusting if each.status is Status.OURS)
         stale = [
             each.name
-            for each in reading.state.trusting
-            if each.status is Status.OURS and any(set(bundle) != set(roots) for bundle in each.bundles)
+            for each in (ours if pem else reading.state.registrations)
+            if any(set(bundle) != set(roots) for bundle in each.bundles)
         ]
         for name in stale:
             try:

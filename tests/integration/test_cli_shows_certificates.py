@@ -175,3 +175,21 @@ async def test_a_ca_in_files_has_the_same_report(tmp_path: Path, capsys: pytest.
         ("sign", ["signs", "trusted"]),
         ("stable", ["signs"]),
     ]
+
+
+async def test_another_namespace_has_one_problem(
+    hub: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The missing CA is named, and the registrations belong to another installation."""
+    await keep(hub)
+
+    code = await command("show", "-n", "nowhere", f"--kubeconfig={kubeconfig}")
+    lines = capsys.readouterr().out.splitlines()
+
+    assert code == 1
+    problems = [line for line in lines if "problem" in line]
+    assert len(problems) == 1
+    assert problems[0].startswith(
+        "  problem: secrets/fedhpa-ca: it does not exist in nowhere: start a controller"
+    )
+    assert "  mutatingwebhookconfigurations/fedhpa-webhook: of another server" in lines

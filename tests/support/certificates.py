@@ -29,6 +29,7 @@ ADMISSION, AGGREGATION = "/apis/admissionregistration.k8s.io/v1", "/apis/apiregi
 MUTATING = f"{ADMISSION}/mutatingwebhookconfigurations/fedhpa-webhook"
 VALIDATING = f"{ADMISSION}/validatingwebhookconfigurations/fedhpa-webhook"
 CUSTOM = f"{AGGREGATION}/apiservices/v1beta1.custom.metrics.k8s.io"
+EXTERNAL = f"{AGGREGATION}/apiservices/v1beta1.external.metrics.k8s.io"
 RESOURCE = f"{AGGREGATION}/apiservices/v1beta1.metrics.k8s.io"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 SETTLE = 300.0

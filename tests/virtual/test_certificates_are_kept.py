@@ -20,6 +20,7 @@ from tests.support.certificates import (
     ADAPTER_TLS,
     CA,
     CUSTOM,
+    EXTERNAL,
     MUTATING,
     NAMESPACE,
     RESOURCE,
@@ -246,11 +247,13 @@ async def test_an_api_service_of_somebody_else_is_never_touched() -> None:
     away = Registration(namespace="elsewhere")
     hub.create(api_services(away, b"", ["external.metrics.k8s.io"])[0])
     theirs = copy.deepcopy(hub.objects[RESOURCE])
+    elsewhere = copy.deepcopy(hub.objects[EXTERNAL])
 
     async with background(manager_of(hub).run()):
         await asyncio.sleep(100)
 
     assert hub.objects[RESOURCE] == theirs
+    assert hub.objects[EXTERNAL] == elsewhere
     said = dict(hub.events())["HostNotInCertificate"]
     assert "--certificates-hosts=fedhpa-metrics-adapter.elsewhere.svc" in said
 
