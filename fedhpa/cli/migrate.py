@@ -32,7 +32,6 @@ _OWNER_LABELS: Final = (
 _SILENT_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 # Karmada marks an object that a policy spreads with the policy's name, as a label or an annotation.
 _POLICY: Final = ("propagationpolicy.karmada.io/name", "clusterpropagationpolicy.karmada.io/name")
-_AGGREGATED: Final = {"Object": "object", "External": "external"}
 MAX_NAME: Final = 120
 
 
@@ -157,6 +156,7 @@ def _metadata(old: Mapping[str, Any], differences: list[str]) -> dict[str, Any]:
 
 def _spec(old: Mapping[str, Any], differences: list[str]) -> dict[str, Any]:
     from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
+    from fedhpa.api.metric_types import metric_type
 
     definition = custom_resource_definition(FEDERATED_HPA)
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -169,11 +169,11 @@ def _spec(old: Mapping[str, Any], differences: list[str]) -> dict[str, Any]:
         "together"
     )
     for index, metric in enumerate(old.get("metrics") or ()):
-        field = _AGGREGATED.get(_mapping(metric).get("type", ""))
-        if field is not None:
+        kind = metric_type(str(_mapping(metric).get("type")))
+        if kind.name and not kind.per_pod:
             differences.append(
-                f"spec.metrics[{index}].{field} is now the sum over all clusters: set {field}.aggregation to "
-                "Average, Max or Min for another meaning"
+                f"spec.metrics[{index}].{kind.field} is now the sum over all clusters: set "
+                f"{kind.field}.aggregation to Average, Max or Min for another meaning"
             )
     return {"dryRun": True, **spec}
 

@@ -14,6 +14,7 @@ from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, Targe
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import parse_time
 from fedhpa.doctor.checks.objects import DIRECT, KARMADA
 from fedhpa.doctor.observations import Cause, Objects, Place, Problem, Scaled
@@ -233,6 +234,6 @@ def _others(own: Autoscaler, owners: Mapping[Target, list[tuple[str, Autoscaler]
 def _autoscaler(kind: str, raw: Mapping[str, Any]) -> Autoscaler | None:
     """Returns the autoscaler of a stored object; None if it cannot be read or names no target."""
     try:
-        return from_stored(kind, msgspec.convert(raw, StoredAutoscaler))
-    except (ValueError, TypeError):
+        return from_stored(kind, convert_json(raw, StoredAutoscaler))
+    except InvalidJson:
         return None
