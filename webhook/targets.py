@@ -129,6 +129,7 @@ class Targets:
             if error.status == NOT_FOUND:
                 return f"{target} does not exist in namespace {quoted_name(target.namespace)}"
             if error.status in REFUSED:
+                log.debug("target not read", kind=target.kind[:40], error=str(error))
                 return None
             raise
         return None

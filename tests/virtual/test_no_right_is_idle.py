@@ -8,24 +8,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from certs.hub import CertificateStore
+from certs.state import Settings
+from controller.certificates.manager import CertificateManager
+from controller.certificates.telemetry import CertificateMetrics
+from fedhpa.api.decode import decode
+from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.rights import (
     Manifest,
     Propagation,
+    Switches,
     controller_rights,
+    hub_rights,
     member_rights,
     member_secret_rights,
     user,
+    webhook_rights,
 )
-from fedhpa.kube import StaticCredentials
+from fedhpa.kube import ApiClient, EventRecorder, StaticCredentials
 from testbed.embedded.api.types import Attributes, User
 from testbed.embedded.auth import authorization
 from testbed.embedded.auth.authorization import Authorizer
 from testbed.embedded.objects.kinds import CRDS
+from tests.support.controller import federated_hpa
 from tests.support.federation import Federation, federation
 from tests.support.federation.planes import DEPLOYMENTS, EVENTS, NAME, NAMESPACE, Plane, deployment
+from tests.support.memory_network import Cable
 from tests.support.nightly import NIGHT
+from tests.support.timing import background
 from tests.virtual.test_tokens_of_members_are_renewed import SPACE, join
+from webhook.hub import HubReader
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -234,3 +248,62 @@ async def test_a_missing_right_to_leases_is_logged(tmp_path: Path, logs: Logs) -
     lines = [entry for entry in logs if entry["event"] == "leases not listed"]
     assert [entry["log_level"] for entry in lines][:2] == ["warning", "debug"]
     assert "forbidden" in lines[0]["error"]
+
+
+WEBHOOK = webhook_rights(user(LEAST), propagation="karmada")
+CERTIFICATES = [
+    one
+    for one in hub_rights(SPACE, switches=Switches(certificates=True), components=["controller"])
+    if one["metadata"]["name"] in ("fedhpa:controller", "fedhpa:controller:certificates")
+]
+# Of the controller's ClusterRole only the rules that the certificates add.
+OF_CERTIFICATES = [
+    f"{one['metadata']['name']}: {first_of(rule)}"
+    for one in CERTIFICATES
+    for rule in one.get("rules", ())
+    if one["kind"] == "Role" or "fedhpa-webhook" in str(rule) or "apiservices" in rule["resources"]
+]
+
+
+def client_of_least(f: Federation, manifests: list[Manifest], refused: list[str]) -> ApiClient:
+    """Returns a client of the hub with these rights."""
+    own = copy.deepcopy(manifests)
+    for one in own:
+        if "subjects" in one:
+            one["subjects"] = [user(LEAST)]
+    f.hub.authenticator.tokens[LEAST] = User(LEAST, ("system:authenticated",))
+    grant(f.hub, own, refused)
+    return ApiClient(f.hub.config(StaticCredentials(f"Bearer {LEAST}"), Cable(f.network)))
+
+
+@pytest.mark.parametrize(
+    "rule", ["", *(f"fedhpa:webhook: {first_of(rule)}" for one in WEBHOOK for rule in one.get("rules", ()))]
+)
+async def test_each_rule_of_the_webhook_is_missed(tmp_path: Path, logs: Logs, rule: str) -> None:
+    """It reads the hub for warnings only, so a missing right is logged and refuses no object."""
+    refused: list[str] = []
+    subject = decode(FederatedHPA, federated_hpa())
+    async with federation(tmp_path) as f, client_of_least(f, without(WEBHOOK, rule), refused) as client:
+        reader = HubReader(client, checks_targets=True)
+        async with background(reader.run()):
+            await sleep(5)
+            await reader.warnings(subject)
+            await sleep(5)
+
+    assert bool(refused) == bool(rule)
+    assert any("forbidden" in str(entry) for entry in logs) == bool(rule)
+
+
+@pytest.mark.parametrize("rule", ["", *OF_CERTIFICATES])
+async def test_each_rule_of_the_certificates_is_missed(tmp_path: Path, logs: Logs, rule: str) -> None:
+    """The controller reads and writes three Secrets, and the registrations that exist."""
+    refused: list[str] = []
+    async with federation(tmp_path) as f, client_of_least(f, without(CERTIFICATES, rule), refused) as client:
+        store = CertificateStore(client, client, SPACE)
+        metrics = CertificateMetrics(CollectorRegistry())
+        events = EventRecorder(client, "test")
+        manager = CertificateManager(store, Settings(), events, metrics, clock=f.clock)
+        await manager.reconcile()
+
+    assert bool(refused) == bool(rule)
+    assert any("forbidden" in str(entry) for entry in logs) == bool(rule)
