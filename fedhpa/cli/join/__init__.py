@@ -28,7 +28,8 @@ Namespace = Annotated[
     ),
 ]
 DEFAULT_NAMESPACE: Final = "fedhpa-system"
-LIFETIME: Final = "24h"
+# The members stay reachable if no controller runs for ten days.
+LIFETIME: Final = "720h"
 
 
 def join(
