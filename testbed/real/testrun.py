@@ -5,6 +5,7 @@ are pytest's, and later ones win: `-n 0` runs without workers.
 """
 
 import os
+import signal
 import sys
 
 import pytest
@@ -31,6 +32,8 @@ class NotRun:
 def main(arguments: list[str]) -> int:
     """Returns pytest's exit code, or 1 if planes are required and unavailable."""
     plugins: list[object] = []
+    # A shell lets its background jobs ignore SIGINT, and programs that tests interrupt would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         say(f"programs of the planes: {ensure_assets()}")
     except PlaneUnavailable as error:

@@ -45,8 +45,6 @@ class History:
         self.hub = Hub(specs, begin)
         self.oracle = Oracle()
         self.clean = False
-        # True after a crash between the effect and its result.
-        self.unstored = False
 
     def edit(self, edit: Edit) -> None:
         """Somebody edits, creates or deletes an object. An edit that is not possible is none."""
@@ -84,7 +82,6 @@ class History:
         if outcome.effect:
             self.oracle.advance(owners, now, outcome.stored)
         self.clean = outcome.effect and does in ("run", "refused")
-        self.unstored = outcome.effect and does == "crash-result"
         if self.clean:
             elsewhere = {n for n in self.hub.objects if not self.hub.is_present(n)} - self.hub.holders()
             self.oracle.elsewhere(elsewhere)
@@ -102,7 +99,7 @@ class History:
         if step.edit is not None and (self.clean or anytime):
             self.edit(step.edit)
             self.now += MINUTE
-        if step.person is not None and (self.clean or self.unstored or anytime):
+        if step.person is not None and (self.clean or anytime):
             name, value = step.person
             self.hub.values[name] = value
             self.oracle.person(name, value)
