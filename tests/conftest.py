@@ -165,16 +165,21 @@ pytest.register_assert_rewrite("tests.conformance.plane", "tests.support.client_
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Lists the tests that passed only on retry, and the kubectl checks that did not run."""
+    """Lists the first attempts of tests that were tried again, and the kubectl checks that did not run."""
     failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
-    again = [report for report in terminalreporter.stats.get("rerun", []) if report.nodeid not in failed]
-    if again:
-        terminalreporter.section(f"PASSED ONLY ON RETRY: {len(again)}", sep="!")
-        for report in again:
+    first = terminalreporter.stats.get("rerun", [])
+    passed = [report for report in first if report.nodeid not in failed]
+    for title, reports in (
+        ("PASSED ONLY ON RETRY", passed),
+        ("FAILED TWICE, HERE THE FIRST TIME", [report for report in first if report not in passed]),
+    ):
+        if reports:
+            terminalreporter.section(f"{title}: {len(reports)}", sep="!")
+        for report in reports:
             terminalreporter.line(f"{report.nodeid} ({report.when}):")
             terminalreporter.line(report.longreprtext)
-            for title, text in report.sections:
-                terminalreporter.line(f"{title}:\n{text}")
+            for heading, text in report.sections:
+                terminalreporter.line(f"{heading}:\n{text}")
     skipped = terminalreporter.stats.get("skipped", [])
     without = [report for report in skipped if "no kubectl" in str(report.longrepr)]
     if without:

@@ -82,9 +82,19 @@ class Talk:
     # -- preparation, which is not recorded ------------------------------------------------------------
 
     async def begin(self, *, labels: Mapping[str, str] | None = None) -> str:
-        """Create the check's namespace and return its name."""
+        """Create the check's namespace and return its name.
+
+        A check that is repeated waits until the namespace of its first attempt is deleted.
+        """
         body = {"metadata": {"name": self.namespace, "labels": dict(labels or {})}}
-        await self.make("/api/v1/namespaces", body)
+
+        async def created() -> bool:
+            answer = await self.quietly("POST", "/api/v1/namespaces", body)
+            assert answer.status in (201, 409), answer.json
+            return answer.status == 201
+
+        await self.eventually(created)
+        self.later(f"/api/v1/namespaces/{self.namespace}")
         return self.namespace
 
     async def make(self, collection: str, body: Object, *, keep: bool = False) -> Object:
