@@ -18,7 +18,7 @@ from certs import CertificateAuthority
 from tests.support.timing import PATIENCE
 
 BUDGET = 64 * 2**20
-# What the webhook needs beside the budget, for requests in work and for buffers that are being joined.
+# The webhook needs so much beside the budget, for requests in work and for buffers that are being joined.
 WORKING = 32 * 2**20
 SERVER = """
 import asyncio, os, sys
