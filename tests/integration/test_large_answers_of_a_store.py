@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from fedhpa.api.errors import MetricsUnavailable
 from metrics_adapter.prometheus.client import CHUNK, MAX_RESULT_BYTES
 from metrics_adapter.prometheus.results import QueryResult, decode_result
+from tests.support.costs import least_hold_by_thread
 
 NOW = 1_773_230_400.0
 # The bound is of processor time, because a machine that shares its processors may stand still for longer.
@@ -60,30 +58,16 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 
 async def decoded(body: bytes) -> tuple[QueryResult | None, float]:
-    """Returns the result, and the longest hold of the loop, of up to three tries: others take the caches."""
-    for _ in range(3):
-        result, longest = await measured(body)
-        if longest < MOST_SECONDS:
-            break
-    return result, longest
-
-
-async def measured(body: bytes) -> tuple[QueryResult | None, float]:
-    """Returns the result, and the longest processor time of all threads between two turns of the loop."""
-    # The processes do the same after their start, so that the collector passes over what was loaded.
-    gc.collect()
-    gc.freeze()
+    """Returns the result, or None if the answer is refused, and the longest hold of the loop."""
     chunks = [body[at : at + CHUNK] for at in range(0, len(body), CHUNK)]
-    work = asyncio.create_task(asyncio.to_thread(decode_result, chunks, NOW))
-    longest = 0.0
-    while not work.done():
-        began = time.process_time()
-        await asyncio.sleep(0.001)
-        longest = max(longest, time.process_time() - began)
-    try:
-        return await work, longest
-    except MetricsUnavailable:
-        return None, longest
+
+    def decode() -> QueryResult | None:
+        try:
+            return decode_result(chunks, NOW)
+        except MetricsUnavailable:
+            return None
+
+    return await least_hold_by_thread(decode, MOST_SECONDS)
 
 
 async def test_a_large_answer_is_decoded_in_pieces() -> None:
