@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.plane.under_test import find_kubectl
+from tests.support.nightly import only_at_night
 from tests.support.tutorial import SECONDS, run_the_tutorial
 
 
@@ -20,6 +21,7 @@ def programs() -> Path:
     return kubectl.parent
 
 
+@only_at_night  # tests/real runs the same page
 @pytest.mark.timeout(900)
 def test_the_tutorial_works(programs: Path, tmp_path: Path) -> None:
     """Each command of the page prints what the page shows; the plane ends at Ctrl-C and leaves no files."""

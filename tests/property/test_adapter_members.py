@@ -159,7 +159,7 @@ def told(answer: Answered) -> list[str]:
     return [warning.split('"')[1].split(" ")[0] for warning in answer.warnings]
 
 
-@settings(max_examples=examples(250, 20_000))
+@settings(max_examples=examples(80, 20_000))
 @given(TARGETS, FORMS, MEMBER_ANSWERS, MEMBER_ANSWERS)
 def test_members_cannot_spoil_an_answer(
     running: tuple[asyncio.Runner, Target], asked: str, form: bytes, first: bytes, second: bytes

@@ -203,7 +203,7 @@ def written(method: str, asked: str, headers: list[tuple[str, str]], body: bytes
     return "".join(line + "\r\n" for line in lines).encode("latin-1", "replace") + body
 
 
-@settings(max_examples=examples(250, 20_000))
+@settings(max_examples=examples(100, 20_000))
 @given(METHODS, TARGETS, HEADERS, BODIES)
 def test_every_request_is_answered(
     running: tuple[asyncio.Runner, Target],

@@ -27,7 +27,7 @@ ENOUGH = 1.0
 
 
 @given(data=st.data())
-@settings(max_examples=examples(2_000, 100_000), deadline=None)
+@settings(max_examples=examples(500, 100_000), deadline=None)
 def test_every_broken_request_gets_a_verdict(data: st.DataObject) -> None:
     """The answer is an AdmissionReview with the reason of a refusal, and it comes quickly."""
     path = data.draw(st.sampled_from(PATHS))
@@ -62,7 +62,7 @@ def test_every_broken_request_gets_a_verdict(data: st.DataObject) -> None:
     ),
     request=st.sampled_from(("{}", '"userInfo":{"x":"}{"},"oldObject":[[[]]],')),
 )
-@settings(max_examples=examples(300, 20_000), deadline=None)
+@settings(max_examples=examples(100, 20_000), deadline=None)
 def test_nesting_of_any_depth_is_answered_with_the_uid(
     path: str, levels: int, above: list[str | int], opening: list[str], request: str
 ) -> None:
@@ -90,7 +90,7 @@ def nested(path: list[str | int]) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=examples(300, 20_000), deadline=None)
+@settings(max_examples=examples(100, 20_000), deadline=None)
 def test_a_verdict_depends_only_on_the_object(data: st.DataObject) -> None:
     """The user, the operation and the old object make no difference."""
     path = data.draw(st.sampled_from(PATHS))
@@ -146,7 +146,7 @@ def test_a_duplicate_key_is_refused_by_name(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=examples(300, 20_000), deadline=None)
+@settings(max_examples=examples(100, 20_000), deadline=None)
 def test_the_patch_has_only_the_defaults(data: st.DataObject) -> None:
     """It adds only fields with defaults and keeps unknown fields. A second mutation changes nothing."""
     obj = data.draw(bodies.spoiled_objects(MUTATE_FEDERATEDHPA))

@@ -15,6 +15,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.kube import pieces
 from fedhpa.kube.pieces import decode_in_pieces
+from tests.support.nightly import examples
 
 TEXTS = st.text(max_size=12) | st.sampled_from(
     ['},{"metadata":', '"items":[', "]}", '\\"', "{", "}", "\\", ","]
@@ -48,7 +49,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "PIECE_BYTES", 40)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(50, 3_000))
 @given(
     items=ITEMS,
     separators=st.sampled_from([(",", ":"), (", ", ": "), (" ,\n ", " :\t")]),
@@ -67,7 +68,7 @@ def test_no_item_is_lost_doubled_or_changed(
     assert [item for piece in found for item in piece] == items
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(50, 3_000))
 @given(items=ITEMS, chunk=st.integers(1, 90), at=st.integers(0, 400), noise=st.binary(max_size=4))
 def test_a_spoiled_list_is_refused_as_the_whole_would_be(
     items: list[Any], chunk: int, at: int, noise: bytes

@@ -17,6 +17,7 @@ from fedhpa.kube import pieces
 from metrics_adapter.prometheus import results
 from metrics_adapter.prometheus.client import _redacted_chunks
 from metrics_adapter.prometheus.results import QueryResult, decode_result
+from tests.support.nightly import examples
 
 NOW = 1_773_230_400.0
 PIECE = 40
@@ -67,7 +68,7 @@ def answer(series: list[Any], **more: Any) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": series}, **more}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(60, 3_000))
 @given(
     series=SERIES,
     separators=SEPARATORS,
@@ -88,7 +89,7 @@ def test_no_series_is_lost_doubled_or_changed(
     assert [one["metric"] for one in series] == [one.metric for one in found.series]
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(100, 5_000))
 @given(
     series=SERIES,
     separators=SEPARATORS,
