@@ -8,23 +8,19 @@ whose share is furthest from the fair one. A scale-up lowers no cluster and a sc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from fedhpa.assignment.apportion import in_order
 from fedhpa.assignment.bounded import by_rank, by_weight
-
-DUPLICATED: Final = "Duplicated"
-AGGREGATED: Final = "Aggregated"
-STATIC_WEIGHTED: Final = "StaticWeighted"
-DYNAMIC_WEIGHTED: Final = "DynamicWeighted"
-PRIORITIZED: Final = "Prioritized"
-LOAD_WEIGHTED: Final = "LoadWeighted"
-
-# Policies that need to know how many more replicas a cluster could run.
-BY_CAPACITY: Final = frozenset((AGGREGATED, DYNAMIC_WEIGHTED, PRIORITIZED))
-_BY_RANK: Final = frozenset((AGGREGATED, PRIORITIZED))
+from fedhpa.assignment.policies import (
+    BY_RANK,
+    DUPLICATED,
+    DYNAMIC_WEIGHTED,
+    LOAD_WEIGHTED,
+    PRIORITIZED,
+    STATIC_WEIGHTED,
+)
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +114,7 @@ def _bound(replicas: int, place: Place) -> int:
 
 
 def _divider(places: Places, policy: str | None) -> Callable[[int, Shares, Shares], dict[str, int]]:
-    if policy in _BY_RANK:
+    if policy in BY_RANK:
         if policy == PRIORITIZED:
             ranks = {cluster: place.priority for cluster, place in places.items()}
         else:
@@ -149,7 +145,7 @@ def _levels(places: Sequence[Place], policy: str | None, total: int) -> Iterator
     yield running
     # Weighted policies ignore the capacity until pods are pending.
     capacity = highest
-    if policy in _BY_RANK or any(place.pending for place in places):
+    if policy in BY_RANK or any(place.pending for place in places):
         capacity = [
             place.running if place.pending else min(most, _or(place.available, most) + place.running)
             for place, most in zip(places, highest, strict=True)

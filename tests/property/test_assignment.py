@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedhpa.assignment.direct import (
+from fedhpa.assignment.direct import Place, limits, split
+from fedhpa.assignment.policies import (
     AGGREGATED,
     DUPLICATED,
     DYNAMIC_WEIGHTED,
     LOAD_WEIGHTED,
     PRIORITIZED,
     STATIC_WEIGHTED,
-    Place,
-    limits,
-    split,
 )
 from tests.support.costs import least_cpu_seconds
 

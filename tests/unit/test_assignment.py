@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fedhpa.assignment.direct import (
+from fedhpa.assignment.direct import Place, limits, size_of_each, split
+from fedhpa.assignment.policies import (
     AGGREGATED,
     DUPLICATED,
     DYNAMIC_WEIGHTED,
     LOAD_WEIGHTED,
     PRIORITIZED,
     STATIC_WEIGHTED,
-    Place,
-    limits,
-    size_of_each,
-    split,
 )
 
 
