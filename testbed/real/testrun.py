@@ -36,9 +36,6 @@ def main(arguments: list[str]) -> int:
     workers = WORKERS
     # A shell lets its background jobs ignore SIGINT, and programs that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Without files of bytecode each worker, and each of hundreds of programs, compiles everything again.
-    sys.dont_write_bytecode = False
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         say(f"programs of the planes: {ensure_assets()}")
     except PlaneUnavailable as error:
