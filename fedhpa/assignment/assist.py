@@ -1,0 +1,258 @@
+"""Scale assist: clusters with room run the replicas that other clusters cannot run.
+
+A cluster helps by a raised minReplicas of its HPA. That works only if traffic is spread over the ready pods
+of all clusters. Source: docs/explanation/distributed.md; reasons: docs/decisions/0013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fedhpa.assignment.apportion import in_order
+from fedhpa.assignment.bounded import by_rank, by_weight
+from fedhpa.assignment.policies import (
+    AGGREGATED,
+    DUPLICATED,
+    DYNAMIC_WEIGHTED,
+    PRIORITIZED,
+    STATIC_WEIGHTED,
+    Policy,
+)
+from fedhpa.assignment.shares import MemberState, lowest
+from fedhpa.assignment.state import NO_STATE, ClusterState, States
+
+# Replicas that have been ready for this long take their part of the load.
+SETTLED_SECONDS: Final = 60
+# The deficit must have fallen three passes after help was ready.
+_PROVE_SECONDS: Final = 3 * 60
+# A cluster that help did not relieve gets none for this long.
+_INEFFECTIVE_SECONDS: Final = 30 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Assistance:
+    """The next state and what this pass did; all numbers are replicas.
+
+    `deficit` is what clusters need and cannot run, without those of `ineffective`. `unassigned` is the part
+    of the new help that no cluster has room for. `ineffective` are the clusters that help does not relieve.
+    """
+
+    states: States
+    deficit: int
+    unassigned: int
+    ineffective: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def deficits(states: States, members: Sequence[MemberState]) -> dict[str, int]:
+    """Returns the replicas that each cluster needs and cannot run; only clusters that lack some.
+
+    `need` counts where the maximum cannot rise: at `high`, or at the size of a full cluster. Elsewhere
+    `distribute` raises the maximum, and counting it here would double it. Pending replicas that were to help
+    another cluster do not count, because the deficit of that cluster has them already.
+    """
+    found = {}
+    for member in members:
+        lacking = max(member.pending - states.get(member.cluster, NO_STATE).given_share, 0)
+        stuck = member.limit is not None and member.maximum is not None and member.maximum >= member.limit
+        if member.need is not None and member.maximum is not None and stuck:
+            lacking += max(member.need - max(member.maximum, member.present), 0)
+        if lacking > 0 and member.reachable:
+            found[member.cluster] = lacking
+    return found
+
+
+def assist(
+    states: States,
+    members: Sequence[MemberState],
+    policy: Policy,
+    step: int,
+    now: float,
+    settled: Mapping[str, int],
+) -> Assistance:
+    """Returns the state with the help of this pass.
+
+    `maximum` of each member is the one that `distribute` found. `settled` has the replicas of each cluster
+    that have been ready for a minute; without it, running replicas count a minute after help was given.
+    Help that is no longer needed, or changes nothing, is taken back by `step` in each pass.
+    """
+    found = {name: _judged_again(state, now) for name, state in states.items()}
+    reachable = [member for member in members if member.reachable]
+    for member in reachable:
+        found[member.cluster] = _observed(found.get(member.cluster, NO_STATE), member, now, settled)
+    lacking = deficits(states, reachable)
+    reasons = list(_judge(found, reachable, lacking, now))
+    ineffective = tuple(sorted(name for name in lacking if found[name].ineffective_since is not None))
+    lacking = {name: number for name, number in lacking.items() if name not in ineffective}
+    for member in reachable:
+        if member.cluster not in lacking and found[member.cluster].deficit_before is not None:
+            found[member.cluster] = replace(found[member.cluster], deficit_before=None)
+    total = sum(lacking.values())
+    unassigned = 0
+    if total:
+        unassigned = _give(found, reachable, policy, lacking, now, settled, reasons)
+    else:
+        reasons += _take_back(found, reachable, step)
+    changed = {name: state for name, state in found.items() if state != states.get(name, NO_STATE)}
+    return Assistance({**states, **changed}, total, unassigned, ineffective, tuple(reasons))
+
+
+def _judged_again(state: ClusterState, now: float) -> ClusterState:
+    since = state.ineffective_since
+    if since is None or now - since < _INEFFECTIVE_SECONDS:
+        return state
+    return replace(state, ineffective_since=None)
+
+
+def _observed(
+    state: ClusterState, member: MemberState, now: float, settled: Mapping[str, int]
+) -> ClusterState:
+    """Returns the state with help cut to the maximum, and with the clock of its readiness."""
+    if not state.given:
+        return state
+    most = max((member.maximum or 0) - (member.minimum or 0), 0)
+    if state.given > most:
+        state = _help_of(state, most)
+    if not state.given:
+        return state
+    if _outstanding(state, member, now, settled):
+        return replace(state, ready_since=None) if state.ready_since is not None else state
+    return replace(state, ready_since=now) if state.ready_since is None else state
+
+
+def _help_of(state: ClusterState, given: int) -> ClusterState:
+    if given <= 0:
+        return replace(state, given=0, given_since=None, given_share=0, ready_since=None)
+    return replace(state, given=given, given_share=min(state.given_share, given))
+
+
+def _outstanding(state: ClusterState, member: MemberState, now: float, settled: Mapping[str, int]) -> int:
+    """Returns how many of the replicas that were given for the present deficit are not settled yet."""
+    if not state.given:
+        return 0
+    ready = settled.get(member.cluster)
+    if ready is None:
+        aged = state.given_since is not None and now - state.given_since >= SETTLED_SECONDS
+        ready = member.running if aged else 0
+    return min(state.given_share, max((member.minimum or 0) + state.given - ready, 0))
+
+
+def _judge(
+    found: dict[str, ClusterState], members: Sequence[MemberState], lacking: Mapping[str, int], now: float
+) -> Iterator[str]:
+    """Marks the clusters that help did not relieve although all of it has been ready for three passes."""
+    helping = [found[member.cluster] for member in members if found[member.cluster].given_share]
+    if not helping or any(state.ready_since is None for state in helping):
+        return
+    ready_since = max(state.ready_since or 0.0 for state in helping)
+    if now - ready_since < _PROVE_SECONDS or _fallen(found, lacking):
+        return
+    for member in members:
+        # The help counts for nothing any more. Clusters that it did relieve get new help for the rest.
+        found[member.cluster] = replace(found[member.cluster], given_share=0)
+    for name, number in lacking.items():
+        state = found[name]
+        relieved = state.deficit_before is None or number < state.deficit_before
+        found[name] = replace(state, ineffective_since=None if relieved else now, deficit_before=None)
+        if not relieved:
+            yield (
+                f"{name}: still lacks {number} replicas three passes after others were ready to help, "
+                "so its load may be tied to it; it gets no help for 30 minutes"
+            )
+
+
+def _fallen(found: Mapping[str, ClusterState], lacking: Mapping[str, int]) -> bool:
+    """True if the clusters that got help lack fewer replicas than before."""
+    before = {name: state.deficit_before for name in lacking if (state := found[name]).deficit_before}
+    return sum(lacking[name] for name in before) < sum(number or 0 for number in before.values())
+
+
+def _give(
+    found: dict[str, ClusterState],
+    members: Sequence[MemberState],
+    policy: Policy,
+    lacking: Mapping[str, int],
+    now: float,
+    settled: Mapping[str, int],
+    reasons: list[str],
+) -> int:
+    """Gives new help; returns what no cluster has room for.
+
+    Help counts against the deficit until it has been ready for a minute. While the deficit has not fallen, it
+    counts for longer: more help to a cluster with tied load would fill all others before it is judged.
+    """
+    helpers = {member.cluster: member for member in members}
+    outstanding = {name: _outstanding(found[name], member, now, settled) for name, member in helpers.items()}
+    shares = {name: found[name].given_share for name in helpers}
+    fallen = _fallen(found, lacking)
+    counted = outstanding if fallen else shares
+    new = sum(lacking.values()) - sum(counted.values())
+    for name, number in lacking.items():
+        state = found[name]
+        if state.deficit_before is None or fallen or (new > 0 and number > state.deficit_before):
+            found[name] = replace(state, deficit_before=number)
+    if fallen:
+        for name in helpers:
+            if found[name].given_share != outstanding[name]:
+                found[name] = replace(found[name], given_share=outstanding[name])
+    if new <= 0:
+        return 0
+    able = [
+        member
+        for member in members
+        if member.cluster not in lacking and _room(found[member.cluster], member) > 0
+    ]
+    divided = _divided(
+        new, able, {member.cluster: _room(found[member.cluster], member) for member in able}, policy
+    )
+    for member in able:
+        share = divided[member.cluster]
+        if not share:
+            continue
+        state = found[member.cluster]
+        given = max(state.given, member.running - (member.minimum or 0)) + share
+        found[member.cluster] = replace(
+            state, given=given, given_since=now, given_share=state.given_share + share, ready_since=None
+        )
+        lacks = ", ".join(sorted(lacking)[:3]) + (" and others" if len(lacking) > 3 else "")
+        reasons.append(f"{member.cluster}: helps {lacks} with {share} more replicas")
+    return new - sum(divided.values())
+
+
+def _room(state: ClusterState, member: MemberState) -> int:
+    """Returns by how much a cluster may help more: up to its maximum and to what its nodes can run."""
+    if member.minimum is None or member.maximum is None or state.zero_since is not None:
+        return 0
+    if member.pending or member.need is not None:
+        return 0
+    most = lowest(member.maximum, member.room) or 0
+    return max(most - max(member.running, member.minimum + state.given), 0)
+
+
+def _divided(
+    new: int, members: Sequence[MemberState], room: Mapping[str, int], policy: Policy
+) -> dict[str, int]:
+    """Returns the new help of each cluster by policy, at most its room."""
+    nothing = dict.fromkeys(room, 0)
+    new = min(new, sum(room.values()))
+    if policy == PRIORITIZED:
+        return by_rank(new, in_order({one.cluster: one.priority for one in members}), nothing, room)
+    ranks = {one.cluster: one.rank for one in members}
+    if policy in (AGGREGATED, DUPLICATED):
+        return by_rank(new, in_order(ranks), nothing, room)
+    if policy == DYNAMIC_WEIGHTED:
+        return by_weight(new, ranks, nothing, room)
+    weights = {one.cluster: one.weight if policy == STATIC_WEIGHTED else 1 for one in members}
+    return by_weight(new, weights, nothing, room)
+
+
+def _take_back(found: dict[str, ClusterState], members: Sequence[MemberState], step: int) -> Iterator[str]:
+    for member in members:
+        state = found[member.cluster]
+        if not state.given:
+            continue
+        found[member.cluster] = after = _help_of(state, state.given - step)
+        rest = f", {after.given} are left" if after.given else ""
+        yield f"{member.cluster}: {state.given - after.given} replicas of its help are taken back{rest}"

@@ -1,0 +1,143 @@
+"""Reads the need of a cluster from the status of its own HorizontalPodAutoscaler (autoscaling/v2).
+
+The status comes from the member, so everything in it that cannot be read is unknown. An unknown value never
+becomes a number. Source: docs/explanation/distributed.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Final
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.metric_types import metric_type
+from fedhpa.api.quantity import parse_milli
+from fedhpa.api.times import parse_time
+
+JSON = object
+
+_MAX_REPLICAS: Final = 2**31 - 1
+# A status has one value for each metric; more are of no use.
+_MAX_METRICS: Final = 64
+_VALUES: Final = {
+    "Utilization": "averageUtilization",
+    "AverageValue": "averageValue",
+    "Value": "value",
+}
+
+
+def usage_load(hpa: JSON) -> Fraction | None:
+    """Returns the replicas that would keep the present usage exactly at target; None if unknown.
+
+    It is currentReplicas x the highest usage / target. It is unknown unless every metric has a value.
+    """
+    ratios = list(_ratios(hpa))
+    known = [ratio for ratio in ratios if ratio is not None]
+    return _load(hpa, known) if len(known) == len(ratios) else None
+
+
+def pinned_need(hpa: JSON, delay: float, now: float) -> int | None:
+    """Returns the replicas that a pinned HPA would ask for; None if it is not pinned, or if unknown.
+
+    It is pinned if it runs at maxReplicas and asks for more (ScalingLimited=True, reason TooManyReplicas) for
+    at least `delay` seconds. A condition without a time counts as old enough.
+    """
+    spec, status = _object(hpa, "spec"), _object(hpa, "status")
+    most, current = _whole(spec.get("maxReplicas")), _whole(status.get("currentReplicas"))
+    if most is None or current is None or current < most:
+        return None
+    limited = _condition(status, "ScalingLimited")
+    if limited.get("status") != "True" or limited.get("reason") != "TooManyReplicas":
+        return None
+    since = limited.get("lastTransitionTime")
+    if since is not None and not _older(since, delay, now):
+        return None
+    # A metric without a value can only ask for more.
+    load = _load(hpa, [ratio for ratio in _ratios(hpa) if ratio is not None])
+    return None if load is None else min(math.ceil(load), _MAX_REPLICAS)
+
+
+def _load(hpa: JSON, ratios: list[Fraction]) -> Fraction | None:
+    status = _object(hpa, "status")
+    current = _whole(status.get("currentReplicas"))
+    # While the HPA cannot compute, its values are old.
+    if current is None or not ratios or _condition(status, "ScalingActive").get("status") == "False":
+        return None
+    return current * max(ratios)
+
+
+def _ratios(hpa: JSON) -> Iterator[Fraction | None]:
+    """Yields usage / target for each metric of the spec, None for a metric without a value."""
+    values = _objects(_object(hpa, "status").get("currentMetrics"))
+    for metric in _objects(_object(hpa, "spec").get("metrics")):
+        same = (value for value in values if _identity(value, "current") == _identity(metric, "target"))
+        yield _ratio(metric, next(same, None))
+
+
+def _ratio(metric: Mapping[str, JSON], value: Mapping[str, JSON] | None) -> Fraction | None:
+    target = _object(_source(metric), "target")
+    kind = target.get("type")
+    name = _VALUES.get(kind) if isinstance(kind, str) else None
+    if name is None or value is None:
+        return None
+    current, wanted = _milli(_object(_source(value), "current").get(name)), _milli(target.get(name))
+    if current is None or not wanted:
+        return None
+    return Fraction(current, wanted)
+
+
+def _identity(metric: Mapping[str, JSON], value: str) -> tuple[JSON, Mapping[str, JSON]] | None:
+    source = _source(metric)
+    return (
+        (metric.get("type"), {key: part for key, part in source.items() if key != value}) if source else None
+    )
+
+
+def _source(metric: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    kind = metric.get("type")
+    return _object(metric, metric_type(kind).field) if isinstance(kind, str) else {}
+
+
+def _condition(status: Mapping[str, JSON], kind: str) -> Mapping[str, JSON]:
+    found = (one for one in _objects(status.get("conditions")) if one.get("type") == kind)
+    return next(found, {})
+
+
+def _older(time: JSON, seconds: float, now: float) -> bool:
+    if not isinstance(time, str):
+        return False
+    try:
+        since = parse_time(time)
+    except InvalidObject:
+        return False
+    return since is not None and now - min(since, now) >= seconds
+
+
+def _object(value: JSON, key: str) -> Mapping[str, JSON]:
+    inner = value.get(key) if isinstance(value, Mapping) else None
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _objects(value: JSON) -> list[Mapping[str, JSON]]:
+    return (
+        [one for one in value[:_MAX_METRICS] if isinstance(one, Mapping)] if isinstance(value, list) else []
+    )
+
+
+def _whole(value: JSON) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_REPLICAS:
+        return None
+    return value
+
+
+def _milli(value: JSON) -> int | None:
+    """Returns a quantity or a whole number in milli-units; None if it is neither, or negative."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    try:
+        milli = parse_milli(value)
+    except InvalidObject:
+        return None
+    return milli if milli >= 0 else None
