@@ -11,16 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from fedhpa.assignment.apportion import in_order
-from fedhpa.assignment.bounded import by_rank, by_weight
-from fedhpa.assignment.policies import (
-    BY_RANK,
-    DUPLICATED,
-    DYNAMIC_WEIGHTED,
-    LOAD_WEIGHTED,
-    PRIORITIZED,
-    STATIC_WEIGHTED,
-)
+from fedhpa.assignment.division import Shares, divider, fill
+from fedhpa.assignment.policies import BY_RANK, DUPLICATED, Policy
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,16 +40,20 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.present - self.pending, 0)
 
     @property
-    def capacity(self) -> int:
+    def rank(self) -> int:
         """The replicas that it could run, as far as known."""
         return self.running if self.pending else self.running + (self.available or 0)
 
+    @property
+    def capacity_known(self) -> bool:
+        """True if its capacity was measured."""
+        return self.available is not None
+
 
 Places = Mapping[str, Place]
-Shares = Mapping[str, int]
 
 
-def split(desired: int, places: Places, policy: str | None = None) -> dict[str, int]:
+def split(desired: int, places: Places, policy: Policy = None) -> dict[str, int]:
     """Returns the new replicas of each cluster. Policy None means equal weights.
 
     The sum is `desired` within `limits`; Duplicated gives `desired` to each cluster. If no pod is pending and
@@ -70,14 +66,8 @@ def split(desired: int, places: Places, policy: str | None = None) -> dict[str, 
     if not places:
         return shares
     total = max(desired - sum(shares[cluster] for cluster in shares if cluster not in places), 0)
-    divide = _divider(places, policy)
-    low = [0] * len(places)
-    for high in _levels(tuple(places.values()), policy, total):
-        if total <= sum(high):
-            bounds = (dict(zip(places, level, strict=True)) for level in (low, high))
-            return shares | divide(total, *bounds)
-        low = high
-    return shares | dict(zip(places, low, strict=True))
+    levels = _levels(tuple(places.values()), policy, total)
+    return shares | fill(total, places, levels, divider(places, policy))
 
 
 def size_of_each(present: Shares, lows: Shares) -> int:
@@ -89,7 +79,7 @@ def size_of_each(present: Shares, lows: Shares) -> int:
     return max(free) if free else min(present.values(), default=0)
 
 
-def limits(places: Places, policy: str | None = None) -> tuple[int, int | None]:
+def limits(places: Places, policy: Policy = None) -> tuple[int, int | None]:
     """Returns the smallest and the largest size that `split` can reach; None means no limit.
 
     Missing clusters hold their share, and `high` limits the others.
@@ -113,24 +103,7 @@ def _bound(replicas: int, place: Place) -> int:
     return replicas if place.high is None else min(replicas, place.high)
 
 
-def _divider(places: Places, policy: str | None) -> Callable[[int, Shares, Shares], dict[str, int]]:
-    if policy in BY_RANK:
-        if policy == PRIORITIZED:
-            ranks = {cluster: place.priority for cluster, place in places.items()}
-        else:
-            ranks = {cluster: place.capacity for cluster, place in places.items()}
-        order = in_order(ranks)
-        return lambda total, low, high: by_rank(total, order, low, high)
-    if policy == DYNAMIC_WEIGHTED and any(place.available is not None for place in places.values()):
-        weights = {cluster: place.capacity for cluster, place in places.items()}
-    elif policy in (STATIC_WEIGHTED, LOAD_WEIGHTED):
-        weights = {cluster: place.weight for cluster, place in places.items()}
-    else:
-        weights = dict.fromkeys(places, 1)
-    return lambda total, low, high: by_weight(total, weights, low, high)
-
-
-def _levels(places: Sequence[Place], policy: str | None, total: int) -> Iterator[list[int]]:
+def _levels(places: Sequence[Place], policy: Policy, total: int) -> Iterator[list[int]]:
     """Yields levels to which all places are filled before the next one begins, in ascending order.
 
     The policy divides a total between two levels. Levels up to `running` keep replicas in a scale-down, the

@@ -72,7 +72,14 @@ class MemberState:
         """The replicas that its nodes can run, as order and weight: an unknown number counts as `running`."""
         return self.running if self.room is None else self.room
 
+    @property
+    def capacity_known(self) -> bool:
+        """True if its capacity was measured."""
+        return self.capacity is not None
 
-def lowest(*limits: int | None) -> int | None:
-    """Returns the lowest of the limits that are not None; None without any."""
-    return min((limit for limit in limits if limit is not None), default=None)
+
+def lowest(one: int | None, other: int | None) -> int | None:
+    """Returns the lower of two limits; None is no limit."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
