@@ -304,7 +304,7 @@ async def lead_rules(
         clock=clock.monotonic,
     )
     async with asyncio.TaskGroup() as group:
-        group.create_task(supervise("cron-events", events.run))
+        group.create_task(supervise("cron-events", lambda: events.run(controller.results_stored)))
         if direct:
             await _until_synced(members)
         group.create_task(controller.run())

@@ -31,8 +31,8 @@ from fedhpa.kube import (
 CONCURRENT_TARGETS: Final = 64
 # A pass that hangs beyond all deadlines inside it is cancelled.
 PASS_SECONDS: Final = 60.0
-# Results wait this long at most for the effects of the same minute.
-LONGEST_GATE_SECONDS: Final = 20.0
+# Results wait this long at most for the effects of the same minute, and events for the results.
+LONGEST_WAIT_SECONDS: Final = 20.0
 # Decoded objects hold the event loop for no longer.
 TURN_SECONDS: Final = 0.02
 # The delay after a pass that failed unexpectedly.
@@ -41,29 +41,32 @@ RETRY_SECONDS: Final = 5.0
 Object = dict[str, Any]
 
 
-class EffectsFirst:
-    """Lets the results of a minute wait until its effects are written."""
+class Barrier:
+    """Lets the next step of a busy minute wait until all targets have finished the step before it."""
 
     def __init__(self) -> None:
-        self._effects = 0
+        self._count = 0
+        self._began = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
 
     def begin(self) -> None:
-        """Notes a pass whose effect is not written yet."""
-        self._effects += 1
+        """Notes a target whose step is outstanding."""
+        if self._count == 0:
+            self._began = asyncio.get_running_loop().time()
+        self._count += 1
         self._idle.clear()
 
     def end(self) -> None:
-        """Notes that a pass has written its effect, or has none."""
-        self._effects -= 1
-        if self._effects == 0:
+        """Notes that a target has finished its step, or skips it."""
+        self._count -= 1
+        if self._count == 0:
             self._idle.set()
 
     async def wait(self) -> None:
-        """Waits until no effect is outstanding, for a bounded time."""
+        """Waits until no step is outstanding. The first of them bounds the wait for all."""
         try:
-            async with asyncio.timeout(LONGEST_GATE_SECONDS):
+            async with asyncio.timeout_at(self._began + LONGEST_WAIT_SECONDS):
                 await self._idle.wait()
         except TimeoutError:
             return
@@ -101,7 +104,8 @@ class CronController:
         self._running: set[TargetKey] = set()
         self._again: set[TargetKey] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_TARGETS)
-        self._gate = EffectsFirst()
+        self._effects = Barrier()
+        self._results = Barrier()
         self._listed = asyncio.Event()
         self._clock = clock
         self._reflector: Reflector[Object] = Reflector(
@@ -133,6 +137,10 @@ class CronController:
                 self._metrics.forget(key)
             self._on_count(0)
             self._reconciler.end()
+
+    async def results_stored(self) -> None:
+        """Waits until the results of a busy minute are stored, for a bounded time. Events come after them."""
+        await self._results.wait()
 
     async def _follow_changes(self) -> None:
         await self._reflector.synced.wait()
@@ -187,7 +195,8 @@ class CronController:
                     self._again.add(target)
                     continue
                 self._running.add(target)
-                self._gate.begin()
+                self._effects.begin()
+                self._results.begin()
                 group.create_task(self._work(target))
 
     async def _work(self, target: TargetKey) -> None:
@@ -199,6 +208,7 @@ class CronController:
             lambda _: self._wall() + RETRY_SECONDS,
             **about,
         )
+        self._results.end()
         self._running.discard(target)
         if target in self._again:
             self._again.discard(target)
@@ -212,11 +222,11 @@ class CronController:
         async def results() -> None:
             nonlocal effect_done
             effect_done = True
-            self._gate.end()
+            self._effects.end()
             # Another target may write its effect meanwhile.
             self._slots.release()
             try:
-                await self._gate.wait()
+                await self._effects.wait()
             finally:
                 await self._slots.acquire()
 
@@ -227,7 +237,7 @@ class CronController:
             return self._wall() + RETRY_SECONDS
         finally:
             if not effect_done:
-                self._gate.end()
+                self._effects.end()
 
     def _if_owned(self, raw: Object) -> Object | None:
         metadata = raw.get("metadata") or {}

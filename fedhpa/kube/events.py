@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
@@ -135,11 +135,13 @@ class EventRecorder:
         except asyncio.QueueFull:
             self._drop(occurrence, "queue full")
 
-    async def run(self) -> None:
-        """Write the queued events until cancelled."""
+    async def run(self, turn: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Write the queued events until cancelled. `turn` is awaited before each write."""
         while True:
             occurrence = await self._queue.get()
             try:
+                if turn is not None:
+                    await turn()
                 await self._record(occurrence)
             except Exception as error:  # the other events are written all the same
                 about = occurrence.about

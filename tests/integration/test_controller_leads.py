@@ -12,6 +12,7 @@ import pytest
 
 from controller.flags import SECTIONS
 from controller.process import run
+from fedhpa.api.times import format_time
 from fedhpa.kube import leases
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
@@ -19,6 +20,7 @@ from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support import fakeapi
 from tests.support.controller import EVENTS, LEASES, ControllerWorld, world, world_on_sockets
 from tests.support.members import REAL_DEADLINE
+from tests.support.rules import CRONS, bounds, put_rules, stored
 
 # Several processes on a busy machine.
 eventually = functools.partial(fakeapi.eventually, within=20.0)
@@ -178,6 +180,70 @@ async def test_a_process_with_one_kind_holds_and_names_the_lease_of_that_kind_on
         assert event["involvedObject"]["name"] == lease
         assert leases_before == []
         assert held == [lease]
+
+
+def renewing(w: ControllerWorld, lease: str) -> set[str | None]:
+    """The identities that wrote a Lease after it was created."""
+    return {
+        seen.authorization for seen in w.hub.seen if seen.method == "PUT" and seen.path.endswith(f"/{lease}")
+    }
+
+
+def reads_by(w: ControllerWorld, name: str, lease: str) -> int:
+    """The number of times that a process read a Lease."""
+    return sum(
+        seen.authorization == f"Bearer {name}" and seen.method == "GET" and seen.path.endswith(f"/{lease}")
+        for seen in w.hub.seen
+    )
+
+
+async def test_processes_of_different_kinds_lead_and_work_at_once(tmp_path: Path) -> None:
+    """One scales the workload, and the other one applies a fire that is owed. Each holds its own Lease."""
+    async with world_on_sockets(m1=2, m2=2) as w:
+        w.load(400)
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": "* * * * *", "targetMaxReplicas": 30})
+        rules = stored(w)
+        an_hour_ago = format_time(float(int(w.clock.wall() - 3600)))
+        w.hub.put(CRONS, {**rules, "metadata": {**rules["metadata"], "creationTimestamp": an_hour_ago}})
+        async with (
+            process(w, tmp_path, "scales", "--controllers=federatedhpa"),
+            process(w, tmp_path, "rules", "--controllers=cronfederatedhpa"),
+        ):
+            await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
+            await eventually(lambda: bounds(w) == (1, 30))
+            await eventually(lambda: renewing(w, LEASE) and renewing(w, CRON_LEASE))
+            led = renewing(w, LEASE), renewing(w, CRON_LEASE)
+            fired = {
+                seen.authorization for seen in w.hub.seen if seen.query.get("fieldManager") == "fedhpa-cron"
+            }
+
+        assert led == ({"Bearer scales"}, {"Bearer rules"})
+        assert fired == {"Bearer rules"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared", "free"),
+    [
+        ("federatedhpa", "federatedhpa", LEASE, None),
+        ("cronfederatedhpa", "cronfederatedhpa", CRON_LEASE, None),
+        ("federatedhpa,cronfederatedhpa", "cronfederatedhpa", CRON_LEASE, None),
+        ("cronfederatedhpa", "federatedhpa,cronfederatedhpa", CRON_LEASE, LEASE),
+    ],
+)
+async def test_of_processes_with_the_same_kind_one_leads_it(
+    tmp_path: Path, first: str, second: str, shared: str, free: str | None
+) -> None:
+    """The second one waits for the Lease of the shared kind, and takes a free one of another kind."""
+    async with world_on_sockets(m1=2) as w, process(w, tmp_path, "first", f"--controllers={first}"):
+        await eventually(lambda: renewing(w, shared))
+        async with process(w, tmp_path, "second", f"--controllers={second}"):
+            await eventually(lambda: reads_by(w, "second", shared) >= 3)
+            if free:
+                await eventually(lambda: renewing(w, free))
+            led = renewing(w, shared), renewing(w, free or "")
+
+        assert led == ({"Bearer first"}, {"Bearer second"} if free else set())
 
 
 @pytest.mark.looptime(noop_cycles=0)
