@@ -45,6 +45,8 @@ class History:
         self.hub = Hub(specs, begin)
         self.oracle = Oracle()
         self.clean = False
+        # True after a crash between the effect and its result.
+        self.unstored = False
 
     def edit(self, edit: Edit) -> None:
         """Somebody edits, creates or deletes an object. An edit that is not possible is none."""
@@ -82,6 +84,7 @@ class History:
         if outcome.effect:
             self.oracle.advance(owners, now, outcome.stored)
         self.clean = outcome.effect and does in ("run", "refused")
+        self.unstored = outcome.effect and does == "crash-result"
         if self.clean:
             elsewhere = {n for n in self.hub.objects if not self.hub.is_present(n)} - self.hub.holders()
             self.oracle.elsewhere(elsewhere)
@@ -94,15 +97,20 @@ class History:
             assert len(self.hub.applied[key]) + self.hub.missed[key] == count, key
 
     def take(self, step: Step, *, anytime: bool, delays: bool) -> None:
-        """Takes one step. Without `anytime`, people act only if nothing is unfinished."""
+        """Takes one step. Without `anytime`, people edit objects only if nothing is unfinished.
+
+        They change the target also between an effect and its result, but never back to its former value.
+        """
         self.now += step.minutes * MINUTE
         if step.edit is not None and (self.clean or anytime):
             self.edit(step.edit)
             self.now += MINUTE
-        if step.person is not None and (self.clean or anytime):
+        if step.person is not None:
             name, value = step.person
-            self.hub.values[name] = value
-            self.oracle.person(name, value)
+            unstored = self.unstored and not self.hub.is_former(name, value)
+            if self.clean or unstored or anytime:
+                self.hub.change_target(name, value)
+                self.oracle.person(name, value)
         if step.does == "away" or (delays and step.does in ("refused", "crash-effect")):
             return
         if step.does == "back":

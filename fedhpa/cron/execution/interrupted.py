@@ -40,6 +40,30 @@ def acknowledged(
     return msgspec.structs.replace(record, pending=unclear or None, applied={**applied, **done})
 
 
+def without_changes_of_others(record: WindowRecord | None, target: Target) -> WindowRecord | None:
+    """Returns the record without the unfinished values of fields that another client has set since.
+
+    The target shows who wrote a field last. Before the unfinished write it had the value in `applied`, so any
+    other value is that client's.
+    """
+    if record is None or record.pending is None:
+        return record
+    changed = {
+        field
+        for field, value in record.pending.items()
+        if field in target.managers
+        and field in record.applied
+        and target.values.get(field) not in (record.applied[field], value)
+    }
+    if not changed:
+        return record
+    pending = {field: value for field, value in record.pending.items() if field not in changed}
+    covered = {field for window in record.open for field in window.values}
+    lost = changed - covered
+    baseline = {field: value for field, value in record.baseline.items() if field not in lost}
+    return msgspec.structs.replace(record, pending=pending or None, baseline=baseline)
+
+
 def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: Target, now: float) -> bool:
     """True if the target shows that a window opened, and its fire is owed, or that it closed."""
     if window.closes <= now and marker_of(window.label, window.closes) in target.done:

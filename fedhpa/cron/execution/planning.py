@@ -16,7 +16,7 @@ import msgspec
 from fedhpa.cron.execution import owed
 from fedhpa.cron.execution.edits import Closing, edited_windows
 from fedhpa.cron.execution.holding import Holding
-from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished
+from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished, without_changes_of_others
 from fedhpa.cron.execution.owed import Due, Fire
 from fedhpa.cron.execution.plans import (
     FIRE,
@@ -101,7 +101,7 @@ class _Planner:
         self._target = target
         self._now = now
         self._left_out = held
-        self._record = acknowledged(record, owners, target, now)
+        self._record = without_changes_of_others(acknowledged(record, owners, target, now), target)
         # Of two rules with one name the first counts.
         self._rules = {
             (name, rule.name): rule for name, each in owners.items() for rule in reversed(each.rules)

@@ -56,6 +56,8 @@ class Hub:
     def __init__(self, specs: dict[str, Json], start: float) -> None:
         self.values: Values = dict(BEGINNING)
         self.objects: dict[str, Json] = {}
+        # The clients other than the controller that wrote a field of the target last.
+        self.managers: dict[str, str] = dict.fromkeys(BEGINNING, "kubectl")
         # The events that the annotation of the target names.
         self.done: frozenset[str] = frozenset()
         self._window: Json | None = None
@@ -95,6 +97,16 @@ class Hub:
         self.objects[name]["metadata"].setdefault("deletionTimestamp", format_time(now))
         self._release()
 
+    def change_target(self, field: str, value: int | None) -> None:
+        """Somebody sets a field of the target."""
+        self.values[field] = value
+        self.managers[field] = "kubectl"
+
+    def is_former(self, field: str, value: int | None) -> bool:
+        """True if a field had a value before a write whose result was not stored."""
+        record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
+        return record is not None and record.pending is not None and record.applied.get(field, value) == value
+
     def is_deleted(self, name: str) -> bool:
         return "deletionTimestamp" in self.objects[name]["metadata"]
 
@@ -110,7 +122,7 @@ class Hub:
         """Plans and writes at one instant, as far as `does` lets it."""
         owners = [self.read(name) for name in sorted(self.objects) if self._belongs(name)]
         record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
-        target = Target(dict(self.values), done=self.done)
+        target = Target(dict(self.values), done=self.done, managers=dict(self.managers))
         attempts = Attempts(owners, record, target, now)
         self._begin(attempts.plan)
         while self._is_forbidden(attempts.plan):
@@ -123,6 +135,7 @@ class Hub:
             self._store(owners, planned, settle(planned, now, "refused"), None)
             return Outcome(False, frozenset())
         self.values |= planned.write
+        self.managers = {name: each for name, each in self.managers.items() if name not in planned.write}
         if planned.write and planned.marker:
             self.done = split_markers(planned.marker)
         if does == "crash-result":
@@ -147,7 +160,7 @@ class Hub:
     def is_unfinished(self, owners: list[ScheduledObject], now: float) -> bool:
         """True if a write was begun and has not succeeded."""
         record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
-        target = Target(dict(self.values), done=self.done)
+        target = Target(dict(self.values), done=self.done, managers=dict(self.managers))
         return is_unfinished(acknowledged(record, {each.name: each for each in owners}, target, now), target)
 
     def _belongs(self, name: str) -> bool:

@@ -1,0 +1,81 @@
+"""A person changes the target after a write whose result was not stored, because the controller ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedhpa.cron.execution import Target
+from tests.unit.test_cron_execution import Hub, messages, rule
+
+
+def edited_and_crashed(*, effect: bool, **edit: Any) -> Hub:
+    """A hub with a window whose minReplicas of 5 an edit changed; the result of that write is not stored."""
+    hub = Hub(rule("day", "0 9 * * *", 5, duration="3h"))
+    hub.run("09:00")
+    hub.write("office", rule("day", "0 9 * * *", **{"low": 7, "duration": "3h", **edit}), edited="10:00")
+    planned = hub.plan("10:01")
+    hub.record = planned.pending
+    if effect:
+        hub.values |= planned.write
+    return hub
+
+
+def resumed(hub: Hub, **managers: str) -> list[str]:
+    """Runs the rules again, with the clients that the target shows. Returns the events."""
+    planned = hub.plan("10:30", Target(dict(hub.values), managers=managers))
+    return messages(hub.finish(planned, "10:30"))
+
+
+@pytest.mark.parametrize("effect", [True, False], ids=["written", "not-written"])
+def test_a_change_after_an_interrupted_edit_of_a_window_stays(*, effect: bool) -> None:
+    """The window ends, as it does for any change of a person."""
+    hub = edited_and_crashed(effect=effect)
+    hub.values["minReplicas"] = 3
+
+    told = resumed(hub, minReplicas="kubectl")
+
+    assert hub.bounds == (3, 10)
+    assert hub.record is None
+    assert told == [
+        "WindowOverridden: kubectl set minReplicas to 3 while a window held 5; "
+        "it stays, and nothing is restored"
+    ]
+
+
+def test_a_change_after_an_edit_that_ended_the_window_stays() -> None:
+    """The edit removes the rule's minReplicas, and the interrupted write restores the earlier one."""
+    hub = edited_and_crashed(effect=True, low=None, high=20)
+    restored = hub.bounds
+    hub.values["minReplicas"] = 3
+
+    resumed(hub, minReplicas="kubectl")
+    hub.run("12:00")
+
+    assert restored == (1, 20)
+    assert hub.bounds == (3, 10)
+
+
+@pytest.mark.parametrize("present", [5, 7])
+def test_a_value_of_the_rule_is_no_change(present: int) -> None:
+    """The target has the value from before the write, or that of the write. The write is completed."""
+    hub = edited_and_crashed(effect=True)
+    hub.values["minReplicas"] = present
+
+    told = resumed(hub, minReplicas="kubectl")
+
+    assert hub.bounds == (7, 10)
+    assert hub.record is not None
+    assert told == []
+
+
+def test_an_own_value_of_an_earlier_attempt_is_no_change() -> None:
+    """The rule was edited again before the second attempt. No other client wrote the value of the first."""
+    hub = edited_and_crashed(effect=True)
+    hub.write("office", rule("day", "0 9 * * *", 8, duration="3h"), edited="10:10")
+    hub.record = hub.plan("10:20").pending
+
+    resumed(hub)
+
+    assert hub.bounds == (8, 10)
