@@ -38,10 +38,8 @@ def test_a_change_after_an_interrupted_edit_of_a_window_stays(*, effect: bool) -
 
     assert hub.bounds == (3, 10)
     assert hub.record is None
-    assert told == [
-        "WindowOverridden: kubectl set minReplicas to 3 while a window held 5; "
-        "it stays, and nothing is restored"
-    ]
+    text = "kubectl set minReplicas to 3 while a window held 5; it stays, and nothing is restored"
+    assert told == [f"WindowOverridden: {text}"]
 
 
 def test_a_change_after_an_edit_that_ended_the_window_stays() -> None:
