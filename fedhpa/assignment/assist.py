@@ -27,6 +27,8 @@ from fedhpa.assignment.state import NO_STATE, ClusterState, States
 SETTLED_SECONDS: Final = 60
 # The deficit must have fallen three passes after help was ready.
 _PROVE_SECONDS: Final = 3 * 60
+# A smaller fall of the deficit may be chance.
+_LEAST_FALL: Final = 2
 # A cluster that help did not relieve gets none for this long.
 _INEFFECTIVE_SECONDS: Final = 30 * 60
 
@@ -93,10 +95,18 @@ def assist(
     unassigned = 0
     if total:
         unassigned = _give(found, reachable, policy, lacking, now, settled, reasons)
-    else:
+    elif not any(_needs(member) for member in reachable if member.cluster not in ineffective):
         reasons += _take_back(found, reachable, step)
     changed = {name: state for name, state in found.items() if state != states.get(name, NO_STATE)}
     return Assistance({**states, **changed}, total, unassigned, ineffective, tuple(reasons))
+
+
+def _needs(member: MemberState) -> bool:
+    """True if a cluster wants more replicas than it runs.
+
+    Its maximum may have risen just now. Help stays until the replicas run, because the nodes may be full.
+    """
+    return member.pending > 0 or (member.need is not None and member.need > member.running)
 
 
 def _judged_again(state: ClusterState, now: float) -> ClusterState:
@@ -147,7 +157,10 @@ def _judge(
     if not helping or any(state.ready_since is None for state in helping):
         return
     ready_since = max(state.ready_since or 0.0 for state in helping)
-    if now - ready_since < _PROVE_SECONDS or _fallen(found, lacking):
+    if now - ready_since < _PROVE_SECONDS:
+        return
+    if _fall(found, lacking) > 0:
+        _begin_again(found, members, lacking, now)
         return
     for member in members:
         # The help counts for nothing any more. Clusters that it did relieve get new help for the rest.
@@ -163,10 +176,22 @@ def _judge(
             )
 
 
-def _fallen(found: Mapping[str, ClusterState], lacking: Mapping[str, int]) -> bool:
-    """True if the clusters that got help lack fewer replicas than before."""
-    before = {name: state.deficit_before for name in lacking if (state := found[name]).deficit_before}
-    return sum(lacking[name] for name in before) < sum(number or 0 for number in before.values())
+def _begin_again(
+    found: dict[str, ClusterState], members: Sequence[MemberState], lacking: Mapping[str, int], now: float
+) -> None:
+    """Compares with the present deficit from now on: a single fall by chance proves nothing for ever."""
+    for name, number in lacking.items():
+        if found[name].deficit_before is not None:
+            found[name] = replace(found[name], deficit_before=number)
+    for member in members:
+        state = found[member.cluster]
+        if state.given_share:
+            found[member.cluster] = replace(state, ready_since=now)
+
+
+def _fall(found: Mapping[str, ClusterState], lacking: Mapping[str, int]) -> int:
+    """Returns by how many replicas the deficit of the clusters that got help has fallen since then."""
+    return sum((found[name].deficit_before or number) - number for name, number in lacking.items())
 
 
 def _give(
@@ -180,13 +205,14 @@ def _give(
 ) -> int:
     """Gives new help; returns what no cluster has room for.
 
-    Help counts against the deficit until it has been ready for a minute. While the deficit has not fallen, it
-    counts for longer: more help to a cluster with tied load would fill all others before it is judged.
+    Help counts against the deficit until it has been ready for a minute and the deficit has fallen by half of
+    it. Otherwise a cluster with tied load would get the same help again and again, and a deficit that goes up
+    and down by one replica would, too.
     """
     helpers = {member.cluster: member for member in members}
     outstanding = {name: _outstanding(found[name], member, now, settled) for name, member in helpers.items()}
     shares = {name: found[name].given_share for name in helpers}
-    fallen = _fallen(found, lacking)
+    fallen = _fall(found, lacking) >= max(-(-sum(shares.values()) // 2), _LEAST_FALL)
     counted = outstanding if fallen else shares
     new = sum(lacking.values()) - sum(counted.values())
     for name, number in lacking.items():

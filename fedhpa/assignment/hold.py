@@ -6,7 +6,7 @@ the higher priorities to what they run. Source: docs/explanation/distributed.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -15,8 +15,10 @@ from fedhpa.assignment.policies import PRIORITIZED, Policy
 from fedhpa.assignment.shares import MemberState
 from fedhpa.assignment.state import NO_STATE, ClusterState, States
 
-# A hold ends if no lower priority changed for this long: they may need all that they run.
+# A hold that keeps replicas ends if no lower priority changed for this long: they may need all that they run.
 _HOLD_SECONDS: Final = 10 * 60
+# An HPA wants fewer replicas if usage is below target by more than its tolerance.
+_WANTS_FEWER: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,19 @@ class Held:
     reasons: tuple[str, ...]
 
 
-def hold(states: States, members: Sequence[MemberState], policy: Policy, step: int, now: float) -> Held:
+def hold(
+    states: States,
+    members: Sequence[MemberState],
+    policy: Policy,
+    step: int,
+    now: float,
+    loads: Mapping[str, float],
+) -> Held:
     """Returns the state with the holds of this pass. A hold that ended is released by `step` in each pass.
 
     Only Prioritized holds; under another policy holds are released. Unreachable clusters keep their state.
+    `loads` has for each cluster the replicas that its present usage would keep exactly at target. While that
+    is what a held cluster runs, its hold keeps nothing, and does not end. An unknown load counts as none.
     """
     found, reasons = dict(states), []
     lower, above = 0, False
@@ -43,7 +54,8 @@ def hold(states: States, members: Sequence[MemberState], policy: Policy, step: i
             if member.minimum is None or not member.reachable:
                 continue
             if policy == PRIORITIZED and member.priority > lowest:
-                after = _after(state, member, lower, above=above, step=step, now=now)
+                load = loads.get(member.cluster, 0.0)
+                after = _after(state, member, lower, load, above=above, step=step, now=now)
             else:
                 after = _released(replace(state, held_since=None, lower_replicas=None), member, step)
             if after != state:
@@ -55,16 +67,28 @@ def hold(states: States, members: Sequence[MemberState], policy: Policy, step: i
 
 
 def _after(
-    state: ClusterState, member: MemberState, lower: int, *, above: bool, step: int, now: float
+    state: ClusterState,
+    member: MemberState,
+    lower: int,
+    load: float,
+    *,
+    above: bool,
+    step: int,
+    now: float,
 ) -> ClusterState:
+    changed = state.lower_replicas != lower
+    if changed:
+        state = replace(state, held_since=None, lower_replicas=lower)
     since = state.held_since
-    if state.lower_replicas != lower:
-        state = replace(state, held_since=now, lower_replicas=lower)
-        since = now
-    if not above or since is None or now - since >= _HOLD_SECONDS:
+    ended = not changed and (not state.held or (since is not None and now - since >= _HOLD_SECONDS))
+    if not above or ended:
         return _released(state, member, step)
+    keeps = load < member.running * _WANTS_FEWER
+    if keeps != (since is not None):
+        state = replace(state, held_since=now if keeps else None)
     most = member.running if member.maximum is None else member.maximum
-    held = min(max(state.held, member.running), most)
+    # Growth needs no hold. Following it would write a minimum in each pass of a rising load.
+    held = min(max(state.held, member.running) if keeps or not state.held else state.held, most)
     return replace(state, held=held if held > (member.minimum or 0) else 0)
 
 

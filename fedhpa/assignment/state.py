@@ -61,8 +61,9 @@ class ClusterState:
     A cluster that needs help: `deficit_before` are the replicas that it lacked when help was given, and
     `ineffective_since` is when that help turned out to change nothing.
 
-    `held` is a raised minReplicas that lets lower priorities scale down first. `held_since` is when these
-    priorities changed last, and `lower_replicas` are the replicas that they ran then.
+    `held` is a raised minReplicas that lets lower priorities scale down first. `held_since` is
+    since when it has kept replicas without a change there, and `lower_replicas` are the replicas of these
+    priorities at their last change.
 
     `zero_since` is when its scale was set to 0. `at_min_since` is since when it could go to 0. `lost` is True
     if its share went to other clusters. `over_since` is since when maxReplicas is exceeded.

@@ -171,7 +171,7 @@ def test_states_from_any_json_are_borne(entry: Any, around: list[MemberState], p
 
     known = dict(caps(known, around, NOW).states)
     known = dict(assist(known, around, policy, 1, NOW, {}).states)
-    known = dict(hold(known, around, policy, 1, NOW).states)
+    known = dict(hold(known, around, policy, 1, NOW, {}).states)
     known = dict(zero(known, around, policy, 1, NOW, {}).states)
 
     for member in around:
@@ -234,7 +234,7 @@ def test_the_order_of_the_input_is_irrelevant(
 
     for one, other in (
         (assist(known, around, policy, 1, NOW, {}), assist(known, shuffled, policy, 1, NOW, {})),
-        (hold(known, around, policy, 1, NOW), hold(known, shuffled, policy, 1, NOW)),
+        (hold(known, around, policy, 1, NOW, loads), hold(known, shuffled, policy, 1, NOW, loads)),
         (caps(known, around, NOW), caps(known, shuffled, NOW)),
         (zero(known, around, policy, 1, NOW, loads), zero(known, shuffled, policy, 1, NOW, loads)),
     ):

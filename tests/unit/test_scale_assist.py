@@ -133,11 +133,11 @@ def test_without_pods_running_replicas_settle_after_a_minute() -> None:
     first = assisted([lacking(4), helper("a", 20)])
     running = helper("a", 20, running=5)
 
-    early = assisted([lacking(3), running], states=first.states, now=NOW + 59)
-    later = assisted([lacking(3), running], states=first.states, now=NOW + 60)
+    early = assisted([lacking(2), running], states=first.states, now=NOW + 59)
+    later = assisted([lacking(2), running], states=first.states, now=NOW + 60)
 
     assert given(early, "a") == (4,)
-    assert given(later, "a") == (7,)
+    assert given(later, "a") == (6,)
 
 
 def test_what_is_left_after_help_gets_help() -> None:
@@ -198,6 +198,34 @@ def test_help_that_changes_nothing_is_taken_back() -> None:
     ]
     assert history[32] == (0, ("short",))
     assert history[33] == (8, ())  # minute 34: 30 minutes after the fourth
+
+
+def test_a_single_fall_does_not_prove_help_for_ever() -> None:
+    """The deficit must fall again within three passes, or the help is taken back."""
+    members = [lacking(3), helper("a", 20, running=5)]
+    states = assisted([lacking(4), helper("a", 20)], settled={"a": 1}).states
+    history = []
+    for number in range(1, 9):
+        found = assisted(members, states=states, now=NOW + 60 * number, settled={"a": 5})
+        states = found.states
+        history.append(found.ineffective)
+
+    assert history == [()] * 6 + [("short",)] * 2
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 8])
+def test_a_deficit_that_goes_up_and_down_gets_help_once(first: int) -> None:
+    """A deficit that changes by one replica in each pass does not collect help."""
+    states = assisted([lacking(first), helper("a", 90)], settled={"a": 1}).states
+    most = 0
+    for number in range(1, 120):
+        running = 1 + states["a"].given if "a" in states else 1
+        members = [lacking(first + number % 2), helper("a", 90, running=running)]
+        found = assisted(members, states=states, now=NOW + 60 * number, settled={"a": running})
+        states = found.states
+        most = max(most, states["a"].given)
+
+    assert most == first + 1
 
 
 def test_one_tied_cluster_does_not_cost_another_its_help() -> None:
