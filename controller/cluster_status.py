@@ -1,8 +1,13 @@
-"""The leader writes on each Cluster of a plain hub whether it is ready; on Karmada's hub Karmada does."""
+"""Keeps the Clusters: the condition Ready of each on a plain hub, and the tokens of `fedhpa join`.
+
+One process of all controllers does so, whichever kinds of objects it works on: the holder of a Lease of its
+own. On Karmada's hub Karmada writes the conditions.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,6 +23,7 @@ from fedhpa.kube import (
     ApiClient,
     Clock,
     EventRecorder,
+    LeaderElector,
     report_failure,
     resource_path,
     supervise,
@@ -25,22 +31,34 @@ from fedhpa.kube import (
 )
 from fedhpa.members import NOT_PROBED, OWN_REASONS, READY, Member, MemberRegistry
 
+# Its holder keeps the Clusters.
+CLUSTERS_LEASE: Final = "fedhpa-controller-clusters"
 # All members are checked this often even if none changed: a version may differ, or a write may have failed.
 PERIOD_SECONDS: Final = 60.0
 
 log = structlog.get_logger(__name__)
 
 
-async def serve_clusters(
+async def lead_clusters(
     hub: ApiClient,
     members: MemberRegistry,
     events: EventRecorder,
     metrics: TokenMetrics,
     clock: Clock,
+    elector: LeaderElector | None,
 ) -> None:
-    """Write the members' conditions and renew their tokens, until cancelled. One process does so."""
+    """Keep the Clusters whenever `elector` leads, until cancelled. Without an elector always."""
+    work = functools.partial(_keep_clusters, hub, members, events, metrics, clock)
+    await (work() if elector is None else elector.run(work))
+
+
+async def _keep_clusters(
+    hub: ApiClient, members: MemberRegistry, events: EventRecorder, metrics: TokenMetrics, clock: Clock
+) -> None:
+    """Write the members' conditions and renew their tokens, until cancelled."""
     tokens = TokenRenewer(hub, members, events, metrics, clock=clock)
     async with asyncio.TaskGroup() as group:
+        group.create_task(supervise("events", events.run))
         group.create_task(supervise("tokens", tokens.run))
         group.create_task(
             supervise("cluster-status", lambda: follow_cluster_status(hub, members, wall=clock.wall))

@@ -1,6 +1,6 @@
 """Renews the tokens of members before they expire, and stores them in their Secrets on the hub.
 
-Only Secrets with the label of `fedhpa join` are renewed. The process that leads the first shard does so. Its
+Only Secrets with the label of `fedhpa join` are renewed. The process that keeps the Clusters does so. Its
 only memory is when to look at which Secret, so another process can take over at any time.
 """
 

@@ -9,15 +9,15 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
-from controller.certificates import lead_certificates
-from controller.cluster_status import serve_clusters
+from controller.certificates import lead_certificates, secrets_config
+from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
 from controller.cronfederatedhpa import CronController, CronMetrics
 from controller.cronfederatedhpa.foreign import other_controller
 from controller.cronfederatedhpa.hub import CronHubCheck
@@ -41,6 +41,7 @@ from controller.flags import (
 )
 from controller.loop import ReconcileLoop
 from controller.members import member_registry
+from controller.pause import record_paused
 from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, CRON, Shard, ShardElection, lease_name, within
 from controller.telemetry import ControllerMetrics
@@ -52,7 +53,7 @@ from fedhpa.kube import (
     ApiClient,
     Clock,
     EventRecorder,
-    InvolvedObject,
+    LeaderElector,
     LeaseTiming,
     follow_config,
     load_config,
@@ -74,11 +75,6 @@ CRON_COMPONENT: Final = "cronFederatedHPA-controller"
 HUB_CHECK_SECONDS: Final = 2.0
 # Releasing a Lease takes at most two seconds (fedhpa.kube.leases); everything else ends at once.
 STOP_SECONDS: Final = 5.0
-
-PAUSED_MESSAGE: Final = (
-    "a controller was started with --pause: it computes decisions and shows them in its metrics and at "
-    "/decisions, and writes neither scales nor statuses; it takes no Lease, so another one may still work"
-)
 
 log = structlog.get_logger(__name__)
 
@@ -116,6 +112,7 @@ async def run(values: Values, signals: Signals) -> None:
         qps=values[common.KUBE_API_QPS],
         burst=values[common.KUBE_API_BURST],
     )
+    secrets_at = await secrets_config(values)
     async with (
         ApiClient(config) as hub,
         http_listeners(values, health, registry, [decisions_route(metrics.decisions, hub)]),
@@ -131,8 +128,7 @@ async def run(values: Values, signals: Signals) -> None:
                 ),
             ]
             if settings.paused:
-                namespace = _lease_namespace(values)
-                record = functools.partial(_record_paused, hub, namespace, _leases_of(values))
+                record = functools.partial(record_paused, hub, _lease_namespace(values), _leases_of(values))
                 background.append(group.create_task(supervise("events", record)))
             leading = []
             if FEDERATED_HPA in values[CONTROLLERS]:
@@ -145,11 +141,13 @@ async def run(values: Values, signals: Signals) -> None:
                     _lead_rules, values, settings, hub, members, metrics, cron_metrics
                 )
                 leading.append(group.create_task(supervise("cron-shards", run_rules)))
+            if not settings.paused:
+                keep_clusters = functools.partial(_lead_clusters, values, hub, members, metrics)
+                leading.append(group.create_task(supervise("clusters-lead", keep_clusters)))
             if values[MANAGE_CERTIFICATES] and not settings.paused:
                 place, timing = _lease_namespace(values), _lease_timing(values)
-                keep = functools.partial(
-                    lead_certificates, values, hub, metrics.certificates, place, timing, metrics.set_leader
-                )
+                told = metrics.certificates, place, timing, metrics.set_leader
+                keep = functools.partial(lead_certificates, values, hub, secrets_at, *told)
                 leading.append(group.create_task(supervise("certificates-lead", keep)))
             await signals.stop.wait()
             health.drain()
@@ -170,14 +168,18 @@ def _leases_of(values: Values) -> dict[str, str]:
     return dict(leases[kind] for kind in values[CONTROLLERS])
 
 
-async def _record_paused(hub: ApiClient, namespace: str, leases: Mapping[str, str]) -> None:
-    """Record an event on each Lease, until cancelled. The hub may refuse it."""
-    async with asyncio.TaskGroup() as group:
-        for lease, component in leases.items():
-            events = EventRecorder(hub, component)
-            about = InvolvedObject("coordination.k8s.io/v1", "Lease", lease, namespace)
-            events.event(about, "Warning", "Paused", PAUSED_MESSAGE)
-            group.create_task(events.run())
+async def _lead_clusters(
+    values: Values, hub: ApiClient, members: MemberRegistry, metrics: ControllerMetrics
+) -> None:
+    """Keep the members' conditions and tokens while this process holds the Lease for it."""
+    elector, show = None, functools.partial(metrics.set_leader, "clusters")
+    show(not values[common.LEADER_ELECT])
+    if values[common.LEADER_ELECT]:
+        place, identity = _lease_namespace(values), f"{socket.gethostname()}_{uuid.uuid4()}"
+        timing = _lease_timing(values)
+        elector = LeaderElector(hub, place, CLUSTERS_LEASE, identity, timing=timing, on_change=show)
+    events = EventRecorder(hub, COMPONENT, on_drop=metrics.count_dropped_event)
+    await lead_clusters(hub, members, events, metrics.tokens, SYSTEM, elector)
 
 
 async def _lead_autoscalers(
@@ -349,8 +351,6 @@ async def lead(
         group.create_task(caches.run())
         group.create_task(supervise("events", events.run))
         group.create_task(supervise("failure-reminders", reconciler.remind))
-        if not settings.paused and shard.index == 0:  # only one process writes the Clusters and their tokens
-            group.create_task(serve_clusters(hub, members, events, metrics.tokens, clock))
         await _until_synced(members)
         group.create_task(loop.run())
 

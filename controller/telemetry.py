@@ -37,6 +37,7 @@ TASKS = (
     "certificates-config",
     "certificates-lead",
     "cluster-status",
+    "clusters-lead",
     "cron-changes",
     "cron-events",
     "cron-owners",
@@ -173,9 +174,8 @@ class ControllerMetrics:
             "Events that were not recorded: too many of them, or the hub refused them.",
             registry=registry,
         )
-        self._leader = Gauge(
-            "fedhpa_controller_leader", "1 while this process leads the shard.", ("shard",), registry=registry
-        )
+        what = "1 while this process leads the shard. Also for its other Leases: clusters, certificates."
+        self._leader = Gauge("fedhpa_controller_leader", what, ("shard",), registry=registry)
         self._member_series = MemberSeries()
         registry.register(self._member_series)
         of_metric = (*NAMES, "metric")

@@ -4,11 +4,12 @@ One process does so at a time: the holder of the Lease `fedhpa-controller-certif
 decided by `certs.stages`; docs/how-to/certificates.md is for people.
 """
 
-from controller.certificates.leading import LEASE, lead_certificates
+from controller.certificates.leading import LEASE, lead_certificates, secrets_config
 from controller.certificates.telemetry import CertificateMetrics
 
 __all__ = [
     "LEASE",
     "CertificateMetrics",
     "lead_certificates",
+    "secrets_config",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import os
 import socket
@@ -21,12 +22,15 @@ from controller.flags import (
     CERTIFICATES_HOSTS,
     CERTIFICATES_KUBECONFIG,
     CERTIFICATES_NAMESPACE,
+    MANAGE_CERTIFICATES,
     certificate_settings,
 )
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.rights import NAMESPACE
 from fedhpa.kube import (
     BOOT,
     ApiClient,
+    ApiConfig,
     EventRecorder,
     LeaderElector,
     LeaseTiming,
@@ -45,6 +49,7 @@ log = structlog.get_logger(__name__)
 async def lead_certificates(
     values: Values,
     hub: ApiClient,
+    secrets_at: ApiConfig | None,
     metrics: CertificateMetrics,
     lease_namespace: str,
     timing: LeaseTiming,
@@ -52,12 +57,13 @@ async def lead_certificates(
 ) -> None:
     """Keeps the certificates whenever this process holds the Lease, until cancelled.
 
-    `set_leader` is called with "certificates" when this process begins or ends to hold it.
+    `secrets_at` is the answer of `secrets_config`. `set_leader` is called with "certificates" when this
+    process begins or ends to hold the Lease.
     """
     on_lead = functools.partial(set_leader, "certificates")
     namespace = values[CERTIFICATES_NAMESPACE] or _pod_namespace()
     settings = certificate_settings(values)
-    async with _secrets_api(values, hub) as secrets_api:
+    async with _secrets_api(secrets_at, values[CERTIFICATES_KUBECONFIG], hub) as secrets_api:
         hosts = values[CERTIFICATES_HOSTS]
         store = CertificateStore(secrets_api, hub, namespace, hosts)
         if not values[common.LEADER_ELECT]:
@@ -96,16 +102,30 @@ def _manager(
     return CertificateManager(store, settings, events, metrics, leads=leads)
 
 
-@asynccontextmanager
-async def _secrets_api(values: Values, hub: ApiClient) -> AsyncIterator[ApiClient]:
-    """Yields the client of the API server that has the Secrets: the hub's, unless another is configured."""
+async def secrets_config(values: Values) -> ApiConfig | None:
+    """Returns how to reach the API server that has the Secrets; None if the hub has them.
+
+    Raises ConfigError, which names the flag, if the kubeconfig cannot be used.
+    """
     kubeconfig = values[CERTIFICATES_KUBECONFIG]
     in_pod = bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and bool(values[common.KUBECONFIG])
-    if not kubeconfig and not in_pod:
+    if not values[MANAGE_CERTIFICATES] or not (kubeconfig or in_pod):
+        return None
+    if not kubeconfig:
+        return in_cluster_config()
+    try:
+        return await load_config(kubeconfig, flag=f"--{CERTIFICATES_KUBECONFIG.name}")
+    except ConfigError as error:
+        raise ConfigError(f"--{CERTIFICATES_KUBECONFIG.name}: {error}") from error
+
+
+@asynccontextmanager
+async def _secrets_api(config: ApiConfig | None, kubeconfig: str, hub: ApiClient) -> AsyncIterator[ApiClient]:
+    """Yields the client of the API server that has the Secrets: the hub's, unless another is configured."""
+    if config is None:
         yield hub
         return
-    config = await load_config(kubeconfig) if kubeconfig else in_cluster_config()
-    async with ApiClient(config) as client:
+    async with ApiClient(dataclasses.replace(config, name="certificates")) as client:
         if not kubeconfig:  # the token is read again when it changes
             yield client
             return

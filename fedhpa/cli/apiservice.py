@@ -66,7 +66,9 @@ def apiservice(
         bool,
         typer.Option(
             "--check",
-            help="Read the hub: add the Secrets of its Clusters, and exit 1 if another server has an API.",
+            help="Read the hub: add the Secrets of its Clusters, and exit 1 if another server has an API. A "
+            "Cluster's Secret is that of the annotation fedhpa.io/secret, else of spec.secretRef. "
+            "spec.impersonatorSecretRef is Karmada's own, and not read.",
         ),
     ] = False,
     kubeconfig: Kubeconfig = "",
@@ -128,7 +130,7 @@ def apiservice(
 async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple[str, str]]:
     """Returns (namespace, name) of the Clusters' Secrets. Raises ConfigError if the hub does not answer."""
     from fedhpa.kube import NOT_FOUND
-    from fedhpa.members import CLUSTERS_PATH, Cluster
+    from fedhpa.members import CLUSTERS_PATH, Cluster, secret_key
 
     async with hub_client(kubeconfig, context) as (hub, _):
         try:
@@ -137,8 +139,7 @@ async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple
             if error.status == NOT_FOUND:
                 return frozenset()
             raise hub_error("cannot list Clusters", error) from error
-    references = [cluster.spec.secretRef for cluster in clusters]
-    return frozenset((ref.namespace, ref.name) for ref in references if ref and ref.namespace and ref.name)
+    return frozenset(filter(None, map(secret_key, clusters)))
 
 
 async def _owned_by_others(

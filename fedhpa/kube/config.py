@@ -74,15 +74,17 @@ class ApiConfig:
     connector: ConnectorFactory | None = None
 
 
-async def load_config(kubeconfig: str | None, context: str | None = None) -> ApiConfig:
+async def load_config(
+    kubeconfig: str | None, context: str | None = None, *, flag: str = "--kubeconfig"
+) -> ApiConfig:
     """Returns the configuration from the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
 
     $KUBECONFIG may name several files, which are merged as kubectl does: the first file that sets a cluster,
     user, context or the current context wins, and missing files are skipped. `context` overrides the current
-    context. Raises ConfigError, which names the file and the remedy.
+    context. Raises ConfigError, which names the file and the remedy; `flag` is where `kubeconfig` came from.
     """
     if kubeconfig:
-        return await _from_kubeconfig([kubeconfig], context)
+        return await _from_kubeconfig([kubeconfig], context, flag)
     if listed := os.environ.get("KUBECONFIG"):
         return await _from_kubeconfig([part for part in listed.split(os.pathsep) if part], context)
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -169,9 +171,11 @@ def file_fingerprint(files: Iterable[Path]) -> bytes:
     return digest.digest()
 
 
-async def _from_kubeconfig(sources: Sequence[str], context: str | None) -> ApiConfig:
+async def _from_kubeconfig(
+    sources: Sequence[str], context: str | None, flag: str = "--kubeconfig"
+) -> ApiConfig:
     source = os.pathsep.join(sources)
-    files = _present(sources)
+    files = _present(sources, flag)
     library = importlib.import_module("kubernetes.aio.config.kube_config")
     settings = importlib.import_module("kubernetes.aio.client.configuration").Configuration()
     try:
@@ -196,14 +200,12 @@ async def _from_kubeconfig(sources: Sequence[str], context: str | None) -> ApiCo
         ) from error
 
 
-def _present(sources: Sequence[str]) -> list[Path]:
+def _present(sources: Sequence[str], flag: str) -> list[Path]:
     paths = [Path(one).expanduser() for one in sources]
     files = [path for path in paths if path.is_file()]
     if not files:
         problem = "it is a folder" if any(path.is_dir() for path in paths) else "no such file"
-        raise ConfigError(
-            f"kubeconfig {os.pathsep.join(sources)}: {problem}: correct --kubeconfig or KUBECONFIG"
-        )
+        raise ConfigError(f"kubeconfig {os.pathsep.join(sources)}: {problem}: correct {flag} or KUBECONFIG")
     return files
 
 

@@ -16,6 +16,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
+from controller.process import main as controller_main
 from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
@@ -60,6 +61,35 @@ def test_a_process_that_cannot_start_says_why(
     assert exited.value.code == code
     assert line.count("\n") == 1
     assert line.startswith("fedhpa-metrics-adapter: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "no such file: correct --certificates"), ("clusters: [", "while parsing"), ("[]", "")],
+)
+def test_a_controller_without_its_kubeconfig_of_certificates_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    content: str | None,
+    said: str,
+) -> None:
+    """It ends with 2 and one line that names flag and file, before it asks for any Lease."""
+    AdapterWorld(tmp_path).flags()  # writes the kubeconfig of the hub
+    own = tmp_path / "own"
+    if content is not None:
+        own.write_text(content)
+    flags = [f"--kubeconfig={tmp_path / 'kubeconfig'}", f"--certificates-kubeconfig={own}"]
+    monkeypatch.setattr(sys, "argv", ["fedhpa-controller", "--manage-certificates", *flags])
+
+    with pytest.raises(SystemExit) as exited:
+        controller_main()
+
+    line = capfd.readouterr().err
+    assert (exited.value.code, line.count("\n")) == (2, 1)
+    assert line.startswith("fedhpa-controller: --certificates-kubeconfig: ")
+    assert str(own) in line
     assert said in line
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from certs import CertificateAuthority
+from fedhpa.api.membership import SECRET_ANNOTATION
 from tests.support.commands import Ran, fedhpa_thread, kubeconfig
 from tests.support.fakeapi import CLUSTERS, FakeApi, fake_api
 
@@ -125,6 +126,18 @@ async def test_the_secrets_of_the_clusters_may_be_read_and_no_others(tmp_path: P
         "elsewhere": ["key-member2"],
         "karmada-cluster": ["c", "key-member1"],
     }
+
+
+async def test_the_secret_of_a_join_is_the_one_that_may_be_read(tmp_path: Path) -> None:
+    """Beside Karmada's Secrets `fedhpa join` makes one of its own, and the adapter reads no other."""
+    joined = cluster("member1", "karmada-cluster")
+    joined["metadata"]["annotations"] = {SECRET_ANNOTATION: "fedhpa-system/fedhpa-member-member1"}
+    joined["spec"]["impersonatorSecretRef"] = {"namespace": "karmada-cluster", "name": "member1-impersonator"}
+    async with fake_api() as hub:
+        hub.put(CLUSTERS, joined)
+        code, out, _ = await apiservice(tmp_path, "--check", hub=hub)
+
+    assert (code, readable(out)) == (0, {"fedhpa-system": ["fedhpa-member-member1"]})
 
 
 async def test_without_names_no_secret_may_be_read(tmp_path: Path) -> None:

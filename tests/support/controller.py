@@ -15,12 +15,14 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from controller.cluster_status import lead_clusters
 from controller.flags import DIRECT, Settings
-from controller.process import lead
+from controller.process import COMPONENT, lead
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
+from fedhpa.kube.events import EventRecorder
 from fedhpa.members.registry import MemberRegistry
 from tests.support.fake_responses import failure, merge, parse, with_list_head
 from tests.support.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
@@ -312,6 +314,10 @@ class ControllerWorld:
             metrics = ControllerMetrics(registry, clock=self.clock.monotonic)
             metrics.watch_members(lambda: members.members)
             work = lead(made, client, members, metrics, clock=self.clock)
+            if not made.paused:
+                events = EventRecorder(client, COMPONENT, wall=self.clock.wall)
+                keep = lead_clusters(client, members, events, metrics.tokens, self.clock, None)
+                await stack.enter_async_context(background(keep))
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.certificates import leading
-from controller.flags import SECTIONS
+from controller.certificates import leading, secrets_config
+from controller.flags import CERTIFICATES_KUBECONFIG, SECTIONS
 from fedhpa.kube import ApiClient, ApiConfig
 from fedhpa.serving.flags.parsing import parse_flags
 
@@ -40,7 +40,10 @@ async def test_it_is_the_pods_own_unless_a_flag_names_another(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     if in_pod:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-    values = parse_flags(SECTIONS, [flag.format(own=own) for flag in flags], {})
+    given = ["--manage-certificates", *(flag.format(own=own) for flag in flags)]
+    values = parse_flags(SECTIONS, given, {})
+    config = await secrets_config(values)
+    kubeconfig = values[CERTIFICATES_KUBECONFIG]
 
-    async with ApiClient(HUB) as hub, leading._secrets_api(values, hub) as found:
+    async with ApiClient(HUB) as hub, leading._secrets_api(config, kubeconfig, hub) as found:
         assert found.config.server == server

@@ -8,15 +8,18 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
+from controller.cronfederatedhpa import CronMetrics
 from controller.flags import DIRECT, Settings
-from controller.process import lead
-from controller.shards import Shard, ShardElection
+from controller.process import COMPONENT, CRON_COMPONENT, lead, lead_rules
+from controller.shards import CRON, Shard, ShardElection
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import ControllerSettings
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.clock import Clock
 from fedhpa.kube.config import ApiConfig
-from fedhpa.kube.leases import LeaseTiming
+from fedhpa.kube.events import EventRecorder
+from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.members.member import PROBE_SECONDS
 from fedhpa.members.registry import MemberRegistry
 from tests.support.memory_network import Cable
@@ -26,7 +29,7 @@ from tests.support.timing import until
 class Controller:
     """The work of one process: `controller.process` without flags, files, signals and HTTP listeners.
 
-    All its connections use `cable`.
+    All its connections use `cable`. It runs one kind of controller: CRON, or "" for FederatedHPAs.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Controller:
         *,
         shards: int = 1,
         calm: bool = False,
+        kind: str = "",
     ) -> None:
         self.identity = identity
         self.cable = cable
@@ -53,15 +57,23 @@ class Controller:
             wall=clock.wall,
         )
         self._counted = metrics = CountedMetrics(self.series)
+        cron_metrics = CronMetrics(self.series)
+        events = EventRecorder(self._hub, CRON_COMPONENT, wall=clock.wall)
+        timing = LeaseTiming(900.0, 600.0, 120.0) if calm else LeaseTiming()
         counts = dict[Shard, int]()
         self.working: set[Shard] = set()
 
         async def work(shard: Shard) -> None:
             self.working.add(shard)
             try:
-                await lead(
-                    settings, self._hub, self.members, metrics, shard=shard, counts=counts, clock=clock
-                )
+                if kind == CRON:
+                    await lead_rules(
+                        settings, self._hub, self.members, events, cron_metrics, shard=shard, clock=clock
+                    )
+                else:
+                    await lead(
+                        settings, self._hub, self.members, metrics, shard=shard, counts=counts, clock=clock
+                    )
             finally:
                 self.working.discard(shard)
 
@@ -70,13 +82,33 @@ class Controller:
             "kube-system",
             identity,
             shards,
-            timing=LeaseTiming(900.0, 600.0, 120.0) if calm else LeaseTiming(),
+            kind=kind,
+            timing=timing,
             clock=clock,
             rng=random.Random(identity),
         )
         self.elector = self.election.electors[0]
+        self.keeps_clusters = LeaderElector(
+            self._hub,
+            "kube-system",
+            CLUSTERS_LEASE,
+            identity,
+            timing=timing,
+            clock=clock.monotonic,
+            wall=clock.wall,
+            rng=random.Random(identity),
+        )
+        clusters = lead_clusters(
+            self._hub,
+            self.members,
+            EventRecorder(self._hub, COMPONENT, wall=clock.wall),
+            metrics.tokens,
+            clock,
+            self.keeps_clusters,
+        )
         self._tasks = [
             asyncio.create_task(self.members.run(), name=f"{identity} members"),
+            asyncio.create_task(clusters, name=f"{identity} clusters"),
             asyncio.create_task(self.election.run(work), name=f"{identity} election"),
         ]
 

@@ -240,19 +240,20 @@ class Federation:
         credentials: Credentials | None = None,
         calm: bool = False,
         shards: int = 1,
+        kind: str = "",
         **changes: Any,
     ) -> AsyncIterator[Controller]:
         """A controller with its own identity that takes part in leader election; killed at the end.
 
-        `changes` replace settings. With `calm` it renews its Lease and probes its members only every few
-        minutes, for tests over days that are about neither.
+        `kind` is CRON for a controller of rules. `changes` replace settings. With `calm` it renews its Lease
+        and probes its members only every few minutes, for tests over days that are about neither.
         """
         identity = f"controller-{next(self._runs)}"
         self.hub.authenticator.tokens[identity] = User(identity, ("system:masters",))
         cable = Cable(self.network)
         config = self.hub.config(credentials or StaticCredentials(f"Bearer {identity}"), cable)
         controller = Controller(
-            identity, config, self.clock, cable, settings_of(changes), shards=shards, calm=calm
+            identity, config, self.clock, cable, settings_of(changes), shards=shards, calm=calm, kind=kind
         )
         try:
             yield controller
