@@ -57,7 +57,7 @@ def _behind_the_hub(seen: Observation) -> Iterator[Result]:
     if seen.aggregation is not None:
         yield from check_aggregation(seen.aggregation, seen.namespace)
     if seen.members is not None:
-        yield from check_members(seen.members)
+        yield from check_members(seen.members, seen.now)
     if seen.leadership is not None and not _may_not_lead(rights):
         yield from check_leadership(seen.leadership, seen.namespace, _wanted(seen.objects))
     if seen.objects is not None:

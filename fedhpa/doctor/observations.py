@@ -91,13 +91,17 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A webhook for our kinds. `place` is its URL, or `NAMESPACE/NAME` of its Service."""
+    """A webhook for our kinds. `place` is its URL, or `NAMESPACE/NAME` of its Service.
+
+    `ready` is the number of ready endpoints of the Service; None for a URL, or if it could not be seen.
+    """
 
     configuration: str
     name: str
     resources: tuple[str, ...]
     validates: bool
     place: str
+    ready: int | None = None
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -144,15 +148,28 @@ class Aggregation(msgspec.Struct, frozen=True):
     request_header_ca: str | Problem = ""
 
 
+class Token(msgspec.Struct, frozen=True):
+    """The life of a member's token. `is_renewed` is True if the controller renews it."""
+
+    issued: float
+    expires: float
+    is_renewed: bool = False
+
+
 class Member(msgspec.Struct, frozen=True):
     """A member cluster, as far as it could be followed: each problem ends the chain.
 
+    `is_annotated` is True if the annotation of `fedhpa join` names the Secret. `owner` is the Cluster in the
+    Secret's label, "" without one. `token` is None if its life is unknown.
     `skew` is its clock minus the hub's. `sampled` is the age of the newest usage by the member's own clock;
     None if it reported no usage.
     """
 
     name: str
     secret: str = ""
+    is_annotated: bool = False
+    owner: str = ""
+    token: Token | None = None
     secret_problem: Problem | None = None
     access_error: str = ""
     endpoint: str = ""

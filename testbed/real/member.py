@@ -21,6 +21,8 @@ from testbed.stage import (
 )
 
 NODE_ALLOCATABLE = {"cpu": "32", "memory": "64Gi", "pods": "110"}
+# A run never lasts so long. The doctor warns a day before a token expires that nobody renews.
+TOKEN_SECONDS = 7 * 24 * 3600
 USAGE_PATH = "/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages"
 
 
@@ -74,7 +76,7 @@ class Member(ControlPlane):
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 24 * 3600},
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
         }
         async with self.api() as api:
             made = await api.send("POST", path, body=body)

@@ -225,6 +225,30 @@ async def wrong_token(made: Installation) -> None:
     made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data={"token": encoded("no-token-of-this-member")})
 
 
+def annotated(value: str) -> Break:
+    async def annotate(made: Installation) -> None:
+        made.edit(CLUSTERS, "m1", metadata={"annotations": {"fedhpa.io/secret": value}})
+
+    return annotate
+
+
+async def secret_of_another_cluster(made: Installation) -> None:
+    made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, metadata={"labels": {"fedhpa.io/cluster": "m2"}})
+
+
+def token_that_ends(days: float) -> Break:
+    """The annotations of `fedhpa join` say when a token of another form than a JSON Web Token ends."""
+
+    async def write(made: Installation) -> None:
+        now = dt.datetime.now(dt.UTC)
+        times = {"issued": now - dt.timedelta(days=30 - days), "expires": now + dt.timedelta(days=days)}
+        annotations = {f"fedhpa.io/token-{key}": f"{time:%Y-%m-%dT%H:%M:%SZ}" for key, time in times.items()}
+        metadata = {"annotations": annotations, "labels": {"fedhpa.io/renew-token": "true"}}
+        made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, metadata=metadata)
+
+    return write
+
+
 def fault(kind: Fault, *paths: str) -> Break:
     async def set_fault(made: Installation) -> None:
         await made.plane.members["m1"].faults.set(kind, paths or ("",))
@@ -366,11 +390,16 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("no-members", no_cluster),
         ("member-secret-unset", no_secret_ref),
         ("member-secret-missing", no_secret),
+        ("member-secret-unset", annotated("no-namespace")),
+        ("member-secret-missing", annotated(f"{CLUSTER_NAMESPACE}/absent")),
+        ("member-secret-foreign", annotated(f"{CLUSTER_NAMESPACE}/m1")),
+        ("member-secret-foreign", secret_of_another_cluster),
         ("member-access-invalid", no_ca_bundle),
         ("member-unreachable", fault(Fault.REFUSE)),
         ("member-certificate-expired", fault(Fault.EXPIRED)),
         ("member-certificate-untrusted", fault(Fault.WRONG_CA)),
         ("member-token-refused", wrong_token),
+        ("member-token-expires-soon", token_that_ends(days=4.0)),
         ("member-not-ready", fault(Fault.SERVER_ERROR, "/readyz")),
         ("member-rights-missing", no_member_rights),
         ("member-metrics-not-served", no_metrics_server),

@@ -31,6 +31,7 @@ from fedhpa.doctor.observations import (
     Right,
     Rights,
     Scaled,
+    Token,
     Trial,
 )
 
@@ -221,12 +222,14 @@ BROKEN: dict[str, Observation] = {
     "no-members": put(HEALTHY, members=()),
     "member-secret-unset": put(HEALTHY, members=(Member("m1"),)),
     "member-secret-missing": put(HEALTHY, members=(Member("m1", "x/m1", secret_problem=ABSENT),)),
+    "member-secret-foreign": member(is_annotated=True),
     "member-access-invalid": put(HEALTHY, members=(Member("m1", "x/m1", access_error="no caBundle"),)),
     "member-unreachable": member(problem=Problem(Cause.UNREACHABLE, "cannot connect: Connection refused")),
     "member-timeout": member(problem=Problem(Cause.TIMEOUT, "no answer in time")),
     "member-certificate-expired": member(problem=Problem(Cause.UNTRUSTED, "certificate has expired")),
     "member-certificate-untrusted": member(problem=Problem(Cause.UNTRUSTED, "unable to get local issuer")),
     "member-token-refused": member(problem=Problem(Cause.UNAUTHORIZED, "Unauthorized")),
+    "member-token-expires-soon": member(token=Token(NOW - 29 * DAY, NOW + DAY)),
     "member-not-ready": member(problem=Problem(Cause.FAILED, "HTTP 500")),
     "member-rights-missing": member(
         missing=(Right("list", "metrics.k8s.io", "pods"),),
@@ -386,6 +389,100 @@ def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None
     assert [each.id for each in diagnose(put(HEALTHY, certificates=(late,))).findings] == [
         "certificate-expires-soon"
     ]
+
+
+@pytest.mark.parametrize(
+    ("life", "left", "is_renewed", "words"),
+    [
+        (30 * DAY, 11 * DAY, True, ""),
+        (30 * DAY, 4 * DAY, True, "expires in 4 days, and the controller has not renewed it"),
+        (30 * DAY, 4 * DAY, False, "expires in 4 days, and nobody renews it"),
+        (3_600.0, 1_100.0, True, ""),
+        (3_600.0, 500.0, True, "expires in 8 minutes, and the controller has not renewed it"),
+        (3_600.0, 3_500.0, False, "expires in 58 minutes, and nobody renews it"),
+        (365 * DAY, 20 * DAY, False, ""),
+        (365 * DAY, 13 * DAY, False, "expires in 13 days, and nobody renews it"),
+    ],
+)
+def test_a_token_expires_soon_in_proportion_to_its_life(
+    life: float, left: float, is_renewed: bool, words: str
+) -> None:
+    """A renewed token is overdue with a sixth of its life left. Another one is late on its last day too."""
+    seen = member(token=Token(NOW + left - life, NOW + left, is_renewed))
+    found = [each.what for each in diagnose(seen).findings]
+
+    assert [words in each for each in found] == [True] * bool(words)
+
+
+def test_a_refused_token_that_expired_says_so() -> None:
+    seen = member(
+        token=Token(NOW - 30 * DAY, NOW - 3 * DAY), problem=Problem(Cause.UNAUTHORIZED, "Unauthorized")
+    )
+    (finding,) = diagnose(seen).findings
+
+    assert finding.what == "https://m1:6443: Unauthorized (the token expired 3 days ago)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"owner": "m1", "is_annotated": True}, "", ""),
+        (
+            {"owner": "m2"},
+            "member-secret-foreign",
+            "The label of the Secret fedhpa-system/m1 names the Cluster m2",
+        ),
+        ({"is_annotated": True}, "member-secret-foreign", "which fedhpa join did not write"),
+        (
+            {"is_annotated": True, "problem": Problem(Cause.UNAUTHORIZED, "no")},
+            "member-secret-foreign",
+            "which fedhpa join did not write",
+        ),
+        (
+            {"is_annotated": True, "problem": Problem(Cause.TIMEOUT, "no")},
+            "member-timeout",
+            "no",
+        ),
+        (
+            {"is_annotated": True, "secret": "", "endpoint": ""},
+            "member-secret-unset",
+            "The annotation fedhpa.io/secret is not NAMESPACE/NAME of a Secret.",
+        ),
+        (
+            {"is_annotated": True, "secret_problem": ABSENT},
+            "member-secret-missing",
+            "does not exist. The annotation fedhpa.io/secret names it.",
+        ),
+    ],
+)
+def test_the_secret_of_the_annotation_is_checked(changes: dict[str, Any], kind: str, words: str) -> None:
+    """It must exist and be of this Cluster. A Secret of spec.secretRef needs no label."""
+    found = [(each.id, words in each.what) for each in diagnose(member(**changes)).findings]
+
+    assert found == ([(kind, True)] if kind else [])
+
+
+@pytest.mark.parametrize("words", ["connect: connection refused", "i/o timeout"])
+def test_a_service_without_endpoints_explains_a_failed_call(words: str) -> None:
+    """An API server that dials the cluster IP cannot tell that nothing is behind it."""
+    seen = no_verdict(f"{POST}dial tcp 10.0.0.1:443: {words}")
+    assert seen.admission is not None
+    entries = tuple(put(each, ready=0) for each in ENTRIES)
+    empty = put(seen, admission=put(seen.admission, entries=entries))
+    (finding,) = diagnose(empty).findings
+
+    assert finding.id == "webhook-no-endpoints"
+    assert finding.what.startswith("The Service fedhpa-system/fedhpa-webhook has no ready endpoint: ")
+
+
+def test_a_policy_that_refuses_valid_objects_is_shown() -> None:
+    """The hub calls the plugin ValidatingAdmissionPolicy before webhooks."""
+    text = "ValidatingAdmissionPolicy 'no-rules' with binding 'no-rules' denied request: no"
+    trials = tuple(put(each, refusal=text) if each.is_valid else each for each in TRIALS)
+    (finding,) = diagnose(put(HEALTHY, admission=Admission(ENTRIES, trials))).findings
+
+    assert finding.id == "webhook-refuses-valid-objects"
+    assert finding.command == "kubectl get validatingadmissionpolicies"
 
 
 def test_a_metrics_server_of_the_hub_is_not_foreign() -> None:

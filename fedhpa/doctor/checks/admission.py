@@ -13,7 +13,7 @@ from fedhpa.doctor.observations import Admission, Cause, Entry, Problem, Trial
 
 OURS: Final = "fedhpa-webhook"
 KINDS: Final = {"federatedhpas": "FederatedHPA", "cronfederatedhpas": "CronFederatedHPA"}
-HOP: Final = "the webhook"
+POLICY: Final = "ValidatingAdmissionPolicy"
 
 _SHOW: Final = "kubectl get validatingwebhookconfigurations fedhpa-webhook -o yaml"
 _REGISTER: Final = "fedhpa webhook-config --service {} --ca-file ca.crt | kubectl apply -f -"
@@ -49,7 +49,8 @@ def check_admission(admission: Admission, namespace: str) -> Iterator[Result]:
     # A dry run shows nothing of our webhook while another one with the same name may have answered.
     trials = [each for each in admission.trials if each.kind not in missing]
     if not foreign:
-        yield from _trials(trials, namespace, service)
+        empty = next((each.place for each in ours if each.ready == 0), "")
+        yield from _trials(trials, namespace, service, empty)
 
 
 def _is_validated(ours: list[Entry], plural: str) -> bool:
@@ -66,11 +67,12 @@ def _karmada(foreign: list[Entry]) -> Iterator[Finding]:
         )
 
 
-def _trials(trials: list[Trial], namespace: str, service: str) -> Iterator[Result]:
+def _trials(trials: list[Trial], namespace: str, service: str, empty: str) -> Iterator[Result]:
+    """Yields what the dry runs show. `empty` is a Service of the webhook without a ready endpoint."""
     problems = [each.problem for each in trials if each.problem is not None]
     calls = [each.text for each in problems if each.cause is Cause.FAILED and "calling webhook" in each.text]
     if calls:
-        yield _call(calls[0], namespace, service)
+        yield _call(calls[0], namespace, service, empty)
         return
     if problems:
         yield NotChecked("the verdicts of the webhook", seen(problems[0]))
@@ -87,12 +89,17 @@ def _trials(trials: list[Trial], namespace: str, service: str) -> Iterator[Resul
     refused = [each for each in trials if each.is_valid and each.refusal]
     if refused:
         what = f"The hub refused a valid {refused[0].kind}: {refused[0].refusal}"
-        yield Finding(
-            "webhook-refuses-valid-objects", OURS, what, "kubectl get validatingwebhookconfigurations"
+        kind = (
+            "validatingadmissionpolicies"
+            if POLICY in refused[0].refusal
+            else "validatingwebhookconfigurations"
         )
+        yield Finding("webhook-refuses-valid-objects", OURS, what, f"kubectl get {kind}")
 
 
-def _call(text: str, namespace: str, service: str) -> Finding:
+def _call(text: str, namespace: str, service: str, empty: str) -> Finding:
     cause = cause_of(text)
+    if empty and cause in ("connection-refused", "timeout"):
+        cause, text = "no-endpoints", f"The Service {empty} has no ready endpoint: {text}"
     command = _COMMANDS[cause].format(service, namespace=namespace)
     return Finding(f"webhook-{cause or 'call-failed'}", OURS, text, command)

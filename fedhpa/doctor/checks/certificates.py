@@ -53,7 +53,9 @@ def _renewal(place: str, namespace: str) -> str:
 
 
 def days(seconds: float) -> str:
-    """Returns a duration in days, or in hours below two days."""
+    """Returns a duration in days, in hours below two days, or in minutes below two hours."""
     if seconds >= 2 * DAY_SECONDS:
         return f"{seconds / DAY_SECONDS:.0f} days"
-    return f"{seconds / 3_600:.0f} hours"
+    if seconds >= 2 * 3_600:
+        return f"{seconds / 3_600:.0f} hours"
+    return f"{seconds / 60:.0f} minutes"

@@ -6,20 +6,24 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Final
 
+from fedhpa.api.membership import SECRET_ANNOTATION
+from fedhpa.doctor.checks.certificates import DAY_SECONDS, SOON_SECONDS, days
 from fedhpa.doctor.checks.hub import MAX_SKEW_SECONDS, names, seen, skew_text
 from fedhpa.doctor.findings import Finding, NotChecked, Result
-from fedhpa.doctor.observations import Cause, Member, Problem
+from fedhpa.doctor.observations import Cause, Member, Problem, Token
 
 # A metrics-server measures every 15 to 60 seconds.
 MAX_SAMPLE_AGE_SECONDS: Final = 180.0
 USAGE_GROUP: Final = "metrics.k8s.io"
+# The controller renews a token with a third of its life left, so a renewal is overdue by then.
+LEAST_SHARE: Final = 1 / 6
 
 _SHOW: Final = "kubectl get cluster {name} -o yaml"
 _JOIN: Final = "fedhpa join {name} --cluster-kubeconfig FILE"
 
 
-def check_members(members: tuple[Member, ...] | Problem) -> Iterator[Result]:
-    """Yields the broken hops of all members."""
+def check_members(members: tuple[Member, ...] | Problem, now: float) -> Iterator[Result]:
+    """Yields the broken hops of all members. `now` is the hub's time in POSIX seconds."""
     if isinstance(members, Problem):
         if members.cause is not Cause.ABSENT:  # the check of the CRD says so
             yield NotChecked("the members", seen(members))
@@ -28,15 +32,18 @@ def check_members(members: tuple[Member, ...] | Problem) -> Iterator[Result]:
         yield Finding("no-members", "clusters", what, _JOIN.format(name="NAME"))
     else:
         for member in members:
-            yield from check_member(member)
+            yield from check_member(member, now)
 
 
-def check_member(member: Member) -> Iterator[Result]:
+def check_member(member: Member, now: float) -> Iterator[Result]:
     """Yields the first broken hop on the way to a member, or what is wrong behind it."""
-    first = next(_way(member), None)
+    first = next(_way(member, now), None)
     if first is not None:
         yield first
         return
+    yield from _foreign_secret(member)
+    if member.token is not None:
+        yield from _token(member, member.token, now)
     yield from _rights(member)
     if member.skew is not None and abs(member.skew) > MAX_SKEW_SECONDS:
         what = skew_text(f"The clock of {member.name}", "the hub's", member.skew)
@@ -45,23 +52,56 @@ def check_member(member: Member) -> Iterator[Result]:
         yield from _metrics(member)
 
 
-def _way(member: Member) -> Iterator[Result]:
+def _way(member: Member, now: float) -> Iterator[Result]:
     name = member.name
     if not member.secret and member.secret_problem is None:
-        yield _finding(member, "member-secret-unset", "spec.secretRef names no Secret.", _JOIN)
+        what = "spec.secretRef names no Secret."
+        if member.is_annotated:
+            what = f"The annotation {SECRET_ANNOTATION} is not NAMESPACE/NAME of a Secret."
+        yield _finding(member, "member-secret-unset", what, _JOIN)
     problem = member.secret_problem
     if problem is not None and problem.cause is Cause.ABSENT:
         what = f"The Secret {member.secret} does not exist."
+        if member.is_annotated:
+            what = f"{what} The annotation {SECRET_ANNOTATION} names it."
         yield _finding(member, "member-secret-missing", what, _JOIN)
     elif problem is not None:
         yield NotChecked(f"the member {name}", f"the Secret {member.secret} cannot be read: {seen(problem)}")
     if member.access_error:
         yield _finding(member, "member-access-invalid", member.access_error, _SHOW)
     if member.problem is not None:
-        yield _unreachable(member, member.problem)
+        if member.problem.cause is Cause.UNAUTHORIZED:
+            yield from _foreign_secret(member)
+        yield _unreachable(member, member.problem, now)
 
 
-def _unreachable(member: Member, problem: Problem) -> Finding:
+def _foreign_secret(member: Member) -> Iterator[Finding]:
+    """Yields a finding if the Secret belongs to another Cluster, or if the annotation names any Secret."""
+    if member.owner and member.owner != member.name:
+        what = f"The label of the Secret {member.secret} names the Cluster {member.owner}."
+    elif member.is_annotated and not member.owner:
+        what = f"The annotation {SECRET_ANNOTATION} names {member.secret}, which fedhpa join did not write."
+    else:
+        return
+    yield _finding(member, "member-secret-foreign", what, _JOIN)
+
+
+def _token(member: Member, token: Token, now: float) -> Iterator[Finding]:
+    left, life = token.expires - now, token.expires - token.issued
+    soon = min(SOON_SECONDS, LEAST_SHARE * life)
+    if left > (soon if token.is_renewed else max(soon, DAY_SECONDS)):
+        return
+    # The member accepts the token although it has expired, so the clocks differ.
+    ends = f"The token expires in {days(left)}" if left > 0 else f"The token expired {days(-left)} ago"
+    if token.is_renewed:
+        what = f"{ends}, and the controller has not renewed it. Events of the Cluster say why."
+        yield _finding(member, "member-token-expires-soon", what, "kubectl describe cluster {name}")
+    else:
+        what = f"{ends}, and nobody renews it."
+        yield _finding(member, "member-token-expires-soon", what, _JOIN)
+
+
+def _unreachable(member: Member, problem: Problem, now: float) -> Finding:
     check = "kubectl --server={endpoint} get --raw /readyz"
     found = {
         Cause.UNREACHABLE: ("member-unreachable", check),
@@ -78,7 +118,10 @@ def _unreachable(member: Member, problem: Problem) -> Finding:
     )
     if kind == "member-certificate-untrusted" and "expired" in problem.text:
         kind, command = "member-certificate-expired", "kubectl --context={name} get --raw /readyz"
-    return _finding(member, kind, f"{member.endpoint}: {problem.text}", command)
+    what = f"{member.endpoint}: {problem.text}"
+    if kind == "member-token-refused" and member.token is not None and member.token.expires <= now:
+        what = f"{what} (the token expired {days(now - member.token.expires)} ago)"
+    return _finding(member, kind, what, command)
 
 
 def _rights(member: Member) -> Iterator[Result]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +26,9 @@ MUTATING: Final = "mutatingwebhookconfigurations"
 WEBHOOK_SECONDS: Final = 2.0 * TIMEOUT_SECONDS
 # The label with the name of a namespace, by which a registration is limited to some.
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
-DENIED: Final = "denied the request"
+# A webhook "denied the request", a ValidatingAdmissionPolicy "denied request".
+DENIED: Final = re.compile(r"denied (the )?request")
+EXTERNAL_NAME: Final = "ExternalName"
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -35,6 +39,26 @@ class _Rule(msgspec.Struct, frozen=True):
 class _Service(msgspec.Struct, frozen=True):
     namespace: str = ""
     name: str = ""
+
+
+class _ServiceSpec(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+class _StoredService(msgspec.Struct, frozen=True):
+    spec: _ServiceSpec = _ServiceSpec()
+
+
+class _EndpointConditions(msgspec.Struct, frozen=True):
+    ready: bool | None = None
+
+
+class _Endpoint(msgspec.Struct, frozen=True):
+    conditions: _EndpointConditions = _EndpointConditions()
+
+
+class _Slice(msgspec.Struct, frozen=True):
+    endpoints: list[_Endpoint] | None = None
 
 
 class _ClientConfig(msgspec.Struct, frozen=True):
@@ -83,12 +107,49 @@ async def read_admission(hub: Session, namespace: str) -> tuple[Admission, tuple
         problem = validating if isinstance(validating, Problem) else mutating
         assert isinstance(problem, Problem)
         return Admission(problem, trials), ()
-    entries = (*_entries(hub, validating, validates=True), *_entries(hub, mutating, validates=False))
-    certificates = await _certificates(hub, namespace, (*validating, *mutating))
+    ready, certificates = await asyncio.gather(
+        _ready_endpoints(hub, (*validating, *mutating)),
+        _certificates(hub, namespace, (*validating, *mutating)),
+    )
+    entries = (
+        *_entries(hub, validating, ready, validates=True),
+        *_entries(hub, mutating, ready, validates=False),
+    )
     return Admission(entries, trials), certificates
 
 
-def _entries(hub: Session, found: tuple[Configuration, ...], *, validates: bool) -> list[Entry]:
+async def _ready_endpoints(hub: Session, found: tuple[Configuration, ...]) -> dict[_Service, int]:
+    """Returns the number of ready endpoints of each Service of our registrations, where it can be seen.
+
+    An API server that dials the cluster IP of such a Service cannot tell that nothing is behind it.
+    """
+    services = {
+        hook.clientConfig.service
+        for each in found
+        for hook in each.webhooks or ()
+        if each.metadata.name == OURS and hook.clientConfig.service is not None
+    }
+    ready = {}
+    for service in services:
+        stored, slices = await asyncio.gather(
+            hub.get(resource_path("v1", "services", service.namespace, service.name), _StoredService),
+            hub.list(
+                resource_path("discovery.k8s.io/v1", "endpointslices", service.namespace),
+                _Slice,
+                labels=f"kubernetes.io/service-name={service.name}",
+            ),
+        )
+        if isinstance(stored, Problem) or isinstance(slices, Problem) or stored.spec.type == EXTERNAL_NAME:
+            continue
+        ready[service] = sum(
+            endpoint.conditions.ready is not False for each in slices for endpoint in each.endpoints or ()
+        )
+    return ready
+
+
+def _entries(
+    hub: Session, found: tuple[Configuration, ...], ready: Mapping[_Service, int], *, validates: bool
+) -> list[Entry]:
     return [
         Entry(
             hub.line(configuration.metadata.name),
@@ -96,6 +157,7 @@ def _entries(hub: Session, found: tuple[Configuration, ...], *, validates: bool)
             tuple(resources),
             validates,
             hub.line(_place(webhook.clientConfig)),
+            None if webhook.clientConfig.service is None else ready.get(webhook.clientConfig.service),
         )
         for configuration in found
         for webhook in configuration.webhooks or ()
@@ -202,6 +264,6 @@ async def _trial(hub: Session, namespace: str, wanted: dict[str, Any], words: st
     )
     if not isinstance(answer, Problem) or "already exists" in answer.text:
         return Trial(kind, not words, words)
-    if DENIED in answer.text or "is invalid:" in answer.text:
+    if DENIED.search(answer.text) or "is invalid:" in answer.text:
         return Trial(kind, not words, words, answer.text)
     return Trial(kind, not words, words, problem=answer)

@@ -13,8 +13,10 @@ import msgspec
 from fedhpa.api import rights
 from fedhpa.api.autoscalers import StoredAutoscaler
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.membership import CLUSTER_LABEL, RENEWED, RENEWED_VALUE, SECRET_ANNOTATION
 from fedhpa.api.times import parse_time
-from fedhpa.doctor.observations import Cause, Certificate, Member, Problem
+from fedhpa.api.tokens import life_of
+from fedhpa.doctor.observations import Cause, Certificate, Member, Problem, Token
 from fedhpa.doctor.reading.accounts import needed, rights_of
 from fedhpa.doctor.reading.certificates import from_pem
 from fedhpa.doctor.reading.session import Session, date_of
@@ -107,17 +109,21 @@ class MemberReader:
 
     async def _follow(self, name: str, cluster: Cluster) -> FollowedMember:
         key = secret_key(cluster)
+        annotated = SECRET_ANNOTATION in (cluster.metadata.annotations or {})
         if key is None:
-            return FollowedMember(Member(name))
+            return FollowedMember(Member(name, is_annotated=annotated))
         shown = self._hub.line(_shown(cluster))
         secret = await self._hub.get(resource_path("v1", "secrets", *key), Secret)
         if isinstance(secret, Problem):
-            return FollowedMember(Member(name, shown, secret_problem=secret))
+            return FollowedMember(Member(name, shown, annotated, secret_problem=secret))
+        owner = self._hub.line((secret.metadata.labels or {}).get(CLUSTER_LABEL, ""), 64)
+        known = Member(name, shown, annotated, owner)
         try:
             access = read_access(cluster, secret_data(secret))
             session = await self._session(name, access)
         except InvalidObject as error:
-            return FollowedMember(Member(name, shown, access_error=self._hub.line(str(error))))
+            error_text = self._hub.line(str(error))
+            return FollowedMember(msgspec.structs.replace(known, access_error=error_text))
         certificates = from_pem(f"member {name} caBundle", (access.ca_bundle or "").encode())
         endpoint = session.line(access.endpoint)
         begun = self._wall()
@@ -126,7 +132,9 @@ class MemberReader:
         # A token that may not read /readyz lacks a right, which says nothing about the member's health.
         problem = answer if isinstance(answer, Problem) and answer.cause is not Cause.FORBIDDEN else None
         problem = problem or self._written_by_others(cluster)
-        member = Member(name, shown, endpoint=endpoint, problem=problem, skew=skew)
+        member = msgspec.structs.replace(
+            known, token=_token(access.token, secret), endpoint=endpoint, problem=problem, skew=skew
+        )
         if problem is not None:
             return FollowedMember(member, None, (), tuple(certificates))
         missing, autoscalers, metrics, version = await asyncio.gather(
@@ -183,6 +191,14 @@ class MemberReader:
 def _shown(cluster: Cluster) -> str:
     """Returns NAMESPACE/NAME of the Secret; "" if the Cluster names none."""
     return "/".join(secret_key(cluster) or ())
+
+
+def _token(token: str, secret: Secret) -> Token | None:
+    """Returns the life of a stored token; None if neither the token nor the Secret tells it."""
+    life = life_of(token, secret.metadata.annotations or {})
+    if life is None:
+        return None
+    return Token(*life, (secret.metadata.labels or {}).get(RENEWED) == RENEWED_VALUE)
 
 
 def _ages(answer: Response) -> list[float]:

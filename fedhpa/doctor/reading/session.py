@@ -58,11 +58,14 @@ class Session:
         """Returns the object at a path."""
         return await self._guard(lambda: self.client.get(path, as_type, kind=kind, deadline=self.seconds))
 
-    async def list(self, path: str, item: type[T]) -> tuple[T, ...] | Problem:
-        """Returns the items of a collection that can be decoded, at most MAX_ITEMS."""
+    async def list(self, path: str, item: type[T], *, labels: str = "") -> tuple[T, ...] | Problem:
+        """Returns the items of a collection that can be decoded, at most MAX_ITEMS.
+
+        `labels` is a selector.
+        """
 
         async def read() -> tuple[T, ...]:
-            found = await self.client.list_leniently(path, item, idle=self.seconds)
+            found = await self.client.list_leniently(path, item, idle=self.seconds, label_selector=labels)
             return tuple(each for each in found.items if not isinstance(each, msgspec.Raw))[:MAX_ITEMS]
 
         return await self._guard(read)
