@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from asyncio import sleep
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,12 @@ from certs.hub import CertificateStore
 from certs.state import Settings
 from controller.certificates.manager import CertificateManager
 from controller.certificates.telemetry import CertificateMetrics
+from controller.flags import HUB, MEMBERS
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.rights import (
     Manifest,
+    MetricsVia,
     Propagation,
     Switches,
     controller_rights,
@@ -27,15 +28,13 @@ from fedhpa.api.rights import (
     user,
     webhook_rights,
 )
-from fedhpa.kube import ApiClient, EventRecorder, StaticCredentials
-from testbed.embedded.api.types import Attributes, User
-from testbed.embedded.auth import authorization
-from testbed.embedded.auth.authorization import Authorizer
+from fedhpa.kube import EventRecorder, StaticCredentials
+from testbed.embedded.api.types import User
 from testbed.embedded.objects.kinds import CRDS
 from tests.support.controller import federated_hpa
 from tests.support.federation import Federation, federation
-from tests.support.federation.planes import DEPLOYMENTS, EVENTS, NAME, NAMESPACE, Plane, deployment
-from tests.support.memory_network import Cable
+from tests.support.federation.planes import DEPLOYMENTS, EVENTS, NAME, NAMESPACE, deployment
+from tests.support.fewer_rights import LEAST, client_of_least, first_of, grant, names_of, without
 from tests.support.nightly import only_at_night
 from tests.support.timing import background
 from tests.virtual.test_tokens_of_members_are_renewed import SPACE, join
@@ -44,12 +43,11 @@ from webhook.hub import HubReader
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 Logs = list[dict[str, Any]]
-# The user of the controller on the hub.
-LEAST = "least"
-
 
 # Seconds. The tokens are renewed after two thirds of it.
 LIFE = 600
+# Seconds. The metrics of the hub are read at every reconcile.
+SOON = 45
 BY_CAPACITY = {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Aggregated"}}
 # The words of a complaint about a right.
 REFUSAL = ("forbidden", "HTTP 403")
@@ -62,63 +60,11 @@ METRICS = [
 ]
 
 
-def without(manifests: list[Manifest], removed: str) -> list[Manifest]:
-    """The manifests without the rule that `removed` names, as `ROLE: RESOURCE or path`."""
-    role, _, resource = removed.partition(": ")
-    found = copy.deepcopy(manifests)
-    count = 0
-    for one in found:
-        if one["metadata"]["name"] == role and "rules" in one:
-            names = (resource, ALSO_WITHOUT.get(removed, resource))
-            kept = [rule for rule in one["rules"] if first_of(rule) not in names]
-            count += len(one["rules"]) - len(kept)
-            one["rules"] = kept
-    assert count == (len({resource, ALSO_WITHOUT.get(removed, resource)}) if removed else 0), removed
-    return found
-
-
-def first_of(rule: dict[str, Any]) -> str:
-    """The name of a rule: the first of its resources or paths, with the API group."""
-    named = (rule.get("nonResourceURLs") or rule["resources"])[0]
-    return f"{rule.get('apiGroups', [''])[0]}/{named} {'/'.join(rule['verbs'])}"
-
-
-def grant(plane: Plane, manifests: list[Manifest], refused: list[str]) -> None:
-    """Stores the roles and lets the plane ask them."""
-    store, kinds = plane.server.store, plane.server.kinds
-    for one in (*authorization.bootstrap(), *manifests):
-        if one["apiVersion"].startswith("rbac."):
-            kind = kinds.of(one["apiVersion"], one["kind"])
-            assert kind is not None
-            store.create(kind.collection, less_about_health(one))
-    authorizer = Authorizer(store)
-
-    def allowed(attributes: Attributes) -> bool:
-        answer = authorizer.allowed(attributes)
-        if not answer:
-            where = attributes.path or f"{attributes.group}/{attributes.resource}/{attributes.subresource}"
-            refused.append(f"{plane.name} {attributes.verb} {where}")
-        return answer
-
-    plane.server.allowed = allowed
-
-
-def less_about_health(role: Manifest) -> Manifest:
-    """Returns a default role of Kubernetes without /readyz, which hardened clusters do not grant."""
-    if not role["metadata"]["name"].startswith("system:") or "rules" not in role:
-        return role
-    rules = [
-        {**rule, "nonResourceURLs": [path for path in rule["nonResourceURLs"] if path != "/readyz"]}
-        if "nonResourceURLs" in rule
-        else rule
-        for rule in role["rules"]
-    ]
-    return {**role, "rules": rules}
-
-
-def grant_all(f: Federation, removed: str, propagation: Propagation, refused: list[str]) -> None:
+def grant_all(
+    f: Federation, removed: str, propagation: Propagation, via: MetricsVia, refused: list[str]
+) -> None:
     """Gives the hub's controller and the members' tokens the printed rights without one rule."""
-    hub = [*controller_rights(user(LEAST), lease_namespace=SPACE, propagation=propagation)]
+    hub = rights_on_hub(propagation, via)
     for name in f.members:
         hub += member_secret_rights(name, name, SPACE, user(LEAST), user("nobody"))
     member = member_rights(SPACE, propagation=propagation)
@@ -154,12 +100,18 @@ def put_template(f: Federation) -> None:
 
 
 async def worked(
-    tmp_path: Path, logs: Logs, removed: str = "", propagation: Propagation = "direct"
+    tmp_path: Path,
+    logs: Logs,
+    removed: str = "",
+    propagation: Propagation = "direct",
+    via: MetricsVia = MEMBERS,
 ) -> tuple[list[str], str]:
     """Runs the controller until it has scaled and renewed tokens. Returns refusals and all complaints."""
     refused: list[str] = []
     async with federation(tmp_path, m1=2, m2=2) as f:
-        grant_all(f, removed, propagation, refused)
+        grant_all(f, removed, propagation, via, refused)
+        if via == HUB:
+            f.hub.server.route = f.members["m1"].metrics.handler
         if propagation == "karmada":
             put_template(f)
         f.demand(600)
@@ -168,8 +120,9 @@ async def worked(
         spec: dict[str, Any] = BY_CAPACITY if propagation == "direct" else {}
         f.scale(syncPeriodSeconds=30, metrics=metrics, **spec)
         credentials = StaticCredentials(f"Bearer {LEAST}")
-        async with f.controller(credentials=credentials, propagation=propagation) as controller:
-            await sleep(LIFE)
+        settings: dict[str, Any] = {"propagation": propagation, "metrics_via": via}
+        async with f.controller(credentials=credentials, **settings) as controller:
+            await sleep(LIFE if via == MEMBERS else SOON)
             texts = [str(entry) for entry in logs]
             texts += [str(event["message"]) for event in f.hub.all(EVENTS)]
             texts.append(str(f.status().get("conditions")))
@@ -185,25 +138,28 @@ OTHER_COMPLAINTS = {
 }
 # A member that refuses its /readyz has answered, so it counts as ready, and nobody complains.
 SILENT = ("//readyz get",)
-# Default roles of Kubernetes, or another rule of the same role, have the right too.
-ALSO_WITHOUT = {"fedhpa:member: apps/deployments/scale get": "apps/deployments list/watch"}
 
 
-def rules_of(propagation: Propagation) -> list[str]:
-    """The names of all rules, as `ROLE: RULE`."""
+def rights_on_hub(propagation: Propagation, via: MetricsVia = MEMBERS) -> list[Manifest]:
+    """Returns the rights of the controller on the hub."""
+    return controller_rights(user(LEAST), lease_namespace=SPACE, propagation=propagation, metrics_via=via)
+
+
+def rules_of(propagation: Propagation, via: MetricsVia = MEMBERS) -> list[str]:
+    """Returns the names of all rules, as `ROLE: RULE`."""
     manifests = [
-        *controller_rights(user(LEAST), lease_namespace=SPACE, propagation=propagation),
+        *rights_on_hub(propagation, via),
         *member_secret_rights("m1", "m1", SPACE, user(LEAST), user("nobody")),
         *member_rights(SPACE, propagation=propagation),
     ]
-    return [
-        f"{one['metadata']['name']}: {first_of(rule)}" for one in manifests for rule in one.get("rules", ())
-    ]
+    return names_of(manifests)
 
 
 DIRECT = [(rule, "direct") for rule in rules_of("direct")]
 # On a Karmada hub only what the controller does with templates is different.
 KARMADA = [(rule, "karmada") for rule in rules_of("karmada") if rule not in dict(DIRECT)]
+# With --metrics-via=hub the controller reads the metrics APIs of the hub.
+OF_HUB = [rule for rule in rules_of("direct", HUB) if rule not in dict(DIRECT)]
 SAMPLE = [
     ("fedhpa:controller:leases: coordination.k8s.io/leases get/list/create/update", "direct"),
     ("fedhpa:member: custom.metrics.k8s.io/* get", "direct"),
@@ -219,6 +175,18 @@ async def test_nothing_is_refused(tmp_path: Path, logs: Logs, propagation: Propa
     assert refused == []
     assert "token renewed" in text
     assert "forbidden" not in text
+
+
+@pytest.mark.parametrize("rule", ["", *OF_HUB])
+async def test_each_rule_of_the_hubs_metrics_is_missed(tmp_path: Path, logs: Logs, rule: str) -> None:
+    """A condition of the object names the metrics API that the hub refuses."""
+    refused, text = await worked(tmp_path, logs, rule, via=HUB)
+    api = rule.partition(": ")[2].partition("/")[0]
+
+    assert bool(refused) == bool(rule)
+    assert [one for one in refused if api not in one] == []
+    assert ("forbidden" in text) == bool(rule)
+    assert api in text
 
 
 @only_at_night
@@ -271,17 +239,6 @@ OF_CERTIFICATES = [
 ]
 
 
-def client_of_least(f: Federation, manifests: list[Manifest], refused: list[str]) -> ApiClient:
-    """Returns a client of the hub with these rights."""
-    own = copy.deepcopy(manifests)
-    for one in own:
-        if "subjects" in one:
-            one["subjects"] = [user(LEAST)]
-    f.hub.authenticator.tokens[LEAST] = User(LEAST, ("system:authenticated",))
-    grant(f.hub, own, refused)
-    return ApiClient(f.hub.config(StaticCredentials(f"Bearer {LEAST}"), Cable(f.network)))
-
-
 @pytest.mark.parametrize(
     "rule", ["", *(f"fedhpa:webhook: {first_of(rule)}" for one in WEBHOOK for rule in one.get("rules", ()))]
 )
@@ -289,7 +246,10 @@ async def test_each_rule_of_the_webhook_is_missed(tmp_path: Path, logs: Logs, ru
     """It reads the hub for warnings only, so a missing right is logged and refuses no object."""
     refused: list[str] = []
     subject = decode(FederatedHPA, federated_hpa())
-    async with federation(tmp_path) as f, client_of_least(f, without(WEBHOOK, rule), refused) as client:
+    async with (
+        federation(tmp_path) as f,
+        client_of_least(f, f.hub, without(WEBHOOK, rule), refused) as client,
+    ):
         reader = HubReader(client, checks_targets=True)
         async with background(reader.run()):
             await sleep(5)
@@ -304,7 +264,10 @@ async def test_each_rule_of_the_webhook_is_missed(tmp_path: Path, logs: Logs, ru
 async def test_each_rule_of_the_certificates_is_missed(tmp_path: Path, logs: Logs, rule: str) -> None:
     """The controller reads and writes three Secrets, and the registrations that exist."""
     refused: list[str] = []
-    async with federation(tmp_path) as f, client_of_least(f, without(CERTIFICATES, rule), refused) as client:
+    async with (
+        federation(tmp_path) as f,
+        client_of_least(f, f.hub, without(CERTIFICATES, rule), refused) as client,
+    ):
         store = CertificateStore(client, client, SPACE)
         metrics = CertificateMetrics(CollectorRegistry())
         events = EventRecorder(client, "test")
@@ -313,3 +276,37 @@ async def test_each_rule_of_the_certificates_is_missed(tmp_path: Path, logs: Log
 
     assert bool(refused) == bool(rule)
     assert any("forbidden" in str(entry) for entry in logs) == bool(rule)
+
+
+# The role of the controller in the cluster with its pods, where that is another one than the hub.
+ON_HOST = [
+    one
+    for one in hub_rights(
+        SPACE,
+        switches=Switches(certificates=True, external_hub=True),
+        planes=["host"],
+        components=["controller"],
+    )
+    if one["metadata"]["name"] == "fedhpa:controller:certificates"
+]
+EVENTS_ON_HOST = "fedhpa:controller:certificates: /events create/patch"
+
+
+@pytest.mark.parametrize("rule", ["", EVENTS_ON_HOST])
+async def test_the_events_of_an_external_hub_need_a_right(tmp_path: Path, logs: Logs, rule: str) -> None:
+    """The events about the Secrets of certificates are written where the Secrets are."""
+    refused: list[str] = []
+    async with (
+        federation(tmp_path, m1=1) as f,
+        client_of_least(f, f.members["m1"], without(ON_HOST, rule), refused) as host,
+        client_of_least(f, f.hub, CERTIFICATES, refused) as hub,
+    ):
+        store, metrics = CertificateStore(host, hub, SPACE), CertificateMetrics(CollectorRegistry())
+        manager = CertificateManager(store, Settings(), EventRecorder(host, "test"), metrics, clock=f.clock)
+        async with background(manager.run()):
+            await sleep(SOON)
+        reasons = {event["reason"] for event in f.members["m1"].all(EVENTS) if "reason" in event}
+
+    assert ("RootCreated" in reasons) == (not rule)
+    assert {one.rpartition("/")[2] for one in refused} == ({"events"} if rule else set())
+    assert any("event" in str(entry) and "forbidden" in str(entry) for entry in logs) == bool(rule)

@@ -1,0 +1,14 @@
+"""Breaks of one hop on real planes, by the id of the finding of `fedhpa doctor`."""
+
+from tests.real.breaks import admission, aggregation, controllers, hub, members
+from tests.real.breaks.patient import Break
+
+BREAKS: dict[str, Break] = {
+    **hub.BREAKS,
+    **admission.BREAKS,
+    **aggregation.BREAKS,
+    **members.BREAKS,
+    **controllers.BREAKS,
+}
+
+__all__ = ["BREAKS"]

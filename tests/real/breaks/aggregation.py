@@ -1,0 +1,149 @@
+"""Breaks of the metrics APIs on the hub, and of the certificates of the adapter."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from certs import CertificateAuthority
+from testbed.stage.api import has_condition
+from testbed.stage.processes import ADAPTER_SERVICE
+from testbed.stage.registrations import ADAPTER, NAMESPACE
+from tests.real.breaks.patient import Break, Patient, bundle_of, foreign_bundle
+from tests.real.breaks.servers import answering, hanging, serving
+
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+EXTERNAL = f"{API_SERVICES}/v1beta1.external.metrics.k8s.io"
+SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/{ADAPTER_SERVICE}"
+# The hub checks an API that works every 30 seconds.
+NOTICED_SECONDS = 180.0
+
+
+@asynccontextmanager
+async def killed_adapter(patient: Patient) -> AsyncIterator[None]:
+    await patient.processes.kill(ADAPTER)
+    try:
+        yield
+    finally:
+        await patient.processes.start_one(ADAPTER)
+        await patient.processes.metrics_are_available()
+
+
+def noticed(break_: Break, until: str = "False") -> Break:
+    """Waits until the hub has checked the API of external metrics again, and at the end until all work."""
+
+    @asynccontextmanager
+    async def broken(patient: Patient) -> AsyncIterator[None]:
+        async with break_(patient):
+            await patient.hub.wait(
+                EXTERNAL,
+                lambda found: has_condition(found, kind="Available", status=until),
+                what="the hub has checked the API",
+                seconds=NOTICED_SECONDS,
+            )
+            yield
+        await patient.processes.metrics_are_available()
+
+    return broken
+
+
+def api_service(**changes: Any) -> Break:
+    """Changes the spec of the APIService of external metrics."""
+    return noticed(
+        lambda patient: patient.replaced(
+            EXTERNAL, lambda found: {**found, "spec": {**found["spec"], **changes}}
+        )
+    )
+
+
+def to_port(port: int, **changes: Any) -> Break:
+    service = {"namespace": NAMESPACE, "name": ADAPTER_SERVICE, "port": port}
+    return api_service(service=service, **changes)
+
+
+@asynccontextmanager
+async def silent_adapter(patient: Patient) -> AsyncIterator[None]:
+    async with hanging() as port, to_port(port)(patient):
+        yield
+
+
+def adapter_that_answers(status: int, *, days: float = 30) -> Break:
+    """Another server answers for the adapter, with one status."""
+
+    @asynccontextmanager
+    async def broken(patient: Patient) -> AsyncIterator[None]:
+        authority = CertificateAuthority.create("of-the-test")
+        context = serving(patient.plane.run.folder, authority, days)
+        async with (
+            answering(context, status) as port,
+            to_port(port, caBundle=bundle_of(authority))(patient),
+        ):
+            yield
+
+    return broken
+
+
+@asynccontextmanager
+async def no_api_services(patient: Patient) -> AsyncIterator[None]:
+    names = [
+        each["metadata"]["name"]
+        for each in patient.processes.adapter_registrations()
+        if each["kind"] == "APIService"
+    ]
+    async with AsyncExitStack() as stack:
+        for name in names:
+            await stack.enter_async_context(patient.deleted(f"{API_SERVICES}/{name}"))
+        yield
+    await patient.processes.metrics_are_available()
+
+
+def without_pods(found: Any) -> Any:
+    """A Service of type ClusterIP has endpoints only for pods."""
+    return {
+        **found,
+        "spec": {"type": "ClusterIP", "ports": found["spec"]["ports"], "selector": {"app": "none"}},
+    }
+
+
+def certificate_in_secret(days: float) -> Break:
+    """The Secret of the adapter has another certificate than the one that it serves."""
+
+    @asynccontextmanager
+    async def broken(patient: Patient) -> AsyncIterator[None]:
+        issued = patient.processes.ca.issue_server(
+            ADAPTER,
+            dns=[f"{ADAPTER_SERVICE}.{NAMESPACE}.svc"],
+            validity=dt.timedelta(days=90),
+            now=dt.datetime.now(dt.UTC) - dt.timedelta(days=90 - days),
+        )
+        data = {"tls.crt": issued.cert_pem, "tls.key": issued.key_pem}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": f"{ADAPTER}-tls", "namespace": NAMESPACE},
+            "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+        }
+        async with patient.created(secret):
+            yield
+
+    return broken
+
+
+BREAKS: dict[str, Break] = {
+    "apiservice-missing": no_api_services,
+    "apiservice-foreign": api_service(service={"namespace": "default", "name": "kubernetes", "port": 443}),
+    "apiservice-service-missing": noticed(lambda patient: patient.deleted(SERVICE)),
+    "apiservice-no-endpoints": noticed(lambda patient: patient.replaced(SERVICE, without_pods)),
+    "apiservice-connection-refused": killed_adapter,
+    "apiservice-timeout": silent_adapter,
+    "apiservice-certificate-expired": adapter_that_answers(200, days=-1),
+    "apiservice-certificate-untrusted": api_service(caBundle=foreign_bundle()),
+    "apiservice-refuses-hub": adapter_that_answers(401),
+    "apiservice-unavailable": adapter_that_answers(500),
+    "certificate-expired": certificate_in_secret(-3),
+    "certificate-expires-soon": certificate_in_secret(3),
+}

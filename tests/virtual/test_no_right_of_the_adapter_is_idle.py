@@ -1,0 +1,112 @@
+"""Each printed right of the metrics adapter is needed: without it callers are refused, or see less."""
+
+from __future__ import annotations
+
+from asyncio import sleep
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from fedhpa.api.rights import ADAPTER_ROLE, READER_ROLE, adapter_rights, user
+from fedhpa.kube import ApiClient
+from fedhpa.kube.config import ApiConfig
+from fedhpa.members import MemberRegistry, SharedLists
+from fedhpa.serving import Health
+from fedhpa.serving.authentication import Authenticator, TokenReviewer
+from fedhpa.serving.authorization import Authorizer, Guard
+from fedhpa.serving.reviews import ReviewProbe
+from fedhpa.serving.tls import ServingTls, TlsFiles
+from fedhpa.serving.trust import LiveTrust, TrustFiles
+from metrics_adapter.members.source import MembersSource
+from metrics_adapter.server.application import build_application
+from metrics_adapter.telemetry import Telemetry
+from testbed.embedded.api.types import User
+from testbed.embedded.auth.authorization import Authorizer as Grants
+from testbed.embedded.auth.reviews import Reviews, trust_config_map
+from tests.support.federation import Federation, federation
+from tests.support.fewer_rights import LEAST, client_of_least, names_of, without
+from tests.support.memory_network import Cable, MemoryListener
+from tests.support.timing import background
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+Logs = list[dict[str, Any]]
+# A person with the role of readers.
+READER = "reader"
+PODS = "/apis/metrics.k8s.io/v1beta1/pods"
+# Seconds, after which the hub was listed and the members answered.
+SOON = 20
+
+RIGHTS = adapter_rights(user(LEAST), secrets={"kube-system": ()})
+READERS = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "readers"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": READER_ROLE},
+    "subjects": [user(READER)],
+}
+# Bindings of roles that Kubernetes has.
+REVIEWS, TRUST = f"{ADAPTER_ROLE}:auth-delegator", f"{ADAPTER_ROLE}:authentication-reader"
+# The status of a reader's request without a right, and the words of the complaint.
+COMPLAINTS = {
+    f"{ADAPTER_ROLE}: cluster.karmada.io/clusters list/watch": (200, "listing /apis/cluster.karmada.io"),
+    f"{ADAPTER_ROLE}:secrets: /secrets get/list/watch": (503, "its secret cannot be read"),
+    f"{READER_ROLE}: metrics.k8s.io/pods get/list": (403, 'User \\"reader\\" cannot list resource'),
+    REVIEWS: (401, "token could not be reviewed"),
+    TRUST: (200, "extension-apiserver-authentication"),
+}
+
+
+async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, str]:
+    """Runs the parts of the adapter that use the hub. Returns the status of a read, and all texts."""
+    members = MemberRegistry(hub, clock=f.clock.monotonic, wall=f.clock.wall)
+    files = TlsFiles(folder / "tls.crt", folder / "tls.key")
+    trust = LiveTrust(TrustFiles(), ServingTls(files, request_client_certificates=True))
+    reviewer = TokenReviewer(hub, clock=f.clock.monotonic)
+    guard = Guard(Authenticator(lambda: trust.peers, reviewer), Authorizer(hub, clock=f.clock.monotonic), [])
+    telemetry = Telemetry(lambda: members.members)
+    async with SharedLists(clock=f.clock.monotonic) as lists:
+        source = MembersSource(lambda: members.members, lists, max_age=0.0, observer=telemetry)
+        application = build_application(source, guard, Health(), telemetry)
+        async with (
+            MemoryListener(f.network, application) as listener,
+            background(members.run()),
+            background(trust.follow_hub(hub, lambda: None)),
+        ):
+            connector = Cable(f.network).connector(ApiConfig(server=listener.server))
+            headers = {"Authorization": f"Bearer {READER}"}
+            async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+                await sleep(SOON)
+                async with session.get(listener.server + PODS) as response:
+                    told = [await response.text(), *response.headers.getall("Warning", [])]
+            told += [members.problem or "", await ReviewProbe(hub, hub).problem() or ""]
+            return response.status, "\n".join(told)
+
+
+@pytest.mark.parametrize("right", ["", *names_of(RIGHTS), REVIEWS, TRUST])
+async def test_each_right_of_the_adapter_is_missed(tmp_path: Path, logs: Logs, right: str) -> None:
+    """A log line, a warning, a probe or the answer itself names what is refused."""
+    refused: list[str] = []
+    async with federation(tmp_path, m1=1) as f:
+        f.hub.server.store.create(("", "configmaps"), trust_config_map(f.hub.pki))
+        for review, handler in Reviews(f.hub.authenticator, Grants(f.hub.server.store), f.date).handlers():
+            f.hub.server.add_review(review, handler)
+        f.hub.authenticator.tokens[READER] = User(READER, ("system:authenticated",))
+        manifests = [*without(RIGHTS, right), READERS]
+        async with client_of_least(f, f.hub, manifests, refused) as hub:
+            status, told = await answered(f, hub, tmp_path)
+    text = "\n".join([told, *map(str, logs)])
+
+    wanted, words = COMPLAINTS.get(right, (200, ""))
+
+    assert status == wanted
+    assert words in text
+    assert ("forbidden" in text) == bool(right)
+    # A review refuses the reader, and the hub itself the adapter.
+    assert bool(refused) == (right != "" and wanted != 403)
+
+
+def test_each_right_has_its_complaint() -> None:
+    assert list(COMPLAINTS) == [*names_of(RIGHTS), REVIEWS, TRUST]
