@@ -6,7 +6,8 @@ The hub and the members are embedded planes on sockets, because reachability and
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from tests.support.installation import (
     installation,
     merge,
 )
+from tests.support.nightly import only_at_night
 
 Break = Callable[[Installation], Awaitable[None]]
 HOSTILE = "m1\x1b[31m\u202e" + "x" * 5_000
@@ -451,24 +453,52 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("chain", CASES)
-async def test_each_break_is_exactly_its_finding(tmp_path: Path, chain: str) -> None:
-    """One hop is broken at a time, then mended. The installation is silent before and after."""
-    found = {}
-    async with installation(tmp_path) as made:
+# Chains that no break of another one changes, so that one look shows a break of each.
+TOGETHER = [("hub",), ("admission", "members"), ("aggregation", "leadership", "objects")]
+Case = tuple[str, Break]
+
+
+async def found_by(made: Installation, cases: Sequence[Case]) -> list[str]:
+    """Returns the ids of the findings while all these hops are broken, and mends them."""
+    for _, cut in cases:
+        await cut(made)
+    report = await made.diagnosis()
+    for _, cut in cases:
+        if cut in MENDING:
+            await MENDING[cut](made)
+    await made.restore()
+    return sorted(each.id for each in report.findings)
+
+
+async def assert_found(folder: Path, rounds: Sequence[Sequence[Case]]) -> None:
+    """Asserts that each round of breaks has its findings only, and that nothing is found before and after."""
+    async with installation(folder) as made:
         before = await made.diagnosis()
-        for kind, cut in CASES[chain]:
-            await cut(made)
-            report = await made.diagnosis()
-            found[kind, cut] = [each.id for each in report.findings]
-            if cut in MENDING:
-                await MENDING[cut](made)
-            await made.restore()
+        found = [await found_by(made, cases) for cases in rounds]
         after = await made.diagnosis()
 
     assert (before.findings, before.not_checked) == ((), ())
-    assert found == {(kind, cut): [kind] for kind, cut in CASES[chain]}
+    assert found == [sorted(kind for kind, _ in cases) for cases in rounds]
     assert (after.findings, after.not_checked) == ((), ())
+
+
+@pytest.mark.parametrize("chains", TOGETHER)
+async def test_each_break_is_exactly_its_finding(tmp_path: Path, chains: tuple[str, ...]) -> None:
+    """One hop of each chain is broken at a time, then mended."""
+    columns = zip_longest(*(CASES[chain] for chain in chains))
+
+    await assert_found(tmp_path, [[case for case in cases if case is not None] for cases in columns])
+
+
+@only_at_night
+@pytest.mark.parametrize("chain", CASES)
+async def test_each_break_alone_is_exactly_its_finding(tmp_path: Path, chain: str) -> None:
+    """One hop of all is broken at a time, then mended."""
+    await assert_found(tmp_path, [[case] for case in CASES[chain]])
+
+
+def test_each_chain_is_broken_once() -> None:
+    assert sorted(chain for chains in TOGETHER for chain in chains) == sorted(CASES)
 
 
 def test_each_finding_is_broken_somewhere() -> None:

@@ -64,6 +64,8 @@ BREAKABLE: Final = (
 class Installation:
     """An installation in which nothing is broken, until a test breaks it."""
 
+    administrator: ApiClient
+
     def __init__(self, plane: Plane, folder: Path) -> None:
         self.plane = plane
         self.hub = plane.hub
@@ -122,9 +124,8 @@ class Installation:
         return [service(placement), *api_services(placement, self.authority.bundle_pem, [*APIS.values()])]
 
     async def observe(self, *, seconds: float = 3.0) -> Observation:
-        """Returns what the administrator of the hub can see."""
-        async with ApiClient(await load_config(str(self.hub.kubeconfig))) as client:
-            return await examine(client, seconds=seconds)
+        """Returns what the administrator of the hub can see. The connections to the hub stay open."""
+        return await examine(self.administrator, seconds=seconds)
 
     async def diagnosis(self, *, seconds: float = 3.0) -> Report:
         """Returns the report of the administrator of the hub."""
@@ -307,5 +308,7 @@ async def installation(folder: Path, members: Sequence[str] = ("m1",)) -> AsyncI
         stack.push_async_callback(plane.end)
         await stack.enter_async_context(made.webhook)
         await stack.enter_async_context(made.adapter)
+        config = await load_config(str(plane.hub.kubeconfig))
+        made.administrator = await stack.enter_async_context(ApiClient(config))
         await made.begin()
         yield made

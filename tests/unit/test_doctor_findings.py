@@ -439,6 +439,11 @@ def test_a_refused_token_that_expired_says_so() -> None:
             "which fedhpa join did not write",
         ),
         (
+            {"owner": "m2", "problem": Problem(Cause.UNTRUSTED, "unable to get local issuer")},
+            "member-secret-foreign",
+            "names the Cluster m2",
+        ),
+        (
             {"is_annotated": True, "problem": Problem(Cause.TIMEOUT, "no")},
             "member-timeout",
             "no",

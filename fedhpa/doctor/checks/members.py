@@ -70,7 +70,8 @@ def _way(member: Member, now: float) -> Iterator[Result]:
     if member.access_error:
         yield _finding(member, "member-access-invalid", member.access_error, _SHOW)
     if member.problem is not None:
-        if member.problem.cause is Cause.UNAUTHORIZED:
+        # The Secret of another cluster has its token and its CA.
+        if member.problem.cause in (Cause.UNAUTHORIZED, Cause.UNTRUSTED):
             yield from _foreign_secret(member)
         yield _unreachable(member, member.problem, now)
 

@@ -93,7 +93,7 @@ async def passage(
                 return web.Response(status=503)
             headers = {name: value for name, value in request.headers.items() if name.lower() not in hidden}
             async with session.request(
-                request.method, request.raw_path, headers=headers, data=await request.read()
+                request.method, request.raw_path, headers=headers, data=await request.read() or None
             ) as response:
                 status, body = twist(request.path, response.status, await response.read())
             moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=ahead)
