@@ -10,8 +10,7 @@ from typing import Any
 
 from certs import CertificateAuthority
 from testbed.stage.api import has_condition
-from testbed.stage.processes import ADAPTER_SERVICE
-from testbed.stage.registrations import ADAPTER, NAMESPACE
+from testbed.stage.registrations import ADAPTER, ADAPTER_SERVICE, NAMESPACE
 from tests.real.breaks.patient import Break, Patient, bundle_of, foreign_bundle
 from tests.real.breaks.servers import answering, hanging, serving
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import functools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -43,6 +44,10 @@ def lease(shard: str, *, seconds: int = 3_600, age: float = 0.0) -> dict[str, An
     }
 
 
+def of_others(spec: dict[str, Any], found: Any) -> Any:
+    return {**found, "spec": spec}
+
+
 def held_by_others(*shards: str) -> Break:
     """The controller is stopped, and other processes hold Leases of these shards."""
 
@@ -55,10 +60,8 @@ def held_by_others(*shards: str) -> Break:
                 if await patient.hub.find(path) is None:
                     await stack.enter_async_context(patient.created(wanted))
                 else:
-                    spec = wanted["spec"]
-                    await stack.enter_async_context(
-                        patient.replaced(path, lambda found, spec=spec: {**found, "spec": spec})
-                    )
+                    held = functools.partial(of_others, wanted["spec"])
+                    await stack.enter_async_context(patient.replaced(path, held))
             yield
 
     return broken

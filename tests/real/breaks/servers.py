@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from certs import CertificateAuthority
-from testbed.stage.processes import ADAPTER_SERVICE, NAMESPACE
+from testbed.stage.registrations import ADAPTER_SERVICE, NAMESPACE
 
 NAMES = ("localhost", f"{ADAPTER_SERVICE}.{NAMESPACE}.svc")
 # Headers of one connection, and those that the passage sets itself.
