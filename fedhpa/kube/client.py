@@ -211,9 +211,18 @@ class ApiClient:
         """Patch an object, by default with a merge patch."""
         return await self._write("PATCH", path, body, content_type, options)
 
-    async def delete(self, path: str, *, deadline: float | None = None) -> Response:
-        """Delete an object. Raises ApiError with status 404 if it does not exist."""
-        return await self.request("DELETE", path, deadline=deadline)
+    async def delete(
+        self, path: str, *, only: Mapping[str, str] | None = None, deadline: float | None = None
+    ) -> Response:
+        """Delete an object. Raises ApiError with status 404 if it does not exist.
+
+        `only` has the uid or the resourceVersion that the object must have; otherwise Conflict is raised.
+        """
+        if only is None:
+            return await self.request("DELETE", path, deadline=deadline)
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
+        body = msgspec.json.encode(options)
+        return await self.request("DELETE", path, body=body, content_type=JSON, deadline=deadline)
 
     async def _write(
         self, method: str, path: str, body: Any, content_type: str, options: WriteOptions

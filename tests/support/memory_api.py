@@ -74,6 +74,13 @@ class MemoryApi(ApiClient):
             raise Conflict("modified", status=409, reason="Conflict")
         return self._store(path, sent)
 
+    def _delete(self, path: str, options: dict[str, Any]) -> dict[str, Any]:
+        metadata = self._get(path, {})["metadata"]
+        for field, value in options.get("preconditions", {}).items():
+            if metadata.get(field) != value:
+                raise Conflict("precondition failed", status=409, reason="Conflict")
+        return self.objects.pop(path)
+
     def _patch(self, path: str, sent: dict[str, Any]) -> dict[str, Any]:
         return self._store(path, {**self._get(path, {}), **sent})
 

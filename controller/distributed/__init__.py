@@ -1,0 +1,1 @@
+"""Mode Distributed: the HorizontalPodAutoscalers of the members."""

@@ -1,0 +1,206 @@
+"""The HorizontalPodAutoscalers that mode Distributed writes to the members.
+
+Source: distributed.md, "Member HPAs", in docs/explanation/distributed.md. Versions: the Kubernetes API has
+autoscaling/v2 since 1.23, and v2beta2 from 1.12 to 1.25. Both have the same fields but for `tolerance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fedhpa.api.errors import InvalidQuantity
+from fedhpa.api.quantity import Quantity
+from fedhpa.api.wire import ObjectMeta
+
+KIND: Final = "HorizontalPodAutoscaler"
+PLURAL: Final = "horizontalpodautoscalers"
+API_GROUP: Final = "autoscaling"
+V2: Final = "autoscaling/v2"
+V2BETA2: Final = "autoscaling/v2beta2"
+# The best version is first.
+API_VERSIONS: Final = (V2, V2BETA2)
+
+MANAGED_BY: Final = "autoscaling.karmada.io/managed-by"
+MANAGER: Final = "fedhpa"
+
+# v2beta2 does not have it, and v2 drops it where the feature gate HPAConfigurableTolerance is off. So an HPA
+# that lacks it has not drifted.
+_TOLERANCE: Final = "tolerance"
+# An extension of the FederatedHPA that no member knows.
+_AGGREGATION: Final = "aggregation"
+_REFERENCE_FIELDS: Final = ("apiVersion", "kind", "name")
+_QUANTITIES: Final = frozenset({"value", "averageValue"})
+
+# Kubernetes HPA 1.36, API defaults: an API server fills them in where `metrics` or `behavior` leave them out.
+_DEFAULT_METRICS: Final = (
+    {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+    },
+)
+_PERCENT: Final = {"type": "Percent", "value": 100, "periodSeconds": 15}
+_DEFAULT_RULES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _PERCENT],
+    },
+    "scaleDown": {"selectPolicy": "Max", "policies": [_PERCENT]},
+}
+
+
+class HpaCondition(msgspec.Struct, frozen=True, gc=False):
+    """A condition of a member HPA."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: str | None = None
+
+
+class HpaStatus(msgspec.Struct, frozen=True):
+    """HorizontalPodAutoscalerStatus: the fields that the assignment reads."""
+
+    currentReplicas: int = 0
+    desiredReplicas: int = 0
+    observedGeneration: int | None = None
+    lastScaleTime: str | None = None
+    currentMetrics: list[dict[str, Any]] | None = None
+    conditions: list[HpaCondition] | None = None
+
+
+class HpaSpec(msgspec.Struct, frozen=True):
+    """HorizontalPodAutoscalerSpec. `metrics` and `behavior` are passed on as they came."""
+
+    scaleTargetRef: dict[str, Any] = {}
+    minReplicas: int | None = None
+    maxReplicas: int = 0
+    metrics: list[dict[str, Any]] | None = None
+    behavior: dict[str, Any] | None = None
+
+
+class MemberHpa(msgspec.Struct, frozen=True):
+    """A stored HorizontalPodAutoscaler of a member, of any version in API_VERSIONS."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: HpaSpec = HpaSpec()
+    status: HpaStatus = HpaStatus()
+
+    @property
+    def ours(self) -> bool:
+        """True if we created it. Nothing else may be changed or deleted."""
+        return (self.metadata.labels or {}).get(MANAGED_BY) == MANAGER
+
+
+def served_version(group_versions: Iterable[str]) -> str | None:
+    """Returns the best version that a member serves, of its discovery; None if it serves none of ours."""
+    served = set(group_versions)
+    return next((version for version in API_VERSIONS if version in served), None)
+
+
+def wanted_spec(federated: Mapping[str, Any], minimum: int, maximum: int, api_version: str) -> dict[str, Any]:
+    """Returns the spec of a member HPA: bounds, and target, metrics and behavior of a FederatedHPA's spec.
+
+    Leaves out what an HPA of this version does not know.
+    """
+    reference = federated.get("scaleTargetRef") or {}
+    spec: dict[str, Any] = {
+        "scaleTargetRef": {name: reference[name] for name in _REFERENCE_FIELDS if reference.get(name)},
+        "minReplicas": minimum,
+        "maxReplicas": maximum,
+        "metrics": [_known_metric(metric) for metric in federated.get("metrics") or _DEFAULT_METRICS],
+    }
+    behavior = federated.get("behavior")
+    if behavior:
+        spec["behavior"] = behavior if api_version == V2 else _without_tolerance(behavior)
+    return spec
+
+
+def _known_metric(metric: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        field: _without(source, _AGGREGATION) if isinstance(source, Mapping) else source
+        for field, source in metric.items()
+    }
+
+
+def _without_tolerance(behavior: Mapping[str, Any]) -> dict[str, Any]:
+    return {direction: _without(rules, _TOLERANCE) for direction, rules in behavior.items() if rules}
+
+
+def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {each: value for each, value in fields.items() if each != name}
+
+
+def new_member_hpa(
+    namespace: str, name: str, spec: Mapping[str, Any], api_version: str = V2
+) -> dict[str, Any]:
+    """Returns a member HPA to create, with the label that makes it ours."""
+    return {
+        "apiVersion": api_version,
+        "kind": KIND,
+        "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}},
+        "spec": spec,
+    }
+
+
+def differing_fields(stored: HpaSpec, wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the fields of spec in which a stored HPA differs from the wanted one, sorted.
+
+    Defaults that an API server fills in, equal quantities in another notation, and a missing tolerance are no
+    difference.
+    """
+    old = _canonical(msgspec.to_builtins(stored))
+    new = _canonical(wanted)
+    for direction in _DEFAULT_RULES:
+        _ignore_missing_tolerance(old.get("behavior", {}).get(direction, {}), new, direction)
+    return tuple(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
+
+
+def _ignore_missing_tolerance(old: Mapping[str, Any], new: Mapping[str, Any], direction: str) -> None:
+    if _TOLERANCE not in old:
+        new.get("behavior", {}).get(direction, {}).pop(_TOLERANCE, None)
+
+
+def _canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a spec with all defaults, without empty fields, and with one notation for equal quantities."""
+    filled = dict(spec)
+    if filled.get("minReplicas") is None:
+        filled["minReplicas"] = 1
+    if not filled.get("metrics"):
+        filled["metrics"] = list(_DEFAULT_METRICS)
+    behavior = filled.get("behavior")
+    if isinstance(behavior, Mapping) and behavior:
+        filled["behavior"] = {
+            direction: _with_defaults(behavior.get(direction), defaults)
+            for direction, defaults in _DEFAULT_RULES.items()
+        }
+    canonical: dict[str, Any] = _plain(filled)
+    return canonical
+
+
+def _with_defaults(rules: object, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    own = rules if isinstance(rules, Mapping) else {}
+    return {**defaults, **{name: value for name, value in own.items() if value is not None}}
+
+
+def _plain(value: Any, parent: str = "") -> Any:
+    if isinstance(value, Mapping):
+        plain = {name: _plain(each, name) for name, each in value.items()}
+        if parent == "target":
+            plain.update({name: _exact(plain[name]) for name in _QUANTITIES & plain.keys()})
+        return {name: each for name, each in plain.items() if each not in (None, {}, [], "")}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return _exact(value) if parent == _TOLERANCE else value
+
+
+def _exact(value: Any) -> Any:
+    """Returns a quantity in nano-units, or the value itself if it is no quantity."""
+    try:
+        return Quantity.parse(value).nano
+    except InvalidQuantity:
+        return value

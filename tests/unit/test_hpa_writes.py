@@ -1,0 +1,132 @@
+"""Writes of member HPAs touch nothing that is not ours, and nothing that is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.distributed.hpa_writes import NotOwned, apply_hpa, delete_hpa
+from fedhpa.api.errors import ApiError, Conflict
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, V2, V2BETA2, wanted_spec
+from tests.support.memory_api import MemoryApi
+
+PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+def spec(minimum: int = 2, maximum: int = 10) -> dict[str, Any]:
+    return wanted_spec({"scaleTargetRef": TARGET}, minimum, maximum, V2)
+
+
+def foreign() -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "shop", "uid": "7", "resourceVersion": "1"}
+    return {
+        "apiVersion": V2,
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata,
+        "spec": spec(),
+        "status": {"currentReplicas": 3},
+    }
+
+
+def ours(**changes: Any) -> dict[str, Any]:
+    found = foreign()
+    found["metadata"]["labels"] = {MANAGED_BY: MANAGER, "team": "shop"}
+    return {**found, **changes}
+
+
+def writes(api: MemoryApi) -> list[str]:
+    return [method for method, _ in api.calls if method != "GET"]
+
+
+async def test_a_missing_hpa_is_created_with_our_label() -> None:
+    """The collection of the member's version gets it."""
+    api = MemoryApi()
+
+    fields = await apply_hpa(api, "shop", "web", spec(), V2)
+
+    assert "maxReplicas" in fields
+    assert api.objects[PATH]["metadata"]["labels"] == {MANAGED_BY: MANAGER}
+    assert api.objects[PATH]["spec"] == spec()
+    assert await apply_hpa(api, "shop", "old", spec(), V2BETA2)
+    assert ("POST", "/apis/autoscaling/v2beta2/namespaces/shop/horizontalpodautoscalers") in api.calls
+
+
+async def test_an_hpa_that_is_right_is_not_written() -> None:
+    """A quiet world writes nothing."""
+    api = MemoryApi()
+    api.objects[PATH] = ours()
+
+    assert await apply_hpa(api, "shop", "web", spec(), V2) == ()
+    assert writes(api) == []
+
+
+async def test_only_the_spec_changes() -> None:
+    """Labels of other people, and the status, stay."""
+    api = MemoryApi()
+    api.objects[PATH] = ours()
+
+    assert await apply_hpa(api, "shop", "web", spec(maximum=12), V2) == ("maxReplicas",)
+
+    assert api.objects[PATH]["spec"]["maxReplicas"] == 12
+    assert api.objects[PATH]["metadata"]["labels"]["team"] == "shop"
+    assert api.objects[PATH]["status"] == {"currentReplicas": 3}
+
+
+async def test_an_hpa_of_somebody_else_is_never_touched() -> None:
+    """Neither equal values nor a deletion make it ours; the error names it and a remedy."""
+    api = MemoryApi()
+    api.objects[PATH] = foreign()
+
+    with pytest.raises(
+        NotOwned, match=r"shop/web is not ours.*label autoscaling.karmada.io/managed-by=fedhpa"
+    ):
+        await apply_hpa(api, "shop", "web", spec(), V2)
+    with pytest.raises(NotOwned):
+        await delete_hpa(api, "shop", "web", V2)
+
+    assert writes(api) == []
+    assert api.objects[PATH] == foreign()
+
+
+class ReplacedMeanwhile(MemoryApi):
+    """After each read somebody replaces the object by an own one of the same name."""
+
+    def _get(self, path: str, sent: dict[str, Any]) -> dict[str, Any]:
+        found = super()._get(path, sent)
+        self.objects[path]["metadata"] = {**foreign()["metadata"], "uid": "8", "resourceVersion": "2"}
+        return found
+
+
+async def test_an_hpa_that_was_replaced_after_it_was_read_is_not_touched() -> None:
+    """The write names what was read, so it conflicts."""
+    for wanted in (
+        lambda api: apply_hpa(api, "shop", "web", spec(maximum=12), V2),
+        lambda api: delete_hpa(api, "shop", "web", V2),
+    ):
+        api = ReplacedMeanwhile()
+        api.objects[PATH] = ours()
+        with pytest.raises(Conflict):
+            await wanted(api)
+        assert api.objects[PATH]["spec"]["maxReplicas"] == 10
+
+
+async def test_our_hpa_is_deleted_once() -> None:
+    """A second deletion finds nothing, which is no error."""
+    api = MemoryApi()
+    api.objects[PATH] = ours()
+
+    assert await delete_hpa(api, "shop", "web", V2)
+    assert not await delete_hpa(api, "shop", "web", V2)
+
+
+async def test_a_member_that_refuses_is_an_error() -> None:
+    """An error never counts as a missing HPA."""
+    api = MemoryApi()
+    api.fail = 403
+
+    with pytest.raises(ApiError):
+        await apply_hpa(api, "shop", "web", spec(), V2)
+    with pytest.raises(ApiError):
+        await delete_hpa(api, "shop", "web", V2)
