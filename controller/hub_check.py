@@ -38,7 +38,8 @@ ANOTHER_CONTROLLER: Final = "AnotherController"
 
 PLURAL: Final = FEDERATED_HPAS.plural
 CRD_PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
-OUR_PATHS: Final = (
+# Fields that every CRD of ours has, so a CRD without one of them is another project's.
+FIRST_PATHS: Final = (
     "spec.mode",
     "spec.dryRun",
     "spec.partialMetrics",
@@ -49,6 +50,16 @@ OUR_PATHS: Final = (
     "status.clusters",
     "status.decision",
     "status.summary",
+)
+# With these, all fields of specification and status that Karmada's CRD lacks.
+OUR_PATHS: Final = (
+    *FIRST_PATHS,
+    "spec.autoscaleMultiClusterDelay",
+    "spec.clusterHPAPreference",
+    "spec.federatedMaxReplicas",
+    "spec.federatedMinReplicas",
+    "spec.scaleAssist",
+    "spec.scalingToZero",
 )
 
 
@@ -203,9 +214,9 @@ def _keeps_path(schema: Mapping[str, Any], path: str) -> bool:
     return True
 
 
-def pruned_fields(definition: Mapping[str, Any]) -> list[str]:
-    """The fields of ours that the served schema of a FederatedHPA's CRD does not have."""
-    return pruned_paths(definition, OUR_PATHS)
+def is_foreign(definition: Mapping[str, Any]) -> bool:
+    """True if the CRD of FederatedHPAs is that of another project, and not an older one of ours."""
+    return bool(pruned_paths(definition, FIRST_PATHS))
 
 
 def _found_before(raw: Mapping[str, Any]) -> float | None:

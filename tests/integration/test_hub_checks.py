@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from controller.hub_check import CRD_PATH, pruned_fields
+from controller.hub_check import CRD_PATH, FIRST_PATHS, OUR_PATHS, is_foreign, pruned_paths
 from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
 from fedhpa.api.times import format_time
+from tests.support import karmada_crds
 from tests.support.controller import HPAS, NAMESPACE, Controller, ControllerWorld, world
 from tests.support.fakeapi import Object, eventually
 
@@ -55,7 +56,34 @@ def test_our_own_crd_keeps_all_fields() -> None:
     """The generated CRDs have no finding."""
     definition: Any = custom_resource_definition(FEDERATED_HPA)
 
-    assert pruned_fields(definition) == []
+    assert pruned_paths(definition, OUR_PATHS) == []
+    assert not is_foreign(definition)
+
+
+def test_each_field_of_ours_that_karmada_lacks_is_checked() -> None:
+    """A new field of the specification or status belongs into OUR_PATHS."""
+    definition: Any = custom_resource_definition(FEDERATED_HPA)
+    own = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    theirs = karmada_crds.FEDERATED_HPA["properties"]
+    lacking = {
+        f"{part}.{name}"
+        for part in ("spec", "status")
+        for name in own[part]["properties"]
+        if name not in theirs[part]["properties"]
+    }
+
+    assert lacking - set(OUR_PATHS) == set()
+
+
+def test_a_crd_without_a_newer_field_is_not_foreign() -> None:
+    """The doctor calls it outdated. The controller names the field all the same."""
+    definition: Any = custom_resource_definition(FEDERATED_HPA)
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"].pop("scaleAssist")
+
+    assert pruned_paths(definition, OUR_PATHS) == ["spec.scaleAssist"]
+    assert not is_foreign(definition)
+    assert "spec.scaleAssist" not in FIRST_PATHS
 
 
 async def test_a_schema_that_drops_our_fields_is_told() -> None:

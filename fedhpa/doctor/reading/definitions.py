@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controller.hub_check import pruned_fields, pruned_paths
+from controller.hub_check import is_foreign, pruned_paths
 from fedhpa.admission.crd import (
     CLUSTER,
     CRON_FEDERATED_HPA,
@@ -43,7 +43,7 @@ async def _definition(hub: Session, wanted: Any) -> Definition:
         return Definition(kind, stored)
     try:
         lost = lost_fields(own, stored)
-        foreign = bool(pruned_fields(stored)) if wanted is FEDERATED_HPA else set(_RULE_FIELDS) <= set(lost)
+        foreign = is_foreign(stored) if wanted is FEDERATED_HPA else set(_RULE_FIELDS) <= set(lost)
     except (AttributeError, TypeError, KeyError) as error:
         return Definition(kind, Problem(Cause.FAILED, f"its schema cannot be read: {type(error).__name__}"))
     return Definition(kind, None, tuple(hub.line(each) for each in lost), foreign)
