@@ -60,9 +60,11 @@ def doctor(
 async def _run(
     kubeconfig: str, context: str, namespace: str, timeout: float, bundle: Path | None
 ) -> tuple[Observation, Report]:
-    from fedhpa.doctor import Hub, Observation, diagnose, examine, write_bundle
+    from fedhpa.doctor import Hub, Observation, check_bundle, diagnose, examine, write_bundle
     from fedhpa.kube import SYSTEM
 
+    if bundle is not None:
+        check_bundle(bundle)
     async with AsyncExitStack() as stack:
         hub = None
         try:

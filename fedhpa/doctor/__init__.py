@@ -4,7 +4,7 @@
 observation to findings, and `bundle` packs what a bug report needs.
 """
 
-from fedhpa.doctor.bundle import write_bundle
+from fedhpa.doctor.bundle import check_bundle, write_bundle
 from fedhpa.doctor.diagnosis import diagnose
 from fedhpa.doctor.examination import ANSWER_SECONDS, examine
 from fedhpa.doctor.findings import WHY, Finding, NotChecked, Report
@@ -18,6 +18,7 @@ __all__ = [
     "NotChecked",
     "Observation",
     "Report",
+    "check_bundle",
     "diagnose",
     "examine",
     "write_bundle",

@@ -50,6 +50,12 @@ _EVENT_OBJECT: Final = ("kind", "namespace", "name")
 _LEASE_SPEC: Final = ("holderIdentity", "leaseDurationSeconds", "renewTime", "leaseTransitions")
 
 
+def check_bundle(path: Path) -> None:
+    """Raises ConfigError if the file exists, which nothing may replace."""
+    if os.path.lexists(path):
+        raise _taken(path)
+
+
 async def write_bundle(
     path: Path, hub: ApiClient | None, observation: Observation, report: Report, *, seconds: float
 ) -> None:
@@ -170,6 +176,10 @@ def _write(path: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
     except FileExistsError as error:
-        raise ConfigError(f"--bundle={path}: exists already: name a new file") from error
+        raise _taken(path) from error
     except OSError as error:
         raise ConfigError(f"--bundle={path}: cannot be written: {error.strerror}") from error
+
+
+def _taken(path: Path) -> ConfigError:
+    return ConfigError(f"--bundle={path}: exists already: name a new file")
