@@ -117,6 +117,7 @@ class Adapter:
             self._lists,
             max_age=values[METRICS_MAX_AGE],
             observer=self.telemetry,
+            unlisted=lambda: self._registry.unlisted,
         )
         self._store = self._prometheus_backend(source)
         if self._store is not None:

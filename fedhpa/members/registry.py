@@ -113,6 +113,13 @@ class MemberRegistry:
         problem = self._clusters.problem
         return None if problem is None else f"listing {CLUSTERS_PATH}: {problem}"
 
+    @property
+    def unlisted(self) -> str | None:
+        """The reason why nobody knows the Clusters yet; None once the hub has listed them."""
+        if self._clusters.synced.is_set():
+            return None
+        return self.problem or f"{CLUSTERS_PATH} is not listed yet"
+
     def synced(self) -> bool:
         """Returns True once the Clusters are listed and each member has answered or failed to in time."""
         return (

@@ -47,6 +47,9 @@ GROUP_INDEX = 2
 # each round would log a loss and a recovery.
 RECOVERY_SECONDS = 20.0
 
+# The name in the place of a cluster for a failure of the hub.
+HUB = "hub"
+
 T = TypeVar("T")
 ClusterFilter = Callable[[str], bool]
 
@@ -109,6 +112,8 @@ class MembersSource:
     """Metrics from the members' own metrics APIs, each answer at most `max_age` seconds old.
 
     `members` returns the members that are expected to answer, by name. `observer` receives each outcome.
+    `unlisted` returns why the members are unknown, or None. Requests then fail, because an empty answer would
+    claim that no cluster has metrics.
     """
 
     def __init__(
@@ -118,8 +123,10 @@ class MembersSource:
         *,
         max_age: float,
         observer: MemberObserver | None = None,
+        unlisted: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.members = members
+        self.unlisted = unlisted
         self.lists = lists
         self.max_age = max_age
         self.observer = observer or MemberObserver()
@@ -246,6 +253,9 @@ class MembersSource:
         self, api: str, request: Callable[[Member], Awaitable[T]], selects: ClusterFilter
     ) -> Gathered[T]:
         """Sends a request to all selected members at once. Reasons and log lines name the API `api`."""
+        unlisted = self.unlisted()
+        if unlisted is not None:
+            return Gathered([], {HUB: unlisted})
         members = [member for name, member in sorted(self.members().items()) if selects(name)]
         answers: dict[str, T] = {}
         missing: dict[str, str] = {}

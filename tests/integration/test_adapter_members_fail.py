@@ -10,7 +10,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 
+from fedhpa.serving.status import status_response
 from metrics_adapter import process
 from tests.support.adapter.process import (
     JANE,
@@ -55,6 +57,29 @@ async def caller(fleet: Fleet) -> AsyncIterator[Caller]:
     async with AsyncExitStack() as stack:
         adapter = await stack.enter_async_context(fleet.world.adapter())
         yield await stack.enter_async_context(fleet.world.caller(adapter))
+
+
+async def test_clusters_that_were_never_listed_are_no_empty_list(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub refuses the list of Clusters. The adapter is not ready, and answers 503 with the reason."""
+    serve = fleet.world.hub._serve
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        return (
+            status_response(403, "no right to clusters")
+            if "/clusters" in request.path
+            else await serve(request)
+        )
+
+    monkeypatch.setattr(fleet.world.hub, "_serve", refuse)
+    async with fleet.world.adapter(ready=False) as adapter, fleet.world.caller(adapter) as caller:
+        await eventually(lambda: adapter._registry.problem is not None)
+        answer = await caller.get(PODS_PATH, **JANE)
+
+    assert not adapter.health.ready
+    assert answer.status == 503
+    assert "no right to clusters" in answer.json["message"]
 
 
 async def test_all_members_are_one_list(caller: Caller) -> None:

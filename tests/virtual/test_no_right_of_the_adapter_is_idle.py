@@ -51,7 +51,7 @@ READERS = {
 REVIEWS, TRUST = f"{ADAPTER_ROLE}:auth-delegator", f"{ADAPTER_ROLE}:authentication-reader"
 # The status of a reader's request without a right, and the words of the complaint.
 COMPLAINTS = {
-    f"{ADAPTER_ROLE}: cluster.karmada.io/clusters list/watch": (200, "listing /apis/cluster.karmada.io"),
+    f"{ADAPTER_ROLE}: cluster.karmada.io/clusters list/watch": (503, "listing /apis/cluster.karmada.io"),
     f"{ADAPTER_ROLE}:secrets: /secrets get/list/watch": (503, "its secret cannot be read"),
     f"{READER_ROLE}: metrics.k8s.io/pods get/list": (403, 'User \\"reader\\" cannot list resource'),
     REVIEWS: (401, "token could not be reviewed"),
@@ -68,7 +68,13 @@ async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, st
     guard = Guard(Authenticator(lambda: trust.peers, reviewer), Authorizer(hub, clock=f.clock.monotonic), [])
     telemetry = Telemetry(lambda: members.members)
     async with SharedLists(clock=f.clock.monotonic) as lists:
-        source = MembersSource(lambda: members.members, lists, max_age=0.0, observer=telemetry)
+        source = MembersSource(
+            lambda: members.members,
+            lists,
+            max_age=0.0,
+            observer=telemetry,
+            unlisted=lambda: members.unlisted,
+        )
         application = build_application(source, guard, Health(), telemetry)
         async with (
             MemoryListener(f.network, application) as listener,
