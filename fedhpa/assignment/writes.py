@@ -1,0 +1,170 @@
+"""The order in which the bounds of member HPAs are written (mode Distributed).
+
+Source: docs/explanation/distributed.md, "Order of writes". Maxima are lowered first, and raised only by what
+was confirmed lowered, so a failed write never lets their sum pass the FederatedHPA's maximum. Minima are
+lowered last, and only by what was confirmed raised.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedhpa.assignment.bounded import by_weight
+from fedhpa.assignment.shares import Bounds
+
+_NONE = Bounds(minimum=0, maximum=0)
+
+
+class Result(enum.Enum):
+    """The result of a write. UNKNOWN: the member may have made the change, for example after a time-out."""
+
+    CONFIRMED = "confirmed"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One change of a member HPA. Without `before` it is created, without `after` it is deleted."""
+
+    cluster: str
+    before: Bounds | None
+    after: Bounds | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A write and its result."""
+
+    write: Write
+    result: Result
+
+
+def next_writes(
+    total: int | None,
+    present: Mapping[str, Bounds | None],
+    wanted: Mapping[str, Bounds | None],
+    outcomes: Iterable[Outcome] = (),
+) -> tuple[Write, ...]:
+    """Returns the writes that may be sent now, all at once; none when the pass has ended.
+
+    `total` is the FederatedHPA's maximum, None under Duplicated. `present` are all bounds when the pass
+    began; clusters that are not in `wanted` keep theirs. `outcomes` are those of all earlier writes of the
+    pass, in order. A cluster with a failed write is left to the next pass.
+    """
+    state = _Pass(total, present, wanted, outcomes)
+    return state.lowered_maxima() or state.raised() or state.lowered_minima()
+
+
+class _Pass:
+    """The bounds as far as they are known after some writes. A missing HPA has the bounds 0 and 0."""
+
+    def __init__(
+        self,
+        total: int | None,
+        present: Mapping[str, Bounds | None],
+        wanted: Mapping[str, Bounds | None],
+        outcomes: Iterable[Outcome],
+    ) -> None:
+        self._total = total
+        self._now = {cluster: present.get(cluster) or _NONE for cluster in sorted({*present, *wanted})}
+        # Of an unknown outcome the worse is assumed: the higher maximum, and either minimum.
+        self._most, self._least = dict(self._now), dict(self._now)
+        failed = set()
+        for outcome in outcomes:
+            cluster, after = outcome.write.cluster, outcome.write.after or _NONE
+            if outcome.result is Result.CONFIRMED:
+                self._now[cluster] = self._most[cluster] = self._least[cluster] = after
+                continue
+            failed.add(cluster)
+            if outcome.result is Result.UNKNOWN:
+                self._most[cluster] = _both(max, self._now[cluster], after)
+                self._least[cluster] = _both(min, self._now[cluster], after)
+        self._goals = {
+            cluster: bounds or _NONE for cluster, bounds in sorted(wanted.items()) if cluster not in failed
+        }
+        self._wanted = wanted
+
+    def lowered_maxima(self) -> tuple[Write, ...]:
+        """Returns the writes that lower a maximum, and the minimum with it if no other has to rise before."""
+        lower = self._allowed_minima()
+        if any(least > self._goals[cluster].minimum for cluster, least in lower.items()):
+            lower = {}
+        after = {}
+        for cluster, goal in self._goals.items():
+            now = self._now[cluster]
+            if now.maximum > goal.maximum:
+                least = min(lower.get(cluster, now.minimum), goal.maximum)
+                after[cluster] = Bounds(minimum=least, maximum=goal.maximum)
+        return self._writes(after)
+
+    def raised(self) -> tuple[Write, ...]:
+        """Returns the writes that raise bounds, within the total less all maxima that members may have."""
+        maxima = self._granted(
+            {cluster: goal.maximum - self._now[cluster].maximum for cluster, goal in self._goals.items()},
+            [bounds.maximum for bounds in self._most.values()],
+        )
+        tops = {cluster: self._now[cluster].maximum + maxima.get(cluster, 0) for cluster in self._goals}
+        minima = self._granted(
+            {
+                cluster: min(goal.minimum, tops[cluster]) - self._now[cluster].minimum
+                for cluster, goal in self._goals.items()
+            },
+            [bounds.minimum for bounds in self._most.values()],
+        )
+        after = {}
+        for cluster, top in tops.items():
+            if top:
+                least = max(self._now[cluster].minimum + minima.get(cluster, 0), 1)
+                after[cluster] = Bounds(minimum=least, maximum=top)
+        return self._writes(after)
+
+    def lowered_minima(self) -> tuple[Write, ...]:
+        """Returns the writes that lower minima, by what other clusters have raised."""
+        return self._writes(
+            {
+                cluster: Bounds(minimum=least, maximum=self._now[cluster].maximum)
+                for cluster, least in self._allowed_minima().items()
+            }
+        )
+
+    def _allowed_minima(self) -> dict[str, int]:
+        """Returns the lower minima that keep the sum of all minima at the wanted sum or above."""
+        drops = {
+            cluster: self._now[cluster].minimum - goal.minimum
+            for cluster, goal in self._goals.items()
+            if self._now[cluster].minimum > goal.minimum
+        }
+        wanted = {cluster: bounds or _NONE for cluster, bounds in self._wanted.items()}
+        spare = sum(self._least[cluster].minimum - bounds.minimum for cluster, bounds in wanted.items())
+        granted = _part(max(spare, 0), drops)
+        return {cluster: self._now[cluster].minimum - drop for cluster, drop in granted.items()}
+
+    def _granted(self, rises: Mapping[str, int], taken: Sequence[int]) -> dict[str, int]:
+        rises = {cluster: rise for cluster, rise in rises.items() if rise > 0}
+        room = sum(rises.values()) if self._total is None else max(self._total - sum(taken), 0)
+        return _part(room, rises)
+
+    def _writes(self, after: Mapping[str, Bounds]) -> tuple[Write, ...]:
+        return tuple(
+            Write(
+                cluster=cluster,
+                before=self._now[cluster] if self._now[cluster].maximum else None,
+                after=bounds if bounds.maximum else None,
+            )
+            for cluster, bounds in after.items()
+            if bounds != self._now[cluster]
+        )
+
+
+def _part(room: int, rises: Mapping[str, int]) -> dict[str, int]:
+    """Returns as much of each change as the room allows, in proportion."""
+    if room >= sum(rises.values()):
+        return dict(rises)
+    return by_weight(room, rises, dict.fromkeys(rises, 0), rises)
+
+
+def _both(choose: Callable[[int, int], int], one: Bounds, other: Bounds) -> Bounds:
+    return Bounds(minimum=choose(one.minimum, other.minimum), maximum=choose(one.maximum, other.maximum))
