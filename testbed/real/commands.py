@@ -52,8 +52,13 @@ def etcd(name: str, folder: Path, pki: PlanePki, ports: Ports) -> list[str]:
     ]
 
 
-def kube_apiserver(pki: PlanePki, ports: Ports, *, audit: tuple[Path, Path] | None) -> list[str]:
-    """Returns the command of kube-apiserver; `audit` is a policy file and a log file."""
+def kube_apiserver(
+    pki: PlanePki, ports: Ports, *, audit: tuple[Path, Path] | None, egress: Path | None = None
+) -> list[str]:
+    """Returns the command of kube-apiserver; `audit` is a policy file and a log file.
+
+    `egress` is a file that names a proxy to Services. Without it the API server connects to them directly.
+    """
     flags = {
         "etcd-servers": f"https://127.0.0.1:{ports.etcd}",
         "etcd-cafile": pki.file("ca.crt"),
@@ -91,6 +96,8 @@ def kube_apiserver(pki: PlanePki, ports: Ports, *, audit: tuple[Path, Path] | No
     }
     if audit is not None:
         flags |= {"audit-policy-file": audit[0], "audit-log-path": audit[1], "audit-log-mode": "blocking"}
+    if egress is not None:
+        flags |= {"egress-selector-config-file": egress}
     return ["kube-apiserver", *_flags(flags)]
 
 

@@ -42,6 +42,7 @@ class ControlPlane:
         self.server = f"https://127.0.0.1:{self.ports.api}"
         self.pki = PlanePki(self.folder / "pki", name)
         self.kubeconfig = self._kubeconfig("admin")
+        self.egress: Path | None = None  # an EgressSelectorConfiguration for the API server
         self._context = self.pki.client_context("admin")
         self._commands: dict[str, list[str]] = {}
 
@@ -115,7 +116,9 @@ class ControlPlane:
     async def start_store_and_api(self, *, audit: tuple[Path, Path] | None = None) -> None:
         """Starts etcd and kube-apiserver and waits until objects can be written."""
         self._commands["etcd"] = commands.etcd(self.name, self.folder, self.pki, self.ports)
-        self._commands["kube-apiserver"] = commands.kube_apiserver(self.pki, self.ports, audit=audit)
+        self._commands["kube-apiserver"] = commands.kube_apiserver(
+            self.pki, self.ports, audit=audit, egress=self.egress
+        )
         self.spawn("etcd")
         await self._until_listening("etcd", self.ports.etcd)
         await self.start_api_server()

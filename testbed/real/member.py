@@ -46,7 +46,7 @@ class Member(ControlPlane):
         self._commands["kwok"] = commands.kwok(DATA / "kwok.yaml", self.pki, self.ports, self.kubeconfig)
         self._commands["metrics-server"] = commands.metrics_server(self.pki, self.ports, self.kubeconfig)
         async with self.api() as api:
-            await api.apply_all([*documents(DATA / "member.yaml"), *member_rights()])
+            await api.apply_all(documents(DATA / "member.yaml"))
             await api.apply_all([self._node(number) for number in range(1, self.nodes + 1)])
             self.spawn("kwok")
             await self._node_ready(api)
@@ -71,7 +71,7 @@ class Member(ControlPlane):
             await eventually(poll, what=f"metrics of {self.name}", seconds=START_SECONDS, every=0.5)
 
     async def credentials(self) -> Credentials:
-        """Returns a token of a ServiceAccount with only the rights that a hub needs (fedhpa.api.rights)."""
+        """Makes a ServiceAccount with the rights that a hub needs (fedhpa.api.rights); returns its token."""
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{MEMBER_USER}/token"
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -79,6 +79,7 @@ class Member(ControlPlane):
             "spec": {"expirationSeconds": TOKEN_SECONDS},
         }
         async with self.api() as api:
+            await api.apply_all(member_rights())
             made = await api.send("POST", path, body=body)
         return Credentials(made["status"]["token"], self.pki.ca.bundle_pem)
 
