@@ -28,7 +28,8 @@ from tests.support.nightly import examples
 # with members each. Each of the three takes about nine minutes on two busy cores.
 SHARED_FIXTURES = (
     tuple(
-        f"tests/real/test_{name}.py" for name in ("tutorial", "alerts", "crd_alone", "rules_on_karmadas_crds")
+        f"tests/real/test_{name}.py"
+        for name in ("tutorial", "alerts", "crd_alone", "install_page", "rules_on_karmadas_crds")
     ),
     tuple(
         f"tests/real/test_{name}.py"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from testbed.stage import Run, eventually, write_kubeconfig
 from tests.support.chart import CHART, NAMESPACE
 
 COMPONENTS = ("controller", "metrics-adapter", "webhook")
-READY_SECONDS = 150.0
+READY_SECONDS = 180.0
 ROOT = CHART.parents[1]
 
 
@@ -78,9 +80,19 @@ async def _output(*command: str) -> bytes:
 
 
 class RenderedProcess:
-    """One process of a release, run here with the command, arguments, environment and volumes of its pod."""
+    """One process of a release, run here with the command, arguments, environment and volumes of its pod.
 
-    def __init__(self, run: Run, folder: Path, component: str, deployment: dict[str, Any]) -> None:
+    `ports` has the ports of this machine for ports of the container. Other ports are the container's.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        folder: Path,
+        component: str,
+        deployment: dict[str, Any],
+        ports: Mapping[int, int] | None = None,
+    ) -> None:
         spec = deployment["spec"]["template"]["spec"]
         (self._container,) = spec["containers"]
         self._volumes = {volume["name"]: volume for volume in spec["volumes"]}
@@ -89,15 +101,17 @@ class RenderedProcess:
         self.folder = folder / component
         self.folder.mkdir(parents=True)
         self.log = self.folder / "log"
-        ports = {port["name"]: port["containerPort"] for port in self._container["ports"]}
-        self.health = f"http://127.0.0.1:{ports['health']}"
+        self._moved = dict(ports or {})
+        numbers = {port["name"]: port["containerPort"] for port in self._container["ports"]}
+        self.ports = {name: self._moved.get(number, number) for name, number in numbers.items()}
+        self.health = f"http://127.0.0.1:{self.ports['health']}"
 
     async def start(self, host: ControlPlane, *further: str) -> None:
         """Starts the process with the volumes of its pod as folders, and waits until it is ready.
 
         As a kubelet does, it writes a Secret into its folder also when the Secret is made later.
         """
-        arguments = [*self._container["args"], *further]
+        arguments = [*map(self._moved_port, self._container["args"]), *further]
         for mount in self._container["volumeMounts"]:
             here = self.folder / mount["name"]
             here.mkdir(exist_ok=True)
@@ -122,6 +136,14 @@ class RenderedProcess:
                     return answer.status == 200
 
             await eventually(ready, what=f"rendered {self.name} is ready", seconds=READY_SECONDS)
+
+    def _moved_port(self, argument: str) -> str:
+        """Returns a flag such as --secure-port=8443 with the port of this machine."""
+
+        def moved(found: re.Match[str]) -> str:
+            return f"{found[1]}{self._moved.get(int(found[2]), found[2])}"
+
+        return re.sub(r"(port=|:)(\d+)$", moved, argument)
 
     async def _mount(self, host: ControlPlane) -> None:
         secrets = {name: one["secret"] for name, one in self._volumes.items() if "secret" in one}

@@ -1,6 +1,6 @@
-"""Runs the commands of docs/tutorial.md as they stand, and compares what they print with the page.
+"""Runs the commands of a page as they stand, and compares what they print with the page.
 
-The only substitution is that of PLANE.
+`run_the_tutorial` does so for docs/tutorial.md. The only substitution there is that of PLANE.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "tutorial.md"
 PLANE = "PLANE=embedded"
 SECONDS = 240.0  # for one command and its repetitions, on a busy machine
 # These change nothing: they are repeated until they print what the page shows.
-READING = re.compile(r"kubectl (--context \S+ )?(get|top|describe|wait) |fedhpa explain ")
+READING = re.compile(r"kubectl (--(context|kubeconfig)[ =]\S+ )?(get|top|describe|wait) |fedhpa explain ")
 INTERRUPT = "^C"
 
 
@@ -157,8 +157,9 @@ def started(
 class Terminal:
     """A shell that keeps its variables and its folder from command to command."""
 
-    def __init__(self, shell: subprocess.Popen[str]) -> None:
+    def __init__(self, shell: subprocess.Popen[str], seconds: float = SECONDS) -> None:
         self._shell = shell
+        self._seconds = seconds  # for one command, and for one command with its repetitions
         self._lines = Lines(shell)
 
     def run(self, command: str) -> str:
@@ -167,7 +168,7 @@ class Terminal:
         # Commands must not read the shell's own input.
         self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; echo; echo end of command\n")
         self._shell.stdin.flush()
-        return "\n".join(self._lines.until(re.compile("end of command"), SECONDS)[:-1]).strip("\n")
+        return "\n".join(self._lines.until(re.compile("end of command"), self._seconds)[:-1]).strip("\n")
 
     def check(self, step: Step) -> None:
         """Runs a step and compares. A step that only reads is repeated until it prints what the page shows.
@@ -176,7 +177,7 @@ class Terminal:
         """
         if step.shown[-1:] == (INTERRUPT,):
             return self._check_until_interrupted(step)
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self._seconds
         pause = 0.5
         printed = self.run(step.command)
         while not pattern(step.shown).fullmatch(tidy(printed)):
@@ -191,9 +192,9 @@ class Terminal:
         variables = dict(line.split("=", 1) for line in self.run("env").splitlines() if "=" in line)
         folder = Path(self.run("pwd"))
         with started(["bash", "-c", step.command], variables, folder) as process:
-            Lines(process).until_shown(step.shown[:-1], SECONDS)
+            Lines(process).until_shown(step.shown[:-1], self._seconds)
             os.killpg(process.pid, signal.SIGINT)
-            process.wait(SECONDS)
+            process.wait(self._seconds)
 
 
 def save_manifests(page: str, folder: Path) -> None:

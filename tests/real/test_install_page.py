@@ -1,0 +1,226 @@
+"""The commands of docs/how-to/install.md lead from an empty hub to a scaled workload, and back.
+
+Only the following stands in for what a person has:
+
+| on the page | here |
+|---|---|
+| a checkout after `make venv` | A folder with links to `charts` and `.venv` of this checkout. |
+| `make image`, a registry | Nothing. The nodes of kwok pull no image and run no container. |
+| a hub and two members | Control planes with all controllers, a scheduler, kwok and metrics-server. |
+| the hub's pods | One process for each Deployment, with arguments, volumes and account of its pod. |
+| the hub's Services | A proxy from the API server to these processes (service_network.py). |
+| the work of containers | kwok reports CPU usage: IDLE at first, BUSY from the command that makes the load. |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from testbed.real.member import Member
+from testbed.stage import Run, eventually, free_port, gather
+from tests.real.helm import COMPONENTS, RenderedProcess, account_kubeconfig
+from tests.real.service_network import ServiceNetwork, service_network
+from tests.real.settling import settled
+from tests.real.workloads import BUSY, IDLE
+from tests.support.chart import NAMESPACE
+from tests.support.nightly import only_at_night
+from tests.support.tutorial import ROOT, Step, Terminal, blocks, save_manifests, started, steps
+
+PAGE = ROOT / "docs" / "how-to" / "install.md"
+SPACE, CONTAINER = "shop", "web"
+COMMAND_SECONDS = 400.0  # longer than each --timeout of the page
+WHOLE_SECONDS, OWN_SECONDS = 15 * 60.0, 2 * 60.0
+# The steps that wait for metrics, and the CPU in milli-units that they need in both members.
+AWAITED_CPU = {
+    "kubectl wait --for=condition=Ready": 1,
+    "kubectl wait --for=jsonpath='{.status.currentReplicas}'=6": 1000,
+}
+# Objects that come and go without anyone's command.
+FLEETING = re.compile(r"events|leases|metrics\.k8s\.io|componentstatuses")
+
+
+class Hub:
+    """The hub, and what kwok does not do: it runs the processes of the pods, and leads Services to them."""
+
+    def __init__(self, cluster: Member, network: ServiceNetwork) -> None:
+        self.cluster = cluster
+        self._network = network
+        self._running: list[str] = []
+
+    async def run_pods(self) -> None:
+        """Starts the processes, and waits until they are ready."""
+        processes = []
+        async with self.cluster.api() as api:
+            for component in COMPONENTS:
+                path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/fedhpa-{component}"
+                deployment = await api.get(path)
+                (container,) = deployment["spec"]["template"]["spec"]["containers"]
+                ports = {port["containerPort"]: free_port() for port in container["ports"]}
+                folder = self.cluster.folder / "pods"
+                process = RenderedProcess(self.cluster.run, folder, component, deployment, ports)
+                processes.append((process, deployment["spec"]["template"]["spec"]))
+                service = await api.get(f"/api/v1/namespaces/{NAMESPACE}/services/fedhpa-{component}")
+                for port in service["spec"]["ports"]:
+                    address = f"{service['spec']['clusterIP']}:{port['port']}"
+                    self._network.backends[address] = process.ports[port["targetPort"]]
+        await gather(*(self._run(process, pod) for process, pod in processes))
+
+    async def _run(self, process: RenderedProcess, pod: dict[str, object]) -> None:
+        account = await account_kubeconfig(
+            self.cluster, str(pod["serviceAccountName"]), process.folder / "account"
+        )
+        self._running.append(f"rendered-{process.name}")
+        await process.start(self.cluster, f"--kubeconfig={account}")
+
+    async def end_pods(self) -> None:
+        """Stops the processes."""
+        self._network.backends.clear()
+        await asyncio.to_thread(self.cluster.run.stop, self._running)
+
+
+@asynccontextmanager
+async def empty_clusters(assets: Path) -> AsyncIterator[tuple[Hub, dict[str, Member]]]:
+    """A hub and two members that know nothing of fedhpa, with metrics."""
+    async with service_network() as network:
+        run = Run.begin()
+        try:
+            hub, *members = (Member(run, assets, name) for name in ("hub", "member1", "member2"))
+            hub.egress = network.configuration
+            await gather(*(cluster.start() for cluster in (hub, *members)))
+            await gather(*(cluster.metrics_work() for cluster in (hub, *members)))
+            yield Hub(hub, network), {member.name: member for member in members}
+        finally:
+            run.end()
+
+
+async def use(members: dict[str, Member], cpu: str) -> None:
+    usage = {CONTAINER: {"cpu": cpu, "memory": "64Mi"}}
+    await gather(*(member.set_usage(SPACE, usage) for member in members.values()))
+
+
+class Watch:
+    """Measures each step up to the scaled workload, without the time in which metrics-server is late."""
+
+    def __init__(self) -> None:
+        self.scaled = 0.0
+        self.own = 0.0
+        self._lines: list[str] = []
+
+    def __str__(self) -> str:
+        return "\n".join([*self._lines, f"{self.own:.0f} s are ours, up to the scaled workload"])
+
+    @asynccontextmanager
+    async def measured(self, step: Step, members: dict[str, Member]) -> AsyncIterator[None]:
+        """Measures one step."""
+        since, late = time.monotonic(), 0.0
+        if least := AWAITED_CPU.get(step.command.partition(" fhpa/")[0]):
+            seen = asyncio.create_task(metrics_show(members, least))
+            try:
+                yield
+            finally:
+                seen.cancel()
+                await asyncio.wait([seen])
+            late = (time.monotonic() if seen.cancelled() else seen.result()) - since
+        else:
+            yield
+        seconds = time.monotonic() - since
+        self._lines.append(f"{seconds:6.1f} s, {late:4.1f} s of them metrics-server: {step.command}")
+        if not self.scaled:
+            self.own += seconds - late
+        if "currentReplicas" in step.command:
+            self.scaled = time.monotonic()
+
+
+async def metrics_show(members: dict[str, Member], least: int) -> float:
+    """Returns the moment at which each member's metrics-server shows a pod of the workload with this CPU."""
+
+    async def shown(member: Member) -> bool:
+        found = await member.kubectl("top", "pods", "-n", SPACE, "-l", f"app={CONTAINER}", "--no-headers")
+        rows = [line.split() for line in found.out.splitlines()]
+        return any(int(cpu.removesuffix("m")) >= least for _, cpu, _ in rows)
+
+    async def of(member: Member) -> None:
+        await eventually(lambda: shown(member), what="metrics", seconds=COMMAND_SECONDS, every=1)
+
+    await gather(*(of(member) for member in members.values()))
+    return time.monotonic()
+
+
+async def inventory(cluster: Member) -> set[str]:
+    """Kind, namespace and name of each object of a cluster."""
+    listed = await cluster.kubectl("api-resources", "--verbs=list", "--output=name")
+    kinds = [kind for kind in listed.out.split() if not FLEETING.match(kind) and "metrics.k8s.io" not in kind]
+    form = '{range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{"\\n"}{end}'
+    found = await cluster.kubectl("get", ",".join(kinds), "--all-namespaces", f"--output=jsonpath={form}")
+    assert found.code == 0, found.err
+    return set(found.out.split())
+
+
+def checkout(folder: Path, clusters: dict[str, Member]) -> Path:
+    """Makes the folder in which a person stands after `make venv`, with the kubeconfigs."""
+    folder.mkdir()
+    (folder / "charts").symlink_to(ROOT / "charts")
+    (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
+    for name, cluster in clusters.items():
+        (folder / f"{name}.kubeconfig").write_bytes(cluster.kubeconfig.read_bytes())
+    return folder
+
+
+@only_at_night
+async def test_the_page_leads_to_a_scaled_workload_and_back(assets: Path, tmp_path: Path) -> None:
+    """Each command prints what the page shows. A workload scales in less than 15 minutes, two of them for the
+    commands and processes. After the last command hub and members have the same objects as before.
+    """
+    began = time.monotonic()
+    page = PAGE.read_text(encoding="utf-8")
+    building, *others = [list(steps(block)) for block in blocks(page, "console")]
+    assert [step.command.split()[0] for step in building] == ["git", "cd", "make", "make"]
+
+    async with AsyncExitStack() as stack:
+        hub, members = await stack.enter_async_context(empty_clusters(assets))
+        clusters = {"hub": hub.cluster, **members}
+        before = dict(zip(clusters, await gather(*map(inventory, clusters.values())), strict=True))
+        await use(members, IDLE)
+        folder = checkout(tmp_path / "fedhpa", clusters)
+        save_manifests(page, folder)
+        environment = os.environ | {"PATH": f"{assets}:/usr/bin:/bin", "HOME": str(tmp_path)}
+        environment.pop("KUBECONFIG", None)
+        shell = stack.enter_context(started(["bash", "--noprofile", "--norc"], environment, folder))
+        terminal = Terminal(shell, COMMAND_SECONDS)
+
+        async def run(step: Step) -> None:
+            await asyncio.to_thread(terminal.check, step)
+            if step.command.startswith("helm install"):
+                await hub.run_pods()
+            elif " create deployment load " in step.command:
+                await use(members, BUSY)
+            elif step.command.startswith("helm uninstall"):
+                await hub.end_pods()
+
+        watch = Watch()
+        for step in (step for block in others for step in block):
+            async with watch.measured(step, members):
+                await run(step)
+        print(watch)
+        whole = watch.scaled - began
+
+        assert whole < WHOLE_SECONDS, str(watch)
+        assert watch.own < OWN_SECONDS, str(watch)
+
+        async def left() -> dict[str, set[str]]:
+            now = await gather(*map(inventory, clusters.values()))
+            return {name: now ^ before[name] for name, now in zip(clusters, now, strict=True)}
+
+        for member in members.values():
+            async with member.api() as api:
+                await api.delete(f"/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages/{SPACE}")
+        assert await settled(left, lambda found: not any(found.values())) == {
+            name: set() for name in clusters
+        }
