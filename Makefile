@@ -32,8 +32,13 @@ test: venv
 
 # The tests that the suite has in a short form, in full: broken requests by the hundred thousand, every time zone,
 # ten minutes of churn around the adapter, and on real planes an hour beside a hostile member and every outage.
+# Then all tests of real planes on a Kubernetes two minors older. A failure of one run does not stop the next.
+OLDER := FEDHPA_KUBERNETES=1.34 FEDHPA_REAL_PLANE=require $(BIN)/python -m testbed.real.testrun -n 3
 nightly: venv
-	@FEDHPA_NIGHTLY=1 FEDHPA_REAL_PLANE=require $(BIN)/python -m testbed.real.testrun -n 3 -m nightly
+	@FEDHPA_NIGHTLY=1 FEDHPA_REAL_PLANE=require $(BIN)/python -m testbed.real.testrun -n 3 -m nightly; code=$$?; \
+	$(OLDER) tests/real || code=$$?; \
+	FEDHPA_NIGHTLY=1 $(OLDER) -m nightly tests/real/test_chart.py || code=$$?; \
+	exit $$code
 
 bench: venv
 	@$(BIN)/python -m benchmarks
@@ -46,8 +51,9 @@ crds: venv
 docs: venv
 	@$(BIN)/python -m testbed.reference
 
+# `make real-plane KUBERNETES=1.34` builds that Kubernetes instead.
 real-plane: venv
-	@$(BIN)/python -m testbed.real build
+	@$(if $(KUBERNETES),FEDHPA_KUBERNETES=$(KUBERNETES)) $(BIN)/python -m testbed.real build
 
 PLANE ?= embedded
 # After Ctrl-C make ends by the signal itself. A failed recipe would only add a line "make: *** Error".

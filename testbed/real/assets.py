@@ -1,5 +1,7 @@
 """Finds or builds all programs of a plane, and links them in one folder.
 
+FEDHPA_KUBERNETES=1.34 selects an older Kubernetes; the other programs are the same.
+
 A program comes from the first of: the folder in KUBEBUILDER_ASSETS (which may be incomplete), the cache, PATH
 (the pinned version only), a build from Go modules into the cache. The cache is outside the checkout:
 
@@ -23,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.real.golang import Go, GoUnusable, find_go
-from testbed.real.tools import TOOLS, Tool, all_key, module_key
+from testbed.real.tools import Tool, all_key, module_key, tools_of
 
 # Seconds. A build that prints nothing for minutes looks hung, and some CI systems end silent jobs.
 STILL_BUILDING_EVERY = 30.0
@@ -46,41 +48,54 @@ def say(text: str) -> None:
     print(f"real-plane: {text}", file=sys.stderr, flush=True)
 
 
-def ensure_assets() -> Path:
+def ensure_assets(kubernetes: str | None = None) -> Path:
     """Returns the absolute folder with all programs, after building the missing ones.
 
-    A concurrent call waits for the first one and uses its results. Raises PlaneUnavailable.
+    `kubernetes` is a version as in `tools_of`. A concurrent call waits for the first one and uses its
+    results. Raises PlaneUnavailable.
     """
     if sys.platform != "linux":
         raise PlaneUnavailable("real planes need Linux: /proc, pidfd and prctl keep their processes in order")
+    tools = _tools(kubernetes)
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / "lock"):
-        found = _find_all(root)
-        missing = [tool for tool in TOOLS if tool.name not in found]
+        found = _find_all(root, tools)
+        missing = [tool for tool in tools if tool.name not in found]
         if missing:
             found |= _build_all(root, missing)
-        return _link_all(root, found)
+        return _link_all(root, tools, found)
 
 
-def find_assets() -> Path | None:
-    """Returns the folder with all programs, or None if one would have to be built."""
+def find_assets(kubernetes: str | None = None) -> Path | None:
+    """Returns the folder with all programs, or None if one would have to be built.
+
+    `kubernetes` is a version as in `tools_of`. Raises PlaneUnavailable if that version is unknown.
+    """
+    tools = _tools(kubernetes)
     root = cache_root()
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / "lock"):
-        found = _find_all(root)
-        return _link_all(root, found) if len(found) == len(TOOLS) else None
+        found = _find_all(root, tools)
+        return _link_all(root, tools, found) if len(found) == len(tools) else None
 
 
 def find_program(name: str) -> Path | None:
     """Returns one program, or None if it is missing. Ignores the others and does not wait for builds."""
-    tool = next(tool for tool in TOOLS if tool.name == name)
+    tool = next(tool for tool in _tools(None) if tool.name == name)
     return _find(cache_root(), tool)
 
 
-def _find_all(root: Path) -> dict[str, Path]:
+def _tools(kubernetes: str | None) -> tuple[Tool, ...]:
+    try:
+        return tools_of(kubernetes)
+    except LookupError as error:
+        raise PlaneUnavailable(str(error)) from error
+
+
+def _find_all(root: Path, tools: tuple[Tool, ...]) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for tool in TOOLS:
+    for tool in tools:
         path = _find(root, tool)
         if path is not None:
             found[tool.name] = path
@@ -93,10 +108,11 @@ def _find(root: Path, tool: Tool) -> Path | None:
         candidate = Path(named).absolute() / tool.name
         if _executable(candidate):
             pinned = _has_pinned_version(candidate, tool)
-            note = "" if pinned else f" (not known to be the pinned {tool.version})"
-            say(f"{tool.name}: {candidate}, from KUBEBUILDER_ASSETS{note}")
-            # The folder itself may hold links of an earlier run, which must not come to point at themselves.
-            return candidate.resolve()
+            if pinned or not tool.exact:
+                note = "" if pinned else f" (not known to be the pinned {tool.version})"
+                say(f"{tool.name}: {candidate}, from KUBEBUILDER_ASSETS{note}")
+                # The folder may hold links of an earlier run, which must not come to point at themselves.
+                return candidate.resolve()
     built = _built_path(root, tool)
     if _executable(built):
         return built
@@ -219,14 +235,14 @@ def _read_timings(root: Path) -> dict[str, float]:
         return {}  # the file only informs; a broken one is ignored
 
 
-def _link_all(root: Path, found: dict[str, Path]) -> Path:
+def _link_all(root: Path, tools: tuple[Tool, ...], found: dict[str, Path]) -> Path:
     """Returns a folder of links to the programs.
 
     Programs from outside the cache get a separate folder, so that a run without that KUBEBUILDER_ASSETS does
     not use them.
     """
     elsewhere = sorted(str(path) for path in found.values() if root not in path.parents)
-    name = all_key()
+    name = all_key(tools)
     if elsewhere:
         name += "-with-" + hashlib.sha256("\n".join(elsewhere).encode()).hexdigest()[:12]
     folder = root / name

@@ -4,11 +4,17 @@ The go.mod and go.sum of testbed/real/tools/<module> alone pin the versions.
 """
 
 import hashlib
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 MODULES_DIR = Path(__file__).parent / "tools"
+# Names the Kubernetes of all planes, such as 1.34. Unset or empty means the version of tools/kubernetes.
+KUBERNETES_VARIABLE = "FEDHPA_KUBERNETES"
+# The other Kubernetes that tests/real run on, two minors older. Its module is tools/kubernetes-1.34.
+OLDER_KUBERNETES = "1.34"
+KUBERNETES = "k8s.io/kubernetes"
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,8 @@ class Tool:
 
     `package` is built in the module folder `module`; the requirement `pinned_by` of its go.mod pins the
     version. With `version_args` the program prints its version. `first_build_seconds` is the time of a build
-    with empty caches on two cores, which the first build prints. `tags` are Go build tags.
+    with empty caches on two cores, which the first build prints. `tags` are Go build tags. With `exact` no
+    other version is used, also not from KUBEBUILDER_ASSETS.
     """
 
     name: str
@@ -27,6 +34,7 @@ class Tool:
     version_args: tuple[str, ...]
     first_build_seconds: int
     tags: tuple[str, ...] = ()
+    exact: bool = False
 
     @property
     def folder(self) -> Path:
@@ -54,18 +62,23 @@ class Tool:
         version = self.version
         major, minor = version.lstrip("v").split(".")[:2]
         variables = {
-            "kubernetes": {
+            KUBERNETES: {
                 "k8s.io/component-base/version.gitVersion": version,
                 "k8s.io/component-base/version.gitMajor": major,
                 "k8s.io/component-base/version.gitMinor": minor,
             },
-            "metrics-server": {"sigs.k8s.io/metrics-server/pkg/version.gitVersion": version},
-            "kwok": {"sigs.k8s.io/kwok/pkg/consts.Version": version},
-            "helm": {"helm.sh/helm/v4/internal/version.version": version},
-            "helm3": {"helm.sh/helm/v3/internal/version.version": version, **self._helm3_kubernetes()},
+            "sigs.k8s.io/metrics-server": {"sigs.k8s.io/metrics-server/pkg/version.gitVersion": version},
+            "sigs.k8s.io/kwok": {"sigs.k8s.io/kwok/pkg/consts.Version": version},
+            "helm.sh/helm/v4": {"helm.sh/helm/v4/internal/version.version": version},
+            "helm.sh/helm/v3": {
+                "helm.sh/helm/v3/internal/version.version": version,
+                **self._helm3_kubernetes(),
+            },
             # Otherwise it reports no version. Module version v0.313.5 is release 3.13.5.
-            "prometheus": {"github.com/prometheus/common/version.Version": version.lstrip("v")},
-        }.get(self.module, {})
+            "github.com/prometheus/prometheus": {
+                "github.com/prometheus/common/version.Version": version.lstrip("v")
+            },
+        }.get(self.pinned_by, {})
         return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in variables.items())])
 
     def _helm3_kubernetes(self) -> dict[str, str]:
@@ -86,8 +99,8 @@ def _kubernetes(name: str, seconds: int, *version_args: str) -> Tool:
     return Tool(
         name=name,
         module="kubernetes",
-        package=f"k8s.io/kubernetes/cmd/{name}",
-        pinned_by="k8s.io/kubernetes",
+        package=f"{KUBERNETES}/cmd/{name}",
+        pinned_by=KUBERNETES,
         version_args=version_args or ("--version",),
         first_build_seconds=seconds,
     )
@@ -124,6 +137,23 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
+def tools_of(kubernetes: str | None = None) -> tuple[Tool, ...]:
+    """Returns all programs with a Kubernetes version: "1.34", or "" for the version of tools/kubernetes.
+
+    None means the version of the environment. Raises LookupError if no module pins that version.
+    """
+    version = os.environ.get(KUBERNETES_VARIABLE, "") if kubernetes is None else kubernetes
+    if not version:
+        return TOOLS
+    if version != OLDER_KUBERNETES:
+        known = f"{OLDER_KUBERNETES}, or empty for {TOOLS[0].version}"
+        raise LookupError(f"{KUBERNETES_VARIABLE}={version}: no module pins this version; known are {known}")
+    module = f"kubernetes-{version}"
+    return tuple(
+        replace(tool, module=module, exact=True) if tool.pinned_by == KUBERNETES else tool for tool in TOOLS
+    )
+
+
 def module_key(module: str) -> str:
     """Returns the name of the module's cache folder, a digest of go.mod and go.sum."""
     digest = hashlib.sha256()
@@ -132,9 +162,9 @@ def module_key(module: str) -> str:
     return f"{module}-{digest.hexdigest()[:12]}"
 
 
-def all_key() -> str:
+def all_key(tools: tuple[Tool, ...]) -> str:
     """Returns the name of the folder with all programs: Kubernetes' version and a digest of all modules."""
     digest = hashlib.sha256()
-    for module in sorted({tool.module for tool in TOOLS}):
+    for module in sorted({tool.module for tool in tools}):
         digest.update(module_key(module).encode())
-    return f"{TOOLS[0].version}-{digest.hexdigest()[:12]}"
+    return f"{tools[0].version}-{digest.hexdigest()[:12]}"

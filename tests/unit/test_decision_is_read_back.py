@@ -84,6 +84,23 @@ def test_explanation_survives_the_status() -> None:
     assert to_text(stored).splitlines() == expected
 
 
+def test_fields_of_a_newer_release_are_skipped() -> None:
+    """A decision that a newer release stored has the explanation that this release would give it."""
+
+    def extended(value: object, *, keys: bool = False) -> object:
+        if isinstance(value, dict):
+            maps = ("missing", "clusters", "absences", "current", "target")
+            found = {name: extended(inner, keys=name in maps) for name, inner in value.items()}
+            return found if keys else {**found, "addedLater": {"nested": [1]}}
+        return [extended(inner) for inner in value] if isinstance(value, list) else value
+
+    stored = through_json(decided().status)
+    newer = through_json(extended(stored))
+
+    assert render(newer, "shop/web", ExplainFormat.TEXT) == render(stored, "shop/web", ExplainFormat.TEXT)
+    assert read_status(newer).decision.history() == read_status(stored).decision.history()
+
+
 def test_explanation_says_what_matters() -> None:
     """Sizes, usage, the missing cluster with its reason and the conditions are in the text."""
     text = render(through_json(decided().status), "shop/web", ExplainFormat.TEXT)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from testbed.real.assets import PlaneUnavailable, cache_root, ensure_assets, find_assets
-from testbed.real.tools import TOOLS
+from testbed.real.tools import KUBERNETES, KUBERNETES_VARIABLE, OLDER_KUBERNETES, TOOLS, tools_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="real planes need Linux")
 
 NAMES = {tool.name for tool in TOOLS}
+OF_KUBERNETES = {tool.package for tool in TOOLS if tool.pinned_by == KUBERNETES}
 FAKE_GO = """#!/bin/sh
 case $1 in
 version) echo "go version {version} linux/amd64" ;;
@@ -38,6 +39,7 @@ def clean_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.delenv("GOTOOLCHAIN", raising=False)
+    monkeypatch.delenv(KUBERNETES_VARIABLE, raising=False)
 
 
 def script(path: Path, text: str) -> Path:
@@ -167,3 +169,57 @@ def test_program_of_path_is_used_only_in_the_pinned_version(tmp_path: Path) -> N
     assert (folder / "etcd").samefile(tmp_path / "bin" / "etcd")
     assert "k8s.io/kubernetes/cmd/kubectl" in log.read_text(encoding="utf-8").split()
     assert os.access(folder / "kubectl", os.X_OK)
+
+
+def test_older_kubernetes_adds_its_own_programs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older Kubernetes gets a folder of its own. etcd, kwok, helm and the others are not built again."""
+    log = fake_go(tmp_path)
+    folder = ensure_assets()
+    log.unlink()
+    monkeypatch.setenv(KUBERNETES_VARIABLE, OLDER_KUBERNETES)
+
+    assert find_assets() is None
+    older = ensure_assets()
+    built = log.read_text(encoding="utf-8").split()
+    monkeypatch.delenv(KUBERNETES_VARIABLE)
+
+    assert set(built) == OF_KUBERNETES
+    assert len(built) == len(OF_KUBERNETES)
+    assert older.name.startswith(f"v{OLDER_KUBERNETES}.")
+    assert (older / "etcd").samefile(folder / "etcd")
+    assert not (older / "kube-apiserver").samefile(folder / "kube-apiserver")
+    assert find_assets() == folder
+    assert find_assets(OLDER_KUBERNETES) == older
+
+
+def test_older_kubernetes_is_two_minors_older() -> None:
+    """The versions of both modules are two minors apart."""
+    newest, older = (tools_of(version)[0].version.split(".") for version in ("", OLDER_KUBERNETES))
+
+    assert newest[0] == older[0]
+    assert int(newest[1]) - int(older[1]) == 2
+
+
+def test_an_api_server_of_another_version_is_not_taken_for_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of KUBEBUILDER_ASSETS stand in for the older Kubernetes only in its pinned version."""
+    assets = kubebuilder_assets(tmp_path, monkeypatch, *NAMES)
+    log = fake_go(tmp_path)
+    version = tools_of(OLDER_KUBERNETES)[0].version
+    script(assets / "kube-apiserver", f"#!/bin/sh\necho Kubernetes {version}\n")
+    folder = ensure_assets(OLDER_KUBERNETES)
+
+    assert (folder / "kube-apiserver").samefile(assets / "kube-apiserver")
+    assert (folder / "etcd").samefile(assets / "etcd")
+    assert set(log.read_text(encoding="utf-8").split()) == OF_KUBERNETES - {
+        "k8s.io/kubernetes/cmd/kube-apiserver"
+    }
+
+
+def test_a_kubernetes_without_a_module_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the variable, the version and the known versions."""
+    monkeypatch.setenv(KUBERNETES_VARIABLE, "1.20")
+
+    with pytest.raises(PlaneUnavailable, match=r"FEDHPA_KUBERNETES=1\.20: .* known are 1\.34, or empty"):
+        ensure_assets()

@@ -119,6 +119,7 @@ def test_unreadable_yaml_is_one_answer(
         ({"now": "noon"}, "now"),
         ({"target": {"replicas": "5"}}, "target.replicas"),
         ({"history": {"scaleUps": [{"time": "x", "change": 1}]}}, "history.scaleUps[0].time"),
+        ({"history": {"scaleUps": [{"time": "x", "change": 1, "by": 2}]}}, "history.scaleUps[0].by"),
         ({"hubMetrics": {"podMetrics": []}}, "hubMetrics.podMetrics"),
         ({"clusters": [{"name": "m", "ready": True}]}, "clusters[0].scale"),
         ({"clusters": [{"name": "m", "ready": True, "scale": {}, "pod": []}]}, "clusters[0].pod"),

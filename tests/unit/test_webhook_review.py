@@ -350,3 +350,23 @@ def test_mutation_gives_the_remedies_for_what_the_schema_refuses() -> None:
     ]
     assert validated["warnings"] == mutated["warnings"]
     assert "warnings" not in asked(MUTATE_FEDERATEDHPA, fhpa(scaleTargetRef={"kind": "Deployment"}))
+
+
+def test_fields_of_a_newer_release_are_admitted_and_not_touched() -> None:
+    """Where the hub has newer CRDs than the webhook, unknown fields are admitted, and no patch names them."""
+    added = {"addedLater": {"nested": [1]}}
+    policy = {"type": "Pods", "value": 4, "periodSeconds": 60, **added}
+    newer = fhpa(**added, behavior={"scaleUp": {"policies": [policy], **added}, **added})
+    newer["spec"]["scaleTargetRef"] |= added
+    rule = {"name": "up", "schedule": "0 8 * * *", "targetReplicas": 2, **added}
+    cron = {**newer, "kind": "CronFederatedHPA", "spec": {**newer["spec"], "rules": [rule]}}
+
+    patch = asked(MUTATE_FEDERATEDHPA, newer)
+    operations = json.loads(base64.b64decode(patch["patch"]))
+
+    assert patch["allowed"] is True
+    assert operations
+    assert {operation["op"] for operation in operations} == {"add"}
+    assert "addedLater" not in json.dumps(operations)
+    assert asked(VALIDATE_FEDERATEDHPA, newer)["allowed"] is True
+    assert asked(VALIDATE_CRONFEDERATEDHPA, cron)["allowed"] is True

@@ -18,14 +18,14 @@ JSON = object
 _MAX_ENTRIES: Final = 120
 
 
-class RawRecommendation(msgspec.Struct, forbid_unknown_fields=True):
+class RawRecommendation(msgspec.Struct):
     """One entry of history.recommendations."""
 
     time: str
     replicas: int
 
 
-class RawScaleEvent(msgspec.Struct, forbid_unknown_fields=True):
+class RawScaleEvent(msgspec.Struct):
     """One entry of history.scaleUps or history.scaleDowns."""
 
     time: str
@@ -33,11 +33,14 @@ class RawScaleEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RawHistory(msgspec.Struct, rename="camel"):
-    """history. Absent recommendations are a fresh start, an empty list is not."""
+    """history. Absent recommendations are a fresh start, an empty list is not.
 
-    recommendations: list[RawRecommendation] | None = None
-    scale_ups: list[RawScaleEvent] | None = None
-    scale_downs: list[RawScaleEvent] | None = None
+    Unknown fields are skipped, because a newer release may have stored them before a rollback.
+    """
+
+    recommendations: Sequence[RawRecommendation] | None = None
+    scale_ups: Sequence[RawScaleEvent] | None = None
+    scale_downs: Sequence[RawScaleEvent] | None = None
 
 
 def encode_history(history: History) -> Mapping[str, JSON]:

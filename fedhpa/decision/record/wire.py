@@ -6,12 +6,13 @@ as in Go. Kubernetes objects inside are decoded leniently.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from fedhpa.api import wire
-from fedhpa.decision.record.history import RawHistory
+from fedhpa.decision.record.history import RawHistory, RawRecommendation, RawScaleEvent
 from fedhpa.decision.record.settings import RawController
 from fedhpa.decision.spec.wire import RawFederatedHPA
 
@@ -96,8 +97,20 @@ class RawHubMetrics(_Checked, rename="camel"):
     external_metrics: list[wire.ExternalMetricValue] | None = None
 
 
+class RawScenarioRecommendation(RawRecommendation, forbid_unknown_fields=True):
+    """One entry of history.recommendations of a scenario."""
+
+
+class RawScenarioScaleEvent(RawScaleEvent, forbid_unknown_fields=True):
+    """One entry of history.scaleUps or history.scaleDowns of a scenario."""
+
+
 class RawScenarioHistory(RawHistory, forbid_unknown_fields=True, rename="camel"):
-    """history of a scenario."""
+    """history of a scenario. A person may have written it, so unknown fields are refused."""
+
+    recommendations: Sequence[RawScenarioRecommendation] | None = None
+    scale_ups: Sequence[RawScenarioScaleEvent] | None = None
+    scale_downs: Sequence[RawScenarioScaleEvent] | None = None
 
 
 class RawBlocked(_Checked):
