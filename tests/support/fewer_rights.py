@@ -11,6 +11,7 @@ from fedhpa.kube import ApiClient, StaticCredentials
 from testbed.embedded.api.types import Attributes, User
 from testbed.embedded.auth import authorization
 from testbed.embedded.auth.authorization import Authorizer
+from testbed.embedded.auth.reviews import Reviews
 from tests.support.federation import Federation
 from tests.support.federation.planes import Plane
 from tests.support.memory_network import Cable
@@ -95,3 +96,10 @@ def client_of_least(f: Federation, plane: Plane, manifests: list[Manifest], refu
     plane.authenticator.tokens[LEAST] = User(LEAST, ("system:authenticated",))
     grant(plane, own, refused)
     return ApiClient(plane.config(StaticCredentials(f"Bearer {LEAST}"), Cable(f.network)))
+
+
+def serve_reviews(f: Federation) -> None:
+    """Lets the hub review tokens and access."""
+    server = f.hub.server
+    for review, handler in Reviews(f.hub.authenticator, Authorizer(server.store), f.date).handlers():
+        server.add_review(review, handler)

@@ -6,13 +6,16 @@ from asyncio import sleep
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from certs.hub import CertificateStore
 from certs.state import Settings
 from controller.certificates.manager import CertificateManager
 from controller.certificates.telemetry import CertificateMetrics
+from controller.decisions import DecisionLog, decisions_route
 from controller.flags import HUB, MEMBERS
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
@@ -29,12 +32,22 @@ from fedhpa.api.rights import (
     webhook_rights,
 )
 from fedhpa.kube import EventRecorder, StaticCredentials
+from fedhpa.kube.config import ApiConfig
 from testbed.embedded.api.types import User
 from testbed.embedded.objects.kinds import CRDS
 from tests.support.controller import federated_hpa
 from tests.support.federation import Federation, federation
 from tests.support.federation.planes import DEPLOYMENTS, EVENTS, NAME, NAMESPACE, deployment
-from tests.support.fewer_rights import LEAST, client_of_least, first_of, grant, names_of, without
+from tests.support.fewer_rights import (
+    LEAST,
+    client_of_least,
+    first_of,
+    grant,
+    names_of,
+    serve_reviews,
+    without,
+)
+from tests.support.memory_network import Cable, MemoryListener
 from tests.support.nightly import only_at_night
 from tests.support.timing import background
 from tests.virtual.test_tokens_of_members_are_renewed import SPACE, join
@@ -222,6 +235,30 @@ async def test_a_missing_right_to_leases_is_logged(tmp_path: Path, logs: Logs) -
     lines = [entry for entry in logs if entry["event"] == "leases not listed"]
     assert [entry["log_level"] for entry in lines][:2] == ["warning", "debug"]
     assert "forbidden" in lines[0]["error"]
+
+
+@pytest.mark.parametrize("binding", ["", "fedhpa:controller:auth-delegator"])
+async def test_the_binding_for_reviews_is_missed(tmp_path: Path, logs: Logs, binding: str) -> None:
+    """Without it nobody can read /decisions, and a log line says which right is missing."""
+    refused: list[str] = []
+    manifests = without(rights_on_hub("direct"), binding)
+    async with federation(tmp_path) as f, client_of_least(f, f.hub, manifests, refused) as client:
+        serve_reviews(f)
+        f.hub.authenticator.tokens["operator"] = User("operator", ("system:masters",))
+        application = web.Application()
+        application.add_routes([decisions_route(DecisionLog(), client)])
+        async with MemoryListener(f.network, application) as listener:
+            connector = Cable(f.network).connector(ApiConfig(server=listener.server))
+            headers = {"Authorization": "Bearer operator"}
+            async with (
+                aiohttp.ClientSession(connector=connector, headers=headers) as session,
+                session.get(f"{listener.server}/decisions") as response,
+            ):
+                status = response.status
+
+    assert status == (401 if binding else 200)
+    assert bool(refused) == bool(binding)
+    assert any("tokenreviews" in str(entry) and "forbidden" in str(entry) for entry in logs) == bool(binding)
 
 
 WEBHOOK = webhook_rights(user(LEAST), propagation="karmada")

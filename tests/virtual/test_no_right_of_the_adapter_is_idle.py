@@ -23,10 +23,9 @@ from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
 from testbed.embedded.api.types import User
-from testbed.embedded.auth.authorization import Authorizer as Grants
-from testbed.embedded.auth.reviews import Reviews, trust_config_map
+from testbed.embedded.auth.reviews import trust_config_map
 from tests.support.federation import Federation, federation
-from tests.support.fewer_rights import LEAST, client_of_least, names_of, without
+from tests.support.fewer_rights import LEAST, client_of_least, names_of, serve_reviews, without
 from tests.support.memory_network import Cable, MemoryListener
 from tests.support.timing import background
 
@@ -97,8 +96,7 @@ async def test_each_right_of_the_adapter_is_missed(tmp_path: Path, logs: Logs, r
     refused: list[str] = []
     async with federation(tmp_path, m1=1) as f:
         f.hub.server.store.create(("", "configmaps"), trust_config_map(f.hub.pki))
-        for review, handler in Reviews(f.hub.authenticator, Grants(f.hub.server.store), f.date).handlers():
-            f.hub.server.add_review(review, handler)
+        serve_reviews(f)
         f.hub.authenticator.tokens[READER] = User(READER, ("system:authenticated",))
         manifests = [*without(RIGHTS, right), READERS]
         async with client_of_least(f, f.hub, manifests, refused) as hub:
