@@ -37,11 +37,9 @@ PAGE = ROOT / "docs" / "how-to" / "install.md"
 SPACE, CONTAINER = "shop", "web"
 COMMAND_SECONDS = 400.0  # longer than each --timeout of the page
 WHOLE_SECONDS, OWN_SECONDS = 15 * 60.0, 2 * 60.0
-# The steps that wait for metrics, and the CPU in milli-units that they need in both members.
-AWAITED_CPU = {
-    "kubectl wait --for=condition=Ready": 1,
-    "kubectl wait --for=jsonpath='{.status.currentReplicas}'=6": 1000,
-}
+# The steps that wait for metrics, and the CPU in milli-units that a pod of each member must then use.
+AWAITED_CPU = {"--for=condition=Ready fhpa/": 1, "{.status.readyReplicas}": 1000}
+LAST_STEP = "--kubeconfig=member2.kubeconfig wait --for=jsonpath='{.status.readyReplicas}'"
 # Objects that come and go without anyone's command.
 FLEETING = re.compile(r"events|leases|metrics\.k8s\.io|componentstatuses")
 
@@ -120,7 +118,7 @@ class Watch:
     async def measured(self, step: Step, members: dict[str, Member]) -> AsyncIterator[None]:
         """Measures one step."""
         since, late = time.monotonic(), 0.0
-        if least := AWAITED_CPU.get(step.command.partition(" fhpa/")[0]):
+        if least := next((cpu for part, cpu in AWAITED_CPU.items() if part in step.command), 0):
             seen = asyncio.create_task(metrics_show(members, least))
             try:
                 yield
@@ -134,7 +132,7 @@ class Watch:
         self._lines.append(f"{seconds:6.1f} s, {late:4.1f} s of them metrics-server: {step.command}")
         if not self.scaled:
             self.own += seconds - late
-        if "currentReplicas" in step.command:
+        if LAST_STEP in step.command:
             self.scaled = time.monotonic()
 
 

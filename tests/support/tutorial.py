@@ -24,7 +24,9 @@ PAGE = ROOT / "docs" / "tutorial.md"
 PLANE = "PLANE=embedded"
 SECONDS = 240.0  # for one command and its repetitions, on a busy machine
 # These change nothing: they are repeated until they print what the page shows.
-READING = re.compile(r"kubectl (--(context|kubeconfig)[ =]\S+ )?(get|top|describe|wait) |fedhpa explain ")
+READING = re.compile(
+    r"kubectl (--(context|kubeconfig)[ =]\S+ )?(get|top|describe|wait) |fedhpa (explain |doctor)"
+)
 INTERRUPT = "^C"
 
 
