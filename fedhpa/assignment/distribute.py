@@ -83,14 +83,14 @@ def rest(
     policies divide `left` by weight. No cluster gets more than its limit.
     """
     highs = [_within(share + left, member.limit, share) for member, share in zip(members, base, strict=True)]
-    # By rank the room is a level; by weight there is none.
-    rooms = [
-        _within(most, member.room, share) for member, share, most in zip(members, base, highs, strict=True)
-    ]
-    more = [
-        [high - share for share, high in zip(base, level, strict=True)]
-        for level in ((rooms, highs) if policy in BY_RANK else (highs,))
-    ]
+    levels = [highs]
+    if policy in BY_RANK:
+        rooms = [
+            _within(most, member.room, share)
+            for member, share, most in zip(members, base, highs, strict=True)
+        ]
+        levels.insert(0, rooms)
+    more = [[high - share for share, high in zip(base, level, strict=True)] for level in levels]
     named = _named(members)
     added = fill(left, named, more, divider(named, policy, uid))
     return {cluster: share + added[cluster] for cluster, share in zip(named, base, strict=True)}
@@ -118,7 +118,7 @@ def _levels(members: Sequence[MemberState], floors: Sequence[int], policy: Polic
 def raised(members: Sequence[MemberState], level: Sequence[int], wanted: Sequence[int]) -> list[int]:
     """Returns a level raised to the wanted shares, as far as the clusters' limits allow."""
     return [
-        max(share, _within(number, member.limit, share))
+        share if number <= share else _within(number, member.limit, share)
         for member, share, number in zip(members, level, wanted, strict=True)
     ]
 

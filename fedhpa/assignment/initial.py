@@ -88,7 +88,9 @@ class _Division:
 
     def at_least_one(self) -> dict[str, Bounds | None]:
         """Returns bounds of which no minimum is below 1 or the cluster's lowest share."""
-        maxima = self._divided(self._maximum, self._limits)
+        # Where each cluster runs replicas, each one gets an HPA, and the division of M chooses none.
+        everywhere = all(member.present for member in self._members)
+        maxima = self._limits if everywhere else self._divided(self._maximum, self._limits)
         if self._runs:
             maxima = self._around(maxima)
         minima = self._divided(self._minimum, maxima)
@@ -116,18 +118,15 @@ class _Division:
             for member, share in zip(self._members, chosen, strict=True)
             if (share or member.present) and member.high != 0
         ]
-        wishes = {
-            "one": [1] * len(holders),
-            "running": [member.running for member in holders],
-            "lowest": [member.low for member in holders],
-            "minimum": self._of(holders, self._divided(self._minimum, self._limits)),
-        }
+        ones = [1] * len(holders)
+        running = [member.running for member in holders]
+        lows = [member.low for member in holders]
+        minima = self._of(holders, self._divided(self._minimum, self._limits))
         # Without an HPA for each, what runs goes before the first replica of another cluster.
-        if len(holders) > self._maximum:
-            wishes = {"running": wishes["running"]} | wishes
+        crowded = len(holders) > self._maximum
         levels = [[min(member.present, 1) for member in holders]]
-        for wish in wishes.values():
-            levels.append(raised(holders, levels[-1], wish))
+        for wanted in (*((running, ones) if crowded else (ones, running)), lows, minima):
+            levels.append(raised(holders, levels[-1], wanted))
         named = {member.cluster: member for member in holders}
         left = self._maximum - sum(levels[-1])
         if left <= 0:
