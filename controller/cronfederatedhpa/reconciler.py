@@ -177,7 +177,7 @@ class CronReconciler:
             self._objects.adopt(target)
         if not self._paused:
             self._reporter.tell(target, planned, settled, now, unstored, failed=bool(error))
-        if not error and (planned.applied or planned.closed):
+        if not (error or unstored) and (planned.applied or planned.closed):
             # Events that the hub refused may be admitted with the results of this pass.
             self._retries.pop(target, None)
         if unstored or error or settled.failed or planned.kept:
