@@ -77,3 +77,38 @@ def test_an_own_value_of_an_earlier_attempt_is_no_change() -> None:
     resumed(hub)
 
     assert hub.bounds == (8, 10)
+
+
+def test_a_change_before_an_interrupted_opening_is_its_baseline() -> None:
+    """The change ends the open window for minReplicas. The next window holds it again."""
+    hub = Hub(rule("day", "0 * * * *", 5, 20, duration="90m"))
+    hub.run("09:00")
+    hub.values["minReplicas"] = 3
+    hub.record = hub.plan("10:00").pending
+
+    resumed(hub, minReplicas="kubectl")
+    opened = hub.bounds
+    hub.write("office", edited="10:50")
+    hub.run("10:51")
+
+    assert opened == (5, 20)
+    assert hub.bounds == (3, 10)
+
+
+def test_a_change_after_an_edit_and_the_end_of_the_window_stays() -> None:
+    """One write, which the target names, restores the field of the edit and that of the end."""
+    hub = Hub(rule("day", "0 9 * * *", 5, duration="3h"))
+    hub.run("09:00")
+    hub.write("office", rule("day", "0 9 * * *", None, 20, duration="3h"), edited="11:59")
+    planned = hub.plan("12:00")
+    hub.record = planned.pending
+    hub.values |= planned.write
+    restored = hub.bounds
+    hub.values["minReplicas"] = 3
+
+    done = Target(dict(hub.values), done=frozenset(planned.marker.split(",")))
+    hub.finish(hub.plan("12:01", done), "12:01")
+
+    assert restored == (1, 10)
+    assert hub.bounds == (3, 10)
+    assert hub.record is None

@@ -21,11 +21,24 @@ def is_unfinished(record: WindowRecord | None, target: Target) -> bool:
 def acknowledged(
     record: WindowRecord | None, owners: Mapping[str, ScheduledObject], target: Target, now: float
 ) -> WindowRecord | None:
-    """Returns the record without the unfinished write that the target shows as done.
+    """Returns the record without the parts of the unfinished write that the target shows as done or changed.
 
-    The values of that write then count as applied, so later changes of them are those of a person.
+    The values of a write that is done then count as applied, so later changes of them are those of a person.
     """
-    if record is None or record.pending is None or not target.done:
+    if record is None or record.pending is None:
+        return record
+    found = _without_changes_of_others(_without_done_write(record, owners, target, now), target)
+    # A field that neither a window nor the write has is not restored a second time.
+    kept = {field for window in found.open for field in window.values} | (found.pending or {}).keys()
+    baseline = {field: value for field, value in found.baseline.items() if field in kept}
+    return msgspec.structs.replace(found, baseline=baseline)
+
+
+def _without_done_write(
+    record: WindowRecord, owners: Mapping[str, ScheduledObject], target: Target, now: float
+) -> WindowRecord:
+    """Returns the record without the values that the target names as written."""
+    if record.pending is None or not target.done:
         return record
     if not any(_is_done(window, owners.get(window.object), target, now) for window in record.open):
         return record
@@ -40,28 +53,20 @@ def acknowledged(
     return msgspec.structs.replace(record, pending=unclear or None, applied={**applied, **done})
 
 
-def without_changes_of_others(record: WindowRecord | None, target: Target) -> WindowRecord | None:
+def _without_changes_of_others(record: WindowRecord, target: Target) -> WindowRecord:
     """Returns the record without the unfinished values of fields that another client has set since.
 
     The target shows who wrote a field last. Before the unfinished write it had the value in `applied`, so any
     other value is that client's.
     """
-    if record is None or record.pending is None:
-        return record
-    changed = {
-        field
-        for field, value in record.pending.items()
-        if field in target.managers
-        and field in record.applied
-        and target.values.get(field) not in (record.applied[field], value)
+    pending = {
+        field: value
+        for field, value in (record.pending or {}).items()
+        if field not in target.managers
+        or field not in record.applied
+        or target.values.get(field) in (record.applied[field], value)
     }
-    if not changed:
-        return record
-    pending = {field: value for field, value in record.pending.items() if field not in changed}
-    covered = {field for window in record.open for field in window.values}
-    lost = changed - covered
-    baseline = {field: value for field, value in record.baseline.items() if field not in lost}
-    return msgspec.structs.replace(record, pending=pending or None, baseline=baseline)
+    return msgspec.structs.replace(record, pending=pending or None)
 
 
 def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: Target, now: float) -> bool:

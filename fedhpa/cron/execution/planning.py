@@ -16,7 +16,7 @@ import msgspec
 from fedhpa.cron.execution import owed
 from fedhpa.cron.execution.edits import Closing, edited_windows
 from fedhpa.cron.execution.holding import Holding
-from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished, without_changes_of_others
+from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished
 from fedhpa.cron.execution.owed import Due, Fire
 from fedhpa.cron.execution.plans import (
     FIRE,
@@ -101,7 +101,7 @@ class _Planner:
         self._target = target
         self._now = now
         self._left_out = held
-        self._record = without_changes_of_others(acknowledged(record, owners, target, now), target)
+        self._record = acknowledged(record, owners, target, now)
         # Of two rules with one name the first counts.
         self._rules = {
             (name, rule.name): rule for name, each in owners.items() for rule in reversed(each.rules)
@@ -375,24 +375,25 @@ class _Planner:
     def _record_before(self, write: Values) -> WindowRecord | None:
         """Returns the record to store before the write, or None if the write concerns no window.
 
-        Windows that close stay in it until the write is done, with the values that it restores.
+        Windows that close stay in it with the values that it restores, until the write is done.
         """
         holding = self._holding
         if not write or (self._record is None and not holding.windows):
             return None
         # Covered fields that need no write have their values already.
         held = {field: holding.values[field] for field in sorted(holding.covered() - write.keys())}
-        applied = ({} if self._record is None else self._record.applied) | held
+        former = {} if self._record is None else self._record.applied
+        # A value that is neither the one before the write nor the one of the write is then somebody else's.
+        before = {field: self._target.values.get(field) for field in former if field in write}
         stored = () if self._record is None else self._record.open
         # An edit takes fields from a window that stays open.
         taken = {field for window in stored for field in window.values} & write.keys()
-        ending = (
-            {field for window in self._restoring for field in window.values} | taken
-        ) - holding.covered()
+        restoring = {field for window in self._restoring for field in window.values}
+        ending = (restoring | taken) - holding.covered()
         restored = {field: holding.values[field] for field in sorted(ending) if field in holding.values}
-        windows = sorted((*self._restoring, *holding.windows), key=holding.order)
-        baseline = {**holding.baseline, **restored}
-        return WindowRecord(baseline, write, applied, tuple(windows), self._revision + 1)
+        windows = tuple(sorted((*self._restoring, *holding.windows), key=holding.order))
+        applied = former | held | before
+        return WindowRecord(holding.baseline | restored, write, applied, windows, self._revision + 1)
 
 
 def _shown(value: int | None) -> str:

@@ -179,7 +179,8 @@ class Oracle:
         if length is None:
             if done in self._written:
                 return
-            self._written.add(done)
+            if not late:
+                self._written.add(done)
             deciding = [name for name in rule.values if self._decided[name] == event.fired]
             self._base |= {name: rule.values[name] for name in deciding if not late}
             return
