@@ -141,7 +141,7 @@ def instant(text: str) -> float:
 
 
 @given(objects(HOURS), st.sampled_from(STARTS), steps(HOURS))
-@settings(max_examples=examples(150, 20_000), deadline=None)
+@settings(max_examples=examples(75, 20_000), deadline=None)
 def test_what_should_hold_holds_after_any_interruption(
     written: list[list[Json]], start: str, taken: list[Step]
 ) -> None:
@@ -156,7 +156,7 @@ def test_what_should_hold_holds_after_any_interruption(
     st.sampled_from(STARTS),
     st.lists(st.sampled_from(DOES), max_size=40),
 )
-@settings(max_examples=examples(25, 2_000), deadline=None)
+@settings(max_examples=examples(12, 2_000), deadline=None)
 def test_refused_rules_change_nothing_for_the_other_ones(
     good: list[list[Json]], bad: list[list[Json]], windows: bool, start: str, does: list[str]
 ) -> None:
@@ -200,7 +200,7 @@ def _forbidden(rule: Json, *, only_maximum: bool) -> Json:
 
 
 @given(objects(YEARS), st.sampled_from(STARTS), steps(YEARS))
-@settings(max_examples=examples(50, 5_000), deadline=None)
+@settings(max_examples=examples(25, 5_000), deadline=None)
 def test_what_should_hold_holds_over_two_years(
     written: list[list[Json]], start: str, taken: list[Step]
 ) -> None:
@@ -215,7 +215,7 @@ def test_what_should_hold_holds_around_every_clock_change(zone: str) -> None:
     begins = [change.instant.timestamp() - 86_393 for change in clock_changes(load_zone(zone), 2026)]
 
     @given(objects(span), st.sampled_from(begins), steps(span))
-    @settings(max_examples=examples(15, 100), deadline=None)
+    @settings(max_examples=examples(8, 100), deadline=None)
     def lived(written: list[list[Json]], begin: float, taken: list[Step]) -> None:
         live(written, begin, taken)
 
@@ -223,7 +223,7 @@ def test_what_should_hold_holds_around_every_clock_change(zone: str) -> None:
 
 
 @given(objects(HOURS), st.sampled_from(STARTS), steps(HOURS))
-@settings(max_examples=examples(100, 20_000), deadline=None)
+@settings(max_examples=examples(50, 20_000), deadline=None)
 def test_edits_between_a_crash_and_its_repair_fire_nothing_twice(
     written: list[list[Json]], start: str, taken: list[Step]
 ) -> None:

@@ -87,7 +87,7 @@ def units(draw: st.DrawFn) -> tuple[list[ScheduledObject], float]:
 
 
 @given(units(), st.integers(1, 5), st.integers(5, 9), st.integers(0, 600))
-@settings(max_examples=examples(12, 1000), deadline=None)
+@settings(max_examples=examples(6, 1000), deadline=None)
 def test_the_preview_is_what_the_controller_does(
     unit: tuple[list[ScheduledObject], float], minimum: int, maximum: int, age: int
 ) -> None:
@@ -125,7 +125,7 @@ def _at_all(held: dict[float, Values], found: list[Any]) -> dict[float, Values]:
 
 
 @given(units(), st.integers(1, 5), st.integers(5, 9))
-@settings(max_examples=examples(60, 1000), deadline=None)
+@settings(max_examples=examples(25, 1000), deadline=None)
 def test_admission_warns_of_the_conflicts_that_the_preview_shows(
     unit: tuple[list[ScheduledObject], float], minimum: int, maximum: int
 ) -> None:

@@ -48,7 +48,7 @@ def fires(rule: ActiveRule, now: datetime, until: datetime) -> list[datetime]:
 
 
 @given(rule_lists(st.none()), instants)
-@settings(max_examples=examples(60, 1000), deadline=None)
+@settings(max_examples=examples(30, 1000), deadline=None)
 def test_the_first_conflict_of_each_pair_is_found(rules: list[ActiveRule], now: datetime) -> None:
     """Every reported pair is right. No pair that fires together within eight days is missed."""
     until = now + timedelta(days=DAYS_AHEAD)
@@ -96,7 +96,7 @@ def _gaps(name: str, year: int) -> list[datetime]:
 
 
 @given(rule_lists(), instants, st.none() | st.integers(1, 5), st.integers(5, 9))
-@settings(max_examples=examples(60, 1000), deadline=None)
+@settings(max_examples=examples(30, 1000), deadline=None)
 def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
     rules: list[ActiveRule], now: datetime, minimum: int | None, maximum: int
 ) -> None:
@@ -116,7 +116,7 @@ def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
 
 
 @given(rule_lists(), instants, st.integers(1, 5), st.integers(5, 9))
-@settings(max_examples=examples(60, 1000), deadline=None)
+@settings(max_examples=examples(30, 1000), deadline=None)
 def test_the_first_bounds_conflict_is_the_first_write_that_would_be_refused(
     rules: list[ActiveRule], now: datetime, minimum: int, maximum: int
 ) -> None:

@@ -52,7 +52,7 @@ texts = st.tuples(field(0, 59), field(0, 23), field(1, 28), field(1, 12), field(
 
 
 @given(texts, instants)
-@settings(max_examples=examples(150, 5000), deadline=None)
+@settings(max_examples=examples(75, 5000), deadline=None)
 def test_fires_in_utc_are_those_of_an_independent_parser(text: str, after: datetime) -> None:
     """In UTC, croniter gives the same next and previous fires."""
     parsed = parse(text)
@@ -68,7 +68,7 @@ def test_fires_in_utc_are_those_of_an_independent_parser(text: str, after: datet
 
 
 @given(schedules(), instants, zones)
-@settings(max_examples=examples(150, 5000), deadline=None)
+@settings(max_examples=examples(75, 5000), deadline=None)
 def test_fires_are_strictly_increasing_and_after_the_start(
     schedule: Written, after: datetime, zone: ZoneInfo
 ) -> None:
@@ -81,7 +81,7 @@ def test_fires_are_strictly_increasing_and_after_the_start(
 
 
 @given(schedules(), instants, zones)
-@settings(max_examples=examples(150, 5000), deadline=None)
+@settings(max_examples=examples(75, 5000), deadline=None)
 def test_next_and_previous_fires_agree(schedule: Written, after: datetime, zone: ZoneInfo) -> None:
     """previous(next(t)) is next(t), and just before that instant previous is still previous(t)."""
     parsed = schedule.parsed
@@ -98,7 +98,7 @@ def test_next_and_previous_fires_agree(schedule: Written, after: datetime, zone:
 
 
 @given(schedules(), instants, zones, st.integers(0, 6))
-@settings(max_examples=examples(100, 3000), deadline=None)
+@settings(max_examples=examples(50, 3000), deadline=None)
 def test_fires_do_not_depend_on_the_start_of_the_search(
     schedule: Written, after: datetime, zone: ZoneInfo, index: int
 ) -> None:
@@ -127,7 +127,7 @@ WITHIN_A_DAY = (
     st.sampled_from(WITHIN_A_DAY).map(load_zone),
     st.sets(st.integers(0, 400), max_size=40),
 )
-@settings(max_examples=examples(100, 3000), deadline=None)
+@settings(max_examples=examples(50, 3000), deadline=None)
 def test_excluded_dates_remove_their_fires_and_no_others(
     schedule: Written, after: datetime, zone: ZoneInfo, offsets: set[int]
 ) -> None:
@@ -150,7 +150,7 @@ def test_excluded_dates_remove_their_fires_and_no_others(
     st.sets(st.integers(0, 60), max_size=20),
     st.timedeltas(timedelta(0), timedelta(days=40)),
 )
-@settings(max_examples=examples(100, 3000), deadline=None)
+@settings(max_examples=examples(50, 3000), deadline=None)
 def test_a_span_is_counted_and_searched_backwards_as_it_is_listed(
     schedule: Written, after: datetime, zone: ZoneInfo, offsets: set[int], length: timedelta
 ) -> None:
@@ -203,7 +203,7 @@ YEAR_2000, YEAR_2400 = (date(year, 1, 1).toordinal() * MINUTES_PER_DAY for year 
 
 
 @given(rare)
-@settings(max_examples=examples(10, 300), deadline=None)
+@settings(max_examples=examples(5, 300), deadline=None)
 def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) -> None:
     """The plain calendar repeats after 400 years, so the interval is exact."""
     try:
@@ -217,7 +217,7 @@ def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) 
 
 
 @given(rare)
-@settings(max_examples=examples(100, 3000), deadline=None)
+@settings(max_examples=examples(50, 3000), deadline=None)
 def test_a_date_is_refused_if_and_only_if_it_never_comes(schedule: Written) -> None:
     """For example, 29 February comes and 30 February never does."""
     lengths = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -235,7 +235,7 @@ def test_a_date_is_refused_if_and_only_if_it_never_comes(schedule: Written) -> N
 
 
 @given(schedules(), instants, st.integers(0, 500), st.integers(0, 500))
-@settings(max_examples=examples(100, 3000), deadline=None)
+@settings(max_examples=examples(50, 3000), deadline=None)
 def test_the_last_wall_time_is_the_last_of_a_forward_search(
     schedule: Written, start: datetime, low: int, days: int
 ) -> None:
@@ -249,7 +249,7 @@ def test_the_last_wall_time_is_the_last_of_a_forward_search(
 
 
 @given(schedules(), instants, zones, st.integers(60, 2 * 86400))
-@settings(max_examples=examples(60, 2000), deadline=None)
+@settings(max_examples=examples(30, 2000), deadline=None)
 def test_a_window_is_open_if_and_only_if_a_fire_is_recent_enough(
     schedule: Written, start: datetime, zone: ZoneInfo, seconds: int
 ) -> None:

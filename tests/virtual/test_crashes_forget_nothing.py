@@ -21,7 +21,7 @@ async def peak_at_the_end_of_the_window(w: ControllerWorld, *, crash: bool) -> N
     w.load(HIGH)
     w.scale(behavior=BEHAVIOR)
     async with w.controller(sync_period=PERIOD):
-        await asyncio.sleep(WINDOW)
+        await asyncio.sleep(WINDOW / 5)
         w.load(LOW)
         await asyncio.sleep(WINDOW - 50)
         w.load(LOW + 10)  # this is written, and the next change of usage would have to wait for a minute
@@ -40,7 +40,7 @@ async def test_peak_just_before_the_end_is_remembered(crash: bool) -> None:
     """The peak of 16 pods within the window holds the size after a restart, too."""
     async with world(m1=10, m2=10) as w:
         await peak_at_the_end_of_the_window(w, crash=crash)
-        async with w.controller(sync_period=PERIOD):
+        async with w.controller(sync_period=4 * PERIOD):
             await asyncio.sleep(60)
             after = sum(w.replicas.values())
             await asyncio.sleep(WINDOW)

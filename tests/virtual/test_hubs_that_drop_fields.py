@@ -67,7 +67,7 @@ async def test_peak_just_before_the_end_is_remembered(crash: bool) -> None:
     async with world(m1=10, m2=10) as w:
         karmada_crds.install(w.hub)
         await peak_at_the_end_of_the_window(w, crash=crash)
-        async with w.controller(sync_period=PERIOD):
+        async with w.controller(sync_period=4 * PERIOD):
             await asyncio.sleep(60)
             after = sum(w.replicas.values())
             await asyncio.sleep(WINDOW)
@@ -83,11 +83,11 @@ async def test_window_holds_over_a_restart() -> None:
         karmada_crds.install(w.hub)
         w.load(HIGH)
         w.scale(behavior=BEHAVIOR)
-        async with w.controller(sync_period=PERIOD):
-            await asyncio.sleep(WINDOW)
+        async with w.controller(sync_period=2 * PERIOD):
+            await asyncio.sleep(WINDOW / 5)
             w.load(LOW)
             await asyncio.sleep(WINDOW / 2)
-        async with w.controller(sync_period=PERIOD):
+        async with w.controller(sync_period=2 * PERIOD):
             await asyncio.sleep(WINDOW / 3)
             within = sum(w.replicas.values())
             await asyncio.sleep(WINDOW / 2)
@@ -102,7 +102,7 @@ async def test_record_is_written_as_rarely_as_the_status() -> None:
         karmada_crds.install(w.hub)
         w.load(200)
         w.scale()
-        async with w.controller(sync_period=3 * PERIOD):
+        async with w.controller(sync_period=12 * PERIOD):
             await asyncio.sleep(600)
             before = record_writes(w), w.status_writes
             await asyncio.sleep(3600)

@@ -29,13 +29,13 @@ async def settled_high(f: Federation) -> None:
 async def test_restart_in_the_window_scales_down_when_the_window_ends(tmp_path: Path, end: str) -> None:
     """After a restart the scale-down comes when the window ends, neither earlier nor later."""
     async with federation(tmp_path, m1=4, m2=4) as f:
-        async with f.controller() as first:
+        async with f.controller(calm=end == "stop") as first:
             await settled_high(f)
             dropped = f.now()
             f.demand(LOW)
             await asyncio.sleep(WINDOW / 2)
             await (first.stop() if end == "stop" else first.kill())
-        async with f.controller() as second:
+        async with f.controller(calm=end == "stop") as second:
             await until(lambda: second.leads)
             led = f.now()
             await until(lambda: f.total < 8, WINDOW * 2)
@@ -51,16 +51,16 @@ async def test_restart_in_the_window_scales_down_when_the_window_ends(tmp_path: 
 async def test_many_restarts_in_one_window(tmp_path: Path) -> None:
     """Many changes of leader neither shrink nor extend the window."""
     async with federation(tmp_path, m1=4, m2=4) as f:
-        async with f.controller() as controller:
+        async with f.controller(calm=True) as controller:
             await settled_high(f)
             await controller.stop()
         dropped = f.now()
         f.demand(LOW)
         leaders = 0
         while f.total == 8:
-            async with f.controller() as controller:
+            async with f.controller(calm=True) as controller:
                 leaders += 1
-                await controller.more_reconciles(2)
+                await controller.more_reconciles(4)
                 await controller.stop()
 
         assert leaders >= 5
@@ -71,13 +71,13 @@ async def test_many_restarts_in_one_window(tmp_path: Path) -> None:
 async def test_a_long_absence_forgets_the_window(tmp_path: Path) -> None:
     """A recommendation that is older than five minutes delays no scale-down."""
     async with federation(tmp_path, m1=4, m2=4) as f:
-        async with f.controller() as controller:
+        async with f.controller(calm=True) as controller:
             await settled_high(f)
             await controller.stop()
         f.demand(LOW)
         await asyncio.sleep(3600)
         began = f.now()
-        async with f.controller():
+        async with f.controller(calm=True):
             await until(lambda: f.total < 8)
 
         assert f.total == 2
