@@ -38,8 +38,7 @@ class Admission:
 
     def __init__(self, telemetry: Telemetry, warnings: AdmissionWarnings) -> None:
         self._telemetry = telemetry
-        self._warnings = warnings
-        self._intake = Intake(judge)
+        self._intake = Intake(judge, warnings.added_to)
         self._refusals = RefusalLog()
         # Bound once, because binding a logger costs as much as decoding a request.
         self._log = structlog.get_logger(__name__).bind()
@@ -90,7 +89,6 @@ class Admission:
         review = Review(Verdict(False))
         try:
             review = await self._intake.review(path, request)
-            review = await self._warnings.added_to(review)
         except Refused as refusal:
             review = refused(refusal)
         except Exception as error:

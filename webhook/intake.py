@@ -1,17 +1,22 @@
 """Reads and judges admission requests with bounded memory and time, because any client can connect.
 
-Small requests are judged on the event loop. Large ones are judged one at a time in a thread, so other
-requests and health checks need not wait for them.
+Small requests are judged on the event loop, with their warnings. Large ones are judged one at a time in a
+thread, so other requests and health checks need not wait for them. A decoded object takes about ten times the
+memory of its JSON. One of them exists at a time, apart from small ones that wait for the hub.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
 
+from fedhpa.serving.connections import is_trusted
 from webhook.admission_review import MAX_BODY, Refused, too_large
 from webhook.handlers import Review
 
@@ -19,56 +24,128 @@ from webhook.handlers import Review
 BODY_SECONDS: Final = 10.0
 # The deadline for a large request to be judged. API servers have given up by then.
 TURN_SECONDS: Final = 5.0
-# Bytes. Typical objects have a tenth of this; judging a larger one takes milliseconds.
-LARGE_BODY: Final = 48 * 1024
-# Large bodies in memory, about a hundred megabytes. Only one is decoded at a time, because the interpreter
-# lock makes two at once no faster.
-MAX_LARGE: Final = 16
+# Bytes. Typical objects have a third of this; judging a larger one takes milliseconds.
+LARGE_BODY: Final = 16 * 1024
+# Bytes of bodies that wait to be judged: those of verified peers, and those of others.
+MAX_WAITING: Final = 8 * 2**20
+
+PIECE_BYTES: Final = 16 * 1024
+# The argument of zlib that recognises both of its formats by their header.
+ANY_FORMAT: Final = zlib.MAX_WBITS | 32
 
 Judge = Callable[[str, bytes, str], Review]
+Warn = Callable[[Review], Awaitable[Review]]
 
 
 class Intake:
-    """Reads and judges the requests of one server."""
+    """Reads and judges the requests of one server. `warn` returns a review with its warnings."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, warn: Warn) -> None:
         self._judge = judge
-        self._large = 0
-        self._turn = asyncio.Lock()
+        self._warn = warn
+        self._turns = Turns()
 
     async def review(self, path: str, request: web.Request) -> Review:
         """Returns the review of a request. Raises Refused if the body cannot be read within the bounds."""
         if _is_small(request):
-            return self._judge(path, await _body(request), _content_type(request))
+            return await self._warned(self._judge(path, await _body(request), _content_type(request)))
         if (request.content_length or 0) > MAX_BODY:
             raise too_large()
-        if self._large >= MAX_LARGE:
-            raise _too_many()
-        self._large += 1
-        try:
-            body = await _body(request)
-            await self._take_turn()
-            try:
-                return await asyncio.to_thread(self._judge, path, body, _content_type(request))
-            finally:
-                self._turn.release()
-        finally:
-            self._large -= 1
+        # The bounds of connections hold for bodies that are still arriving.
+        body = await _body(request)
+        async with self._turns.turn(len(body), first=is_trusted(request)):
+            review = await asyncio.to_thread(self._unpacked, path, body, request)
+            return await self._warned(review)
 
-    async def _take_turn(self) -> None:
+    async def _warned(self, review: Review) -> Review:
+        try:
+            return await self._warn(review)
+        except Exception as error:
+            # Without the uid an API server would not accept the answer.
+            return review.failed(error)
+
+    def _unpacked(self, path: str, body: bytes, request: web.Request) -> Review:
+        if _is_compressed(request):
+            body = unpack(body)
+        return self._judge(path, body, _content_type(request))
+
+
+class Turns:
+    """The order of large requests: one has its turn, and others wait in two queues."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
+        self._bytes = {True: 0, False: 0}
+
+    @asynccontextmanager
+    async def turn(self, size: int, *, first: bool) -> AsyncIterator[None]:
+        """Holds the turn for a body of `size` bytes; those that are `first` have it before the others.
+
+        Raises Refused if too many bytes wait in the same queue, or if the turn does not come in time.
+        """
+        if self._bytes[first] + size > MAX_WAITING:
+            raise _too_many()
+        self._bytes[first] += size
+        try:
+            await self._take(first)
+            try:
+                yield
+            finally:
+                self._pass_on()
+        finally:
+            self._bytes[first] -= size
+
+    async def _take(self, first: bool) -> None:
+        if not self._taken:
+            self._taken = True
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[first].append(turn)
         try:
             async with asyncio.timeout(TURN_SECONDS):
-                await self._turn.acquire()
-        except TimeoutError as error:
-            raise _too_many() from error
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()
+            if isinstance(error, TimeoutError):
+                raise _too_many() from error
+            raise
+
+    def _pass_on(self) -> None:
+        for queue in (self._waiting[True], self._waiting[False]):
+            while queue:
+                turn = queue.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    return
+        self._taken = False
 
 
 def _is_small(request: web.Request) -> bool:
-    if request.content.is_eof():
-        return request.content.total_bytes <= LARGE_BODY
-    # The size of a chunked or compressed body is not known in advance.
-    length = None if "Content-Encoding" in request.headers else request.content_length
-    return length is not None and length <= LARGE_BODY
+    if _is_compressed(request):
+        return False
+    # The size of a chunked body is not known in advance.
+    size = request.content.total_bytes if request.content.is_eof() else request.content_length
+    return size is not None and size <= LARGE_BODY
+
+
+def unpack(body: bytes) -> bytes:
+    """Returns the content of a body in gzip or zlib format. Raises Refused if it is broken or too large."""
+    decompressor = zlib.decompressobj(wbits=ANY_FORMAT)
+    try:
+        content = decompressor.decompress(body, MAX_BODY + 1)
+    except zlib.error as error:
+        raise _unreadable() from error
+    if len(content) > MAX_BODY:
+        raise too_large()
+    if not decompressor.eof:
+        raise _unreadable()
+    return content
+
+
+def _unreadable() -> Refused:
+    return Refused("the request's body cannot be read")
 
 
 def _too_many() -> Refused:
@@ -82,15 +159,32 @@ async def _body(request: web.Request) -> bytes:
         return content.read_nowait()
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise too_large() from error
+            return await _read(request)
     except web.RequestPayloadError as error:
-        # The chunks or the compression are invalid, or the client disconnected.
-        raise Refused("the request's body cannot be read") from error
+        # The chunks are invalid, or the client disconnected.
+        raise _unreadable() from error
     except TimeoutError as error:
         text = f"the request's body did not arrive within {BODY_SECONDS:g} seconds"
         raise Refused(text, code=408) from error
+
+
+async def _read(request: web.Request) -> bytes:
+    # Pieces of equal size leave no gaps in the heap. A buffer that grows would be moved again and again.
+    pieces: list[bytes] = []
+    size, piece = 0, bytearray()
+    while data := await request.content.readany():
+        size += len(data)
+        if size > MAX_BODY:
+            raise too_large()
+        piece += data
+        if len(piece) >= PIECE_BYTES:
+            pieces.append(bytes(piece))
+            piece.clear()
+    return b"".join((*pieces, piece))
+
+
+def _is_compressed(request: web.Request) -> bool:
+    return "Content-Encoding" in request.headers
 
 
 def _content_type(request: web.Request) -> str:

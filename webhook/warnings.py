@@ -21,7 +21,8 @@ from webhook.hub import HubReader
 log = structlog.get_logger(__name__)
 
 # The forecast of more rules takes milliseconds, so a thread computes it and other requests need not wait.
-MANY_RULES: Final = 20
+# No small request has so many: its object would wait in memory until a thread is free.
+MANY_RULES: Final = 300
 
 
 def utc_now() -> datetime:

@@ -17,7 +17,16 @@ from aiohttp.http_exceptions import LineTooLong
 
 from fedhpa.api.errors import FedHPAError
 from fedhpa.serving.listener import Listener, bind
-from fedhpa.serving.peers import TLS_BYTES, WAIT_LIMITS, Peer, Peers, Reason, Waiting
+from fedhpa.serving.peers import (
+    BUFFER_COPIES,
+    PIECE_BYTES,
+    TLS_BYTES,
+    WAIT_LIMITS,
+    Peer,
+    Peers,
+    Reason,
+    Waiting,
+)
 from fedhpa.serving.status import closing_response, from_http_exception, status_response
 
 logger = structlog.get_logger(__name__)
@@ -76,7 +85,7 @@ class Connection(web.RequestHandler):
         # The transport of a refused peer, until it is aborted.
         self._refused: asyncio.Transport | None = None
         self._tls = False
-        self._buffer = 0
+        self._buffer = PIECE_BYTES
         self._seen: tuple[Waiting | None, int] = (None, 0)
 
     @property
@@ -167,10 +176,10 @@ class Connection(web.RequestHandler):
         return request is not None and request.content.is_eof()
 
     def _weigh_buffer(self, size: int) -> None:
-        """Count what TLS keeps: its buffer is as large as the largest piece of data that arrived."""
+        """Count what TLS keeps: its buffers are as large as the largest piece of data that arrived."""
         if self._tls and size > self._buffer:
             self._buffer = size
-            self._peer.weigh(TLS_BYTES + size)
+            self._peer.weigh(TLS_BYTES + BUFFER_COPIES * (size - PIECE_BYTES))
 
     def _weight(self, data: bytes) -> int:
         """Returns the bytes in memory of received headers after they are parsed."""
@@ -272,6 +281,11 @@ def trust_peer(request: web.Request) -> None:
         request.protocol.peer.verify()
 
 
+def is_trusted(request: web.Request) -> bool:
+    """True if the peer of this request's connection proved who it is."""
+    return isinstance(request.protocol, Connection) and request.protocol.peer.verified
+
+
 class Site(web.BaseSite):
     """Serves a runner's application on one address. `peers` are all connections of the process."""
 
@@ -325,6 +339,8 @@ class Site(web.BaseSite):
             max_line_size=MAX_REQUEST_LINE,
             max_field_size=MAX_HEADER_LINE,
             max_headers=MAX_HEADERS,
+            # A kilobyte can unpack to a megabyte, beside all bounds. Handlers unpack bodies themselves.
+            auto_decompress=False,
         )
 
 

@@ -15,7 +15,7 @@ from functools import partial
 
 import structlog
 
-from fedhpa.serving.peers import HANDSHAKE_BYTES, PLAIN_BYTES, WAIT_LIMITS, Peer, Peers, Reason, Waiting
+from fedhpa.serving.peers import PLAIN_BYTES, TLS_BYTES, WAIT_LIMITS, Peer, Peers, Reason, Waiting
 
 logger = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class Listener:
 
     async def connect(self, peer: Peer, accepted: socket.socket) -> None:
         """Makes the protocol of a connection; with TLS, waits for the end of the handshake."""
-        peer.weigh(PLAIN_BYTES if self._tls is None else HANDSHAKE_BYTES)
+        peer.weigh(PLAIN_BYTES if self._tls is None else TLS_BYTES)
         try:
             await self._loop.connect_accepted_socket(
                 partial(self._make, peer),

@@ -28,14 +28,18 @@ logger = structlog.get_logger(__name__)
 MAX_CONNECTIONS = 2048
 # Files that a process needs besides its connections: those to the hub, to members and to a store.
 OTHER_FILES = 256
-# Bytes of received headers and bodies, and of connections of unknown peers.
-# The process grows by up to a third more: the interpreter and the allocator.
-MAX_MEMORY = 48 * 2**20
-# Memory of one connection that has sent nothing: measured, and rounded up.
+# Bytes of received headers and bodies, and of connections of unknown peers. The process
+# grows by less than 64 MB: it frees closed connections a moment later, and judges requests.
+MAX_MEMORY = 32 * 2**20
+# Memory of one connection, measured and rounded up: without data, with HTTP, and with TLS.
 SOCKET_BYTES = 4 * 1024
 PLAIN_BYTES = 16 * 1024
-HANDSHAKE_BYTES = 96 * 1024
-TLS_BYTES = 40 * 1024
+# An idle TLS connection has 52 kB. The rest is for its next piece of data, because many may arrive before the
+# process can close a connection.
+TLS_BYTES = 128 * 1024
+# The usual size of such a piece. It has four copies: as it was read, two in OpenSSL, and decrypted.
+PIECE_BYTES = 16 * 1024
+BUFFER_COPIES = 4
 # A part of the bounds is freed at once, so that a flood does not sort all connections for each new one.
 FREED_PART = 16
 GARBAGE_PART = 8
@@ -224,7 +228,7 @@ class Peers(Collector):
         yield GaugeMetricFamily(
             "fedhpa_connections_memory_bytes",
             "Bytes of received headers and bodies, and of connections of clients that have not proved who"
-            " they are. At 48 MiB such connections are closed.",
+            " they are. At 32 MiB such connections are closed.",
             self._memory,
         )
         aborted = CounterMetricFamily(

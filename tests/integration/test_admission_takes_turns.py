@@ -15,7 +15,7 @@ from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import Review
-from webhook.intake import LARGE_BODY, Intake
+from webhook.intake import LARGE_BODY, Intake, Turns
 
 LARGE = b"x" * (LARGE_BODY + 1)
 Caller = TestClient[web.Request, web.Application]
@@ -49,7 +49,10 @@ def judge() -> Judge:
 
 @pytest.fixture
 async def caller(judge: Judge) -> AsyncIterator[Caller]:
-    taking = Intake(judge)
+    async def without_warnings(review: Review) -> Review:
+        return review
+
+    taking = Intake(judge, without_warnings)
 
     async def handle(request: web.Request) -> web.Response:
         try:
@@ -60,7 +63,10 @@ async def caller(judge: Judge) -> AsyncIterator[Caller]:
 
     application = web.Application(client_max_size=MAX_BODY + 1)
     application.router.add_post("/", handle)
-    async with TestClient(TestServer(application)) as client:
+    server = TestServer(application)
+    # As `Site` serves.
+    await server.start_server(auto_decompress=False)
+    async with TestClient(server) as client:
         try:
             yield client
         finally:
@@ -110,3 +116,81 @@ async def test_a_compressed_request_is_judged_in_a_thread(caller: Caller, judge:
 
     assert code == "200"
     assert judge.most == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [gzip.compress(LARGE)[:-9], b"no gzip at all", gzip.compress(b" " * (MAX_BODY + 1))],
+    ids=["cut", "other", "too large"],
+)
+async def test_a_body_that_cannot_be_unpacked_is_refused(caller: Caller, judge: Judge, body: bytes) -> None:
+    """At most one byte more than the limit is unpacked."""
+    judge.may.set()
+
+    code = await post(caller, body, **{"Content-Encoding": "gzip"})
+
+    assert code == ("413" if len(body) > 1000 else "400")
+
+
+async def test_bodies_beyond_the_limit_are_refused(
+    caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bodies that wait for their turn share one limit. Small requests are served meanwhile."""
+    monkeypatch.setattr(intake, "MAX_WAITING", 2 * len(LARGE))
+    monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)
+    async with asyncio.TaskGroup() as group:
+        held = [group.create_task(post(caller, LARGE)) for _ in range(3)]
+        await eventually(lambda: any(task.done() for task in held))
+        small = await post(caller, b"{}")
+        judge.may.set()
+
+    assert sorted(task.result() for task in held) == ["200", "200", "429"]
+    assert small == "200"
+
+
+async def test_verified_peers_have_their_turn_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies of others wait longer, and take no room of theirs."""
+    monkeypatch.setattr(intake, "MAX_WAITING", 2)
+    turns, order = Turns(), []
+
+    async def take(name: str, *, first: bool) -> None:
+        async with turns.turn(1, first=first):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for name, first in (("one", False), ("two", False), ("hub", True), ("proxy", True)):
+            group.create_task(take(name, first=first))
+        await asyncio.sleep(0)
+        with pytest.raises(Refused):
+            await take("three", first=False)
+
+    assert order == ["one", "hub", "proxy", "two"]
+
+
+async def test_a_turn_that_is_given_up_is_passed_on() -> None:
+    """A cancelled request does not hold the others, also if it was cancelled as its turn came."""
+    turns = Turns()
+    held, entered, leave = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def take() -> None:
+        async with turns.turn(1, first=False):
+            entered.set()
+
+    async def hold() -> None:
+        async with turns.turn(1, first=False):
+            held.set()
+            await leave.wait()
+        second.cancel()
+
+    first = asyncio.create_task(hold())
+    await held.wait()
+    second, third = asyncio.create_task(take()), asyncio.create_task(take())
+    await asyncio.sleep(0)
+    leave.set()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait([first, second, third])
+
+    assert second.cancelled()
+    assert entered.is_set()
+    assert third.exception() is None

@@ -24,7 +24,7 @@ from fedhpa.serving.connections import (
     MAX_HEADER_LINE,
     MAX_VERIFIED_HEAD_BYTES,
 )
-from fedhpa.serving.peers import HANDSHAKE_BYTES, SOCKET_BYTES, WAIT_LIMITS, Peers, Reason, Waiting
+from fedhpa.serving.peers import SOCKET_BYTES, TLS_BYTES, WAIT_LIMITS, Peers, Reason, Waiting
 from fedhpa.serving.server import TlsServer
 from fedhpa.serving.status import status_response
 from fedhpa.serving.tls import ServingTls, TlsFiles
@@ -171,7 +171,7 @@ async def test_silent_sockets_begin_no_handshake(tmp_path: Path) -> None:
                 assert b"200 OK" in await reader.readuntil(b"small")
 
         assert waits.count(Waiting.FIRST_BYTE) == len(waits) - 1
-        assert held <= 32 * SOCKET_BYTES + HANDSHAKE_BYTES
+        assert held <= 32 * SOCKET_BYTES + TLS_BYTES
 
 
 async def test_a_silent_socket_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

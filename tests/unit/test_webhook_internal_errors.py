@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from aiohttp import StreamReader, web
+from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -14,10 +18,12 @@ from tests.support.admission import FHPA
 from webhook import handlers
 from webhook.application import Admission
 from webhook.handlers import PATHS, Review, judge
+from webhook.intake import LARGE_BODY
 from webhook.telemetry import PathSeries, Telemetry
 from webhook.warnings import AdmissionWarnings
 
 BODY = json.dumps({"request": {"uid": "the-uid", "object": {**FHPA, "kind": None}}}).encode()
+LARGE = BODY + b" " * LARGE_BODY
 ERRORS = st.sampled_from(
     (
         Exception,
@@ -73,9 +79,20 @@ class Taken:
 
 async def answer_of(admission: Admission, review: Review) -> dict[str, Any]:
     admission._intake = Taken(review)  # type: ignore[assignment]
-    body = await admission._answer(PATHS[1], None)  # type: ignore[arg-type]
-    answer: dict[str, Any] = json.loads(body)["response"]
+    return await answered(admission, None)  # type: ignore[arg-type]
+
+
+async def answered(admission: Admission, request: web.Request) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(await admission._answer(PATHS[1], request))["response"]
     return answer
+
+
+def posted(body: bytes) -> web.Request:
+    """Returns a request whose body has arrived."""
+    payload = StreamReader(Mock(), 2**16, loop=asyncio.get_running_loop())
+    payload.feed_data(body)
+    payload.feed_eof()
+    return make_mocked_request("POST", PATHS[1], {"Content-Type": "application/json"}, payload=payload)
 
 
 async def test_warnings_that_fail_are_answered_with_the_uid() -> None:
@@ -87,10 +104,10 @@ async def test_warnings_that_fail_are_answered_with_the_uid() -> None:
             raise ZeroDivisionError
 
     with capture_logs() as logs:
-        answer = await answer_of(Admission(telemetry, Broken()), judge(PATHS[1], BODY, "application/json"))
+        answers = [await answered(Admission(telemetry, Broken()), posted(body)) for body in (BODY, LARGE)]
 
-    assert (answer["uid"], answer["status"]["code"]) == ("the-uid", 500)
-    assert telemetry.registry.get_sample_value("controller_runtime_webhook_panics_total") == 1
+    assert [(answer["uid"], answer["status"]["code"]) for answer in answers] == [("the-uid", 500)] * 2
+    assert telemetry.registry.get_sample_value("controller_runtime_webhook_panics_total") == 2
     assert "admission request failed" in [line["event"] for line in logs]
 
 
