@@ -16,7 +16,7 @@ from typing import Final
 
 from aiohttp import web
 
-from fedhpa.serving.connections import is_trusted
+from fedhpa.serving import is_trusted
 from webhook.admission_review import MAX_BODY, Refused, too_large
 from webhook.handlers import Review
 

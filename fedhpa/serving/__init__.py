@@ -1,6 +1,7 @@
 """Serving code of all processes: flags, TLS, health, Prometheus metrics, authentication and access review."""
 
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
+from fedhpa.serving.connections import is_trusted
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, first_reported, quick_loop, run_process
@@ -28,6 +29,7 @@ __all__ = [
     "common_name",
     "first_reported",
     "http_listeners",
+    "is_trusted",
     "metrics_route",
     "names_of",
     "quick_loop",
