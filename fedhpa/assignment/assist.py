@@ -10,16 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fedhpa.assignment.apportion import in_order
-from fedhpa.assignment.bounded import by_rank, by_weight
-from fedhpa.assignment.policies import (
-    AGGREGATED,
-    DUPLICATED,
-    DYNAMIC_WEIGHTED,
-    PRIORITIZED,
-    STATIC_WEIGHTED,
-    Policy,
-)
+from fedhpa.assignment.division import divider
+from fedhpa.assignment.policies import AGGREGATED, DUPLICATED, Policy
 from fedhpa.assignment.shares import MemberState, lowest
 from fedhpa.assignment.state import NO_STATE, ClusterState, States
 
@@ -27,8 +19,13 @@ from fedhpa.assignment.state import NO_STATE, ClusterState, States
 SETTLED_SECONDS: Final = 60
 # The deficit must have fallen three passes after help was ready.
 _PROVE_SECONDS: Final = 3 * 60
+# People read reasons, so they name only so many clusters.
+_MAX_NAMED: Final = 3
 # A smaller fall of the deficit may be chance.
 _LEAST_FALL: Final = 2
+# Two minutes for a pod to start, one to settle, three passes to prove: a deficit that comes and goes within
+# this time gets help once. An HPA would not scale down much sooner either.
+_KEPT_SECONDS: Final = 7 * 60
 # A cluster that help did not relieve gets none for this long.
 _INEFFECTIVE_SECONDS: Final = 30 * 60
 
@@ -73,12 +70,14 @@ def assist(
     step: int,
     now: float,
     settled: Mapping[str, int],
+    uid: str = "",
 ) -> Assistance:
     """Returns the state with the help of this pass.
 
     `maximum` of each member is the one that `distribute` found. `settled` has the replicas of each cluster
     that have been ready for a minute; without it, running replicas count a minute after help was given.
-    Help that is no longer needed, or changes nothing, is taken back by `step` in each pass.
+    Help that is no longer needed after seven minutes, or changes nothing, is taken back by `step` in each
+    pass. `uid` is the object's.
     """
     found = {name: _judged_again(state, now) for name, state in states.items()}
     reachable = [member for member in members if member.reachable]
@@ -88,17 +87,25 @@ def assist(
     reasons = list(_judge(found, reachable, lacking, now))
     ineffective = tuple(sorted(name for name in lacking if found[name].ineffective_since is not None))
     lacking = {name: number for name, number in lacking.items() if name not in ineffective}
-    for member in reachable:
-        if member.cluster not in lacking and found[member.cluster].deficit_before is not None:
-            found[member.cluster] = replace(found[member.cluster], deficit_before=None)
     total = sum(lacking.values())
     unassigned = 0
     if total:
-        unassigned = _give(found, reachable, policy, lacking, now, settled, reasons)
+        new = _new_help(found, reachable, lacking, now, settled)
+        before = _shares(found)
+        reasons += _give(found, reachable, policy, lacking, new, now, uid)
+        unassigned = new - (_shares(found) - before)
     elif not any(_needs(member) for member in reachable if member.cluster not in ineffective):
-        reasons += _take_back(found, reachable, step)
+        judged = [state.ineffective_since or 0.0 for state in found.values()]
+        reasons += _take_back(found, reachable, step, max(now - _KEPT_SECONDS, *judged, 0.0))
+    if not _shares(found):
+        # A deficit that comes back while help is still there is compared with the one before.
+        found = {name: replace(state, deficit_before=None) for name, state in found.items()}
     changed = {name: state for name, state in found.items() if state != states.get(name, NO_STATE)}
     return Assistance({**states, **changed}, total, unassigned, ineffective, tuple(reasons))
+
+
+def _shares(found: Mapping[str, ClusterState]) -> int:
+    return sum(state.given_share for state in found.values())
 
 
 def _needs(member: MemberState) -> bool:
@@ -157,7 +164,7 @@ def _judge(
     if not helping or any(state.ready_since is None for state in helping):
         return
     ready_since = max(state.ready_since or 0.0 for state in helping)
-    if now - ready_since < _PROVE_SECONDS:
+    if now - ready_since < _PROVE_SECONDS or all(found[name].deficit_before is None for name in lacking):
         return
     if _fall(found, lacking) > 0:
         _begin_again(found, members, lacking, now)
@@ -194,57 +201,66 @@ def _fall(found: Mapping[str, ClusterState], lacking: Mapping[str, int]) -> int:
     return sum((found[name].deficit_before or number) - number for name, number in lacking.items())
 
 
-def _give(
+def _new_help(
     found: dict[str, ClusterState],
     members: Sequence[MemberState],
-    policy: Policy,
     lacking: Mapping[str, int],
     now: float,
     settled: Mapping[str, int],
-    reasons: list[str],
 ) -> int:
-    """Gives new help; returns what no cluster has room for.
+    """Returns how many replicas of help are lacking still, and notes the deficit that help is compared with.
 
     Help counts against the deficit until it has been ready for a minute and the deficit has fallen by half of
     it. Otherwise a cluster with tied load would get the same help again and again, and a deficit that goes up
     and down by one replica would, too.
     """
-    helpers = {member.cluster: member for member in members}
-    outstanding = {name: _outstanding(found[name], member, now, settled) for name, member in helpers.items()}
-    shares = {name: found[name].given_share for name in helpers}
+    shares = {member.cluster: found[member.cluster].given_share for member in members}
     fallen = _fall(found, lacking) >= max(-(-sum(shares.values()) // 2), _LEAST_FALL)
-    counted = outstanding if fallen else shares
-    new = sum(lacking.values()) - sum(counted.values())
-    for name, number in lacking.items():
-        state = found[name]
-        if state.deficit_before is None or fallen or (new > 0 and number > state.deficit_before):
-            found[name] = replace(state, deficit_before=number)
     if fallen:
-        for name in helpers:
-            if found[name].given_share != outstanding[name]:
-                found[name] = replace(found[name], given_share=outstanding[name])
-    if new <= 0:
-        return 0
-    able = [
-        member
+        for member in members:
+            name, state = member.cluster, found[member.cluster]
+            shares[name] = _outstanding(state, member, now, settled)
+            found[name] = replace(state, given_share=shares[name])
+    new = sum(lacking.values()) - sum(shares.values())
+    for name, number in lacking.items():
+        before = found[name].deficit_before
+        if before is None or fallen or (new > 0 and number > before):
+            found[name] = replace(found[name], deficit_before=number)
+    return max(new, 0)
+
+
+def _give(
+    found: dict[str, ClusterState],
+    members: Sequence[MemberState],
+    policy: Policy,
+    lacking: Mapping[str, int],
+    new: int,
+    now: float,
+    uid: str,
+) -> Iterator[str]:
+    """Gives `new` replicas of help, as far as there is room; yields the reasons."""
+    rooms = {
+        member.cluster: room
         for member in members
-        if member.cluster not in lacking and _room(found[member.cluster], member) > 0
-    ]
-    divided = _divided(
-        new, able, {member.cluster: _room(found[member.cluster], member) for member in able}, policy
-    )
-    for member in able:
-        share = divided[member.cluster]
+        if member.cluster not in lacking and (room := _room(found[member.cluster], member))
+    }
+    able = {member.cluster: member for member in members if member.cluster in rooms}
+    # Duplicated has no shares: the largest cluster is asked first.
+    divide = divider(able, AGGREGATED if policy == DUPLICATED else policy, uid)
+    divided = divide(min(new, sum(rooms.values())), dict.fromkeys(rooms, 0), rooms)
+    lacks = ", ".join(sorted(lacking)[:_MAX_NAMED]) + (" and others" if len(lacking) > _MAX_NAMED else "")
+    for name, share in divided.items():
         if not share:
             continue
-        state = found[member.cluster]
-        given = max(state.given, member.running - (member.minimum or 0)) + share
-        found[member.cluster] = replace(
-            state, given=given, given_since=now, given_share=state.given_share + share, ready_since=None
+        state, member = found[name], able[name]
+        found[name] = replace(
+            state,
+            given=max(state.given, member.running - (member.minimum or 0)) + share,
+            given_since=now,
+            given_share=state.given_share + share,
+            ready_since=None,
         )
-        lacks = ", ".join(sorted(lacking)[:3]) + (" and others" if len(lacking) > 3 else "")
-        reasons.append(f"{member.cluster}: helps {lacks} with {share} more replicas")
-    return new - sum(divided.values())
+        yield f"{name}: helps {lacks} with {share} more replicas"
 
 
 def _room(state: ClusterState, member: MemberState) -> int:
@@ -257,27 +273,13 @@ def _room(state: ClusterState, member: MemberState) -> int:
     return max(most - max(member.running, member.minimum + state.given), 0)
 
 
-def _divided(
-    new: int, members: Sequence[MemberState], room: Mapping[str, int], policy: Policy
-) -> dict[str, int]:
-    """Returns the new help of each cluster by policy, at most its room."""
-    nothing = dict.fromkeys(room, 0)
-    new = min(new, sum(room.values()))
-    if policy == PRIORITIZED:
-        return by_rank(new, in_order({one.cluster: one.priority for one in members}), nothing, room)
-    ranks = {one.cluster: one.rank for one in members}
-    if policy in (AGGREGATED, DUPLICATED):
-        return by_rank(new, in_order(ranks), nothing, room)
-    if policy == DYNAMIC_WEIGHTED:
-        return by_weight(new, ranks, nothing, room)
-    weights = {one.cluster: one.weight if policy == STATIC_WEIGHTED else 1 for one in members}
-    return by_weight(new, weights, nothing, room)
-
-
-def _take_back(found: dict[str, ClusterState], members: Sequence[MemberState], step: int) -> Iterator[str]:
+def _take_back(
+    found: dict[str, ClusterState], members: Sequence[MemberState], step: int, since: float
+) -> Iterator[str]:
+    """Takes back `step` replicas of each help that was given before the time `since`; yields the reasons."""
     for member in members:
         state = found[member.cluster]
-        if not state.given:
+        if not state.given or (state.given_since or 0.0) > since:
             continue
         found[member.cluster] = after = _help_of(state, state.given - step)
         rest = f", {after.given} are left" if after.given else ""

@@ -40,12 +40,14 @@ def zero(
     loads: Mapping[str, float],
     *,
     wanted: bool = False,
+    uid: str = "",
 ) -> Zeroed:
     """Returns the state with the clusters at 0.
 
     `minimum` is minReplicas of the FederatedHPA. `loads` has for each cluster the replicas that its present
     usage would keep exactly at target: currentReplicas x the highest usage / target. Unknown loads are left
     out. `wanted` is True if an Object or External metric asks for replicas while no cluster runs any.
+    `uid` is the object's.
     """
     reachable = [member for member in members if member.reachable and member.minimum is not None]
     at_zero = [member for member in reachable if states.get(member.cluster, NO_STATE).zero_since is not None]
@@ -63,7 +65,7 @@ def zero(
     # An unreachable cluster may run replicas that nobody sees now, so it blocks the way to 0.
     candidate = None
     if len(reachable) == len(members):
-        candidate = _candidate(states, running, policy, minimum, loads)
+        candidate = _candidate(states, running, policy, minimum, loads, uid)
     _watch(found, running, candidate, now)
     since = found[candidate.cluster].at_min_since if candidate is not None else None
     if candidate is None or since is None or now - since < _WAIT_SECONDS:
@@ -98,6 +100,7 @@ def _candidate(
     policy: Policy,
     minimum: int,
     loads: Mapping[str, float],
+    uid: str,
 ) -> MemberState | None:
     """Returns the cluster whose load the others can run now, by policy; None without one."""
     if policy == DUPLICATED or any(member.cluster not in loads for member in running):
@@ -105,7 +108,7 @@ def _candidate(
     total = sum(member.running for member in running)
     if total <= minimum or not all(_rests(states, member) for member in running):
         return None
-    last = _last(running, policy)
+    last = _last(running, policy, uid)
     need = math.ceil(sum(loads[member.cluster] for member in running) - _ROUNDING)
     others = total - last.running
     return last if max(need, minimum) <= others else None
@@ -118,12 +121,12 @@ def _rests(states: States, member: MemberState) -> bool:
     )
 
 
-def _last(running: Sequence[MemberState], policy: Policy) -> MemberState:
+def _last(running: Sequence[MemberState], policy: Policy, uid: str) -> MemberState:
     if policy == PRIORITIZED:
         weights = {member.cluster: member.priority for member in running}
     elif policy in (AGGREGATED, DYNAMIC_WEIGHTED):
         weights = {member.cluster: member.rank for member in running}
     else:
         weights = {member.cluster: member.weight for member in running}
-    name = in_order(weights)[-1]
+    name = in_order(weights, uid)[-1]
     return next(member for member in running if member.cluster == name)
