@@ -70,6 +70,8 @@ EXAMPLES: dict[str, Example] = {
     "hub.webhookHost": ("webhook.example:8443", HUB),
     "hub.metricsAdapterHost": ("adapter.example", HUB),
     "hub.users": (["hub-user"], HUB),
+    **{f"{name}.hubKubeconfigSecret": (f"{name.lower()}-kubeconfig", HOST) for name in COMPONENTS},
+    **{f"{name}.hubUsers": ([f"{name.lower()}-user"], HUB) for name in COMPONENTS},
     "rbac.create": (False, {}),
     "rbac.aggregateToDefaultRoles": (False, {}),
     "rbac.scaleTargets": ([{"group": "example.com", "resources": ["machines"]}], {"propagation": "karmada"}),
@@ -575,6 +577,51 @@ def test_users_of_the_hub_have_the_rights_of_the_processes(helm: Path) -> None:
     for (kind, name), manifest in manifests.items():
         if kind.endswith("Binding"):
             assert [one["name"] for one in manifest["subjects"]][1:] == ["hub-user"], name
+
+
+def test_each_process_may_have_its_own_user_of_the_hub(helm: Path) -> None:
+    """Its pods mount its Secret, and its user has the rights of `fedhpa rbac` for it, and no others."""
+    kinds = {"controller": "controller", "metricsAdapter": "metrics-adapter", "webhook": "webhook"}
+    own: dict[str, Any] = {
+        each: {"hubKubeconfigSecret": f"{name}-hub", "hubUsers": [f"{name}-user"]}
+        for each, name in kinds.items()
+    }
+    host, hub = render(helm, {"part": "host", **own}), render(helm, {"part": "hub", **own})
+
+    for name in kinds.values():
+        pod = host["Deployment", f"fedhpa-{name}"]["spec"]["template"]["spec"]
+        mounted = [each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "hub"]
+        assert mounted == [f"{name}-hub"]
+    bindings = [manifest for (kind, _), manifest in hub.items() if kind.endswith("Binding")]
+    assert len(bindings) > len(kinds)
+    for binding in bindings:
+        account, user = binding["subjects"]
+        assert user["kind"] == "User"
+        assert f"fedhpa-{user['name']}" == f"{account['name']}-user"
+
+
+OWN_LABELS = ("name", "component", "part-of", "instance", "version", "managed-by")
+
+
+@pytest.mark.parametrize("label", [*(f"app.kubernetes.io/{name}" for name in OWN_LABELS), "helm.sh/chart"])
+@pytest.mark.parametrize("value", ["commonLabels", "webhook.podLabels", "serviceMonitor.labels"])
+def test_labels_of_the_chart_cannot_be_set(either_helm: Path, value: str, label: str) -> None:
+    """The selectors would match no pod, or a key would stand twice; the message names value and label."""
+    with pytest.raises(Refused, match=f"{value} must not set the label {label}"):
+        render(either_helm, settings(value, {label: "other"}))
+
+
+def test_a_label_for_monitoring_comes_before_a_common_one(helm: Path) -> None:
+    """The same label in both values stands once."""
+    found = render(
+        helm, merged(EVERYTHING, {"commonLabels": {"team": "a"}, "serviceMonitor": {"labels": {"team": "b"}}})
+    )
+    text = render_text(
+        helm, {"commonLabels": {"team": "a"}, "serviceMonitor": {"enabled": True, "labels": {"team": "b"}}}
+    )
+
+    assert found["ServiceMonitor", "fedhpa-webhook"]["metadata"]["labels"]["team"] == "b"
+    assert all(one.count("\n    team: ") <= 1 for one in text.split("\n---"))
 
 
 @pytest.mark.parametrize(("name", "number"), [("install", 3), ("install-on-karmada", 2)])

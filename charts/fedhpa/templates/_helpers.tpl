@@ -14,16 +14,41 @@ app.kubernetes.io/name: fedhpa
 app.kubernetes.io/component: {{ . }}
 {{- end -}}
 
-{{/* The labels of an object. Arguments: the root context, the component. */}}
+{{/* Fails if values set a label of the chart itself: selectors would not match, or a key would stand twice. */}}
+{{- define "fedhpa.checkLabels" -}}
+{{- $given := dict
+  "commonLabels" .Values.commonLabels
+  "controller.podLabels" .Values.controller.podLabels
+  "metricsAdapter.podLabels" .Values.metricsAdapter.podLabels
+  "webhook.podLabels" .Values.webhook.podLabels
+  "serviceMonitor.labels" .Values.serviceMonitor.labels
+  "prometheusRule.labels" .Values.prometheusRule.labels
+  "grafanaDashboard.labels" .Values.grafanaDashboard.labels -}}
+{{- $own := list
+  "app.kubernetes.io/name" "app.kubernetes.io/component" "app.kubernetes.io/part-of"
+  "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
+{{- range $value, $labels := $given -}}
+{{- range $label := $own -}}
+{{- if hasKey $labels $label -}}
+{{- fail (printf "%s must not set the label %s: the chart sets it itself" $value $label) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The labels of an object. Arguments: the root context, the component, and further labels if it has any. */}}
 {{- define "fedhpa.labels" -}}
 {{- $root := index . 0 -}}
+{{- include "fedhpa.checkLabels" $root -}}
+{{- $further := dict -}}
+{{- if gt (len .) 2 }}{{ $further = index . 2 }}{{ end -}}
 {{ include "fedhpa.selector" (index . 1) }}
 app.kubernetes.io/part-of: fedhpa
 app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
-{{- with $root.Values.commonLabels }}
+{{- with merge (dict) $further $root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

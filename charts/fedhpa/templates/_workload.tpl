@@ -140,7 +140,7 @@ spec:
       {{- if $external }}
       - name: hub
         secret:
-          secretName: {{ $root.Values.hub.kubeconfigSecret }}
+          secretName: {{ $values.hubKubeconfigSecret | default $root.Values.hub.kubeconfigSecret }}
       {{- end }}
       {{- with $values.volumes }}
       {{- toYaml . | nindent 6 }}
@@ -248,10 +248,7 @@ metadata:
   name: {{ $name }}
   namespace: {{ $root.Release.Namespace }}
   labels:
-    {{- $labels | nindent 4 }}
-    {{- with $root.Values.serviceMonitor.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "fedhpa.labels" (list $root .component $root.Values.serviceMonitor.labels) | nindent 4 }}
 spec:
   selector:
     matchLabels:
