@@ -467,7 +467,7 @@ def test_the_secret_of_the_annotation_is_checked(changes: dict[str, Any], kind: 
     assert found == ([(kind, True)] if kind else [])
 
 
-@pytest.mark.parametrize("words", ["connect: connection refused", "i/o timeout"])
+@pytest.mark.parametrize("words", ["connect: connection refused", "i/o timeout", "x509: unknown authority"])
 def test_a_service_without_endpoints_explains_a_failed_call(words: str) -> None:
     """An API server that dials the cluster IP cannot tell that nothing is behind it."""
     seen = no_verdict(f"{POST}dial tcp 10.0.0.1:443: {words}")

@@ -99,7 +99,7 @@ def _trials(trials: list[Trial], namespace: str, service: str, empty: str) -> It
 
 def _call(text: str, namespace: str, service: str, empty: str) -> Finding:
     cause = cause_of(text)
-    if empty and cause in ("connection-refused", "timeout"):
+    if empty:  # an answer, such as a foreign certificate, is then another server's
         cause, text = "no-endpoints", f"The Service {empty} has no ready endpoint: {text}"
     command = _COMMANDS[cause].format(service, namespace=namespace)
     return Finding(f"webhook-{cause or 'call-failed'}", OURS, text, command)
