@@ -214,6 +214,7 @@ def test_what_should_hold_holds_around_every_clock_change(zone: str) -> None:
     span = HOURS._replace(zones=(zone,))
     begins = [change.instant.timestamp() - 86_393 for change in clock_changes(load_zone(zone), 2026)]
 
+    # Hypothesis stores failures under this one function, so a failure of one zone is repeated in the others.
     @given(objects(span), st.sampled_from(begins), steps(span))
     @settings(max_examples=examples(8, 100), deadline=None)
     def lived(written: list[list[Json]], begin: float, taken: list[Step]) -> None:

@@ -109,10 +109,10 @@ class Oracle:
 
     def give_up(self, owners: dict[str, ScheduledObject], now: float) -> None:
         """Ends the windows of objects that were deleted a minute ago. Their values stay."""
+        held = self.values
         for window in list(self._windows.values()):
             owner = owners.get(window.key[0])
             if owner is not None and owner.deleted is not None and now - owner.deleted > 60:
-                held = self.values
                 del self._windows[window.key]
                 self._base |= {name: held[name] for name in window.values if not self._covers(name)}
 
