@@ -71,7 +71,7 @@ SCENARIOS = [
     Scenario(
         "tied step at a threshold",
         lambda: three(tied((2, 2, 2), (2, 2, 8)), highs=(None, None, 5), maxima=(10, 10, 5)),
-        Budget(120, 35, 14, 6),
+        Budget(120, 35, 14, 7),
     ),
     Scenario(
         "tied with 10 % noise at a threshold",
