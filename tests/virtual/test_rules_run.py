@@ -35,6 +35,8 @@ async def test_a_rule_fires_on_time_and_is_recorded() -> None:
             await asyncio.sleep(55)
             before = bounds(w)
             await asyncio.sleep(70)
+            labels = {"namespace": NAMESPACE, "name": "office"}
+            coming = series.get_sample_value("fedhpa_cron_next_fire_timestamp_seconds", labels)
 
         assert before == (1, 20)
         assert bounds(w) == (5, 20)
@@ -47,6 +49,8 @@ async def test_a_rule_fires_on_time_and_is_recorded() -> None:
         lateness = series.get_sample_value("fedhpa_cron_lateness_seconds_sum")
         assert lateness is not None
         assert lateness < 1
+        assert coming is not None
+        assert format_time(coming) == history(w)["nextExecutionTime"]
 
 
 async def test_a_quiet_object_is_written_once() -> None:
