@@ -137,12 +137,17 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
+def kubernetes_asked_for() -> str:
+    """Returns the version that FEDHPA_KUBERNETES names, such as "1.34"; "" for that of tools/kubernetes."""
+    return os.environ.get(KUBERNETES_VARIABLE, "")
+
+
 def tools_of(kubernetes: str | None = None) -> tuple[Tool, ...]:
     """Returns all programs with a Kubernetes version: "1.34", or "" for the version of tools/kubernetes.
 
-    None means the version of the environment. Raises LookupError if no module pins that version.
+    None means the version that was asked for. Raises LookupError if no module pins that version.
     """
-    version = os.environ.get(KUBERNETES_VARIABLE, "") if kubernetes is None else kubernetes
+    version = kubernetes_asked_for() if kubernetes is None else kubernetes
     if not version:
         return TOOLS
     if version != OLDER_KUBERNETES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ SMOKE = "chart-smoke"
 APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FEDERATED_HPA_CRD = f"{CRDS}/federatedhpas.autoscaling.karmada.io"
 HUB_USER = "fedhpa-processes"
 GONE_SECONDS = 60.0
 BUNDLE = base64.b64encode(CertificateAuthority.create("published").bundle_pem).decode()
@@ -161,12 +163,25 @@ async def timeouts(api: PlaneApi) -> set[int]:
     return {entry["timeoutSeconds"] for entry in found["webhooks"]}
 
 
+def with_one_more_field(folder: Path) -> Path:
+    """Returns the chart of a newer release, whose FederatedHPAs have a field that today's lack."""
+    newer = folder / "newer"
+    shutil.copytree(CHART, newer)
+    file = newer / "files" / "crds" / "autoscaling.karmada.io.yaml"
+    before = "\n            properties:\n              autoscaleMultiClusterDelay:\n"
+    added = before.replace("autoscale", "addedLater: {type: integer}\n              autoscale")
+    text = file.read_text(encoding="utf-8")
+    assert before in text
+    file.write_text(text.replace(before, added, 1), encoding="utf-8")
+    return newer
+
+
 @only_at_night
 @pytest.mark.parametrize("name", ["helm", "helm3"])
 async def test_the_hub_keeps_its_bundle_and_its_crds(assets: Path, tmp_path: Path, name: str) -> None:
-    """An upgrade from the previous chart and a rollback keep the published caBundle. After uninstall
-    namespaces can be deleted, the CRDs with their objects are still there, and another release takes
-    them over only when told to.
+    """An upgrade from the previous chart and a rollback keep the published caBundle. With crds.install=false
+    the earlier chart leaves newer CRDs alone. After uninstall namespaces can be deleted, the CRDs with their
+    objects are still there, and another release takes them over only when told to.
     """
     before = await previous_chart(tmp_path)
     async with empty_plane(assets) as plane, plane.hub.api() as api:
@@ -179,6 +194,10 @@ async def test_the_hub_keeps_its_bundle_and_its_crds(assets: Path, tmp_path: Pat
         upgraded = await bundles(api), await timeouts(api)
         await helm.run("rollback", "fedhpa", "1")
         rolled_back = await bundles(api), await timeouts(api)
+        await helm.run("upgrade", "fedhpa", str(with_one_more_field(tmp_path)), values={"part": "hub"})
+        apart = {"part": "hub", "crds": {"install": False}}
+        await helm.run("upgrade", "fedhpa", str(before), values=apart)
+        newer = await api.get(FEDERATED_HPA_CRD)
         await plane.hub.register(plane.members["member1"])
         await helm.run("uninstall", "fedhpa")
         after = await registered(api)
@@ -193,6 +212,7 @@ async def test_the_hub_keeps_its_bundle_and_its_crds(assets: Path, tmp_path: Pat
     assert set(installed) == {BUNDLE}
     assert upgraded == (installed, {5})
     assert rolled_back == (installed, {3})
+    assert "addedLater" in json.dumps(newer)
     assert after == []
     assert kept is not None
     assert "invalid ownership metadata" in refused.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from testbed.stage.waiting import eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = {"FederatedHPA": "federatedhpas", "CronFederatedHPA": "cronfederatedhpas"}
+_TYPE_OF_VALUE = re.compile(r'Invalid value: "(?:object|array|string|integer|number|boolean)": ')
 NAMESPACE = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default"
 
 
@@ -50,6 +52,11 @@ async def answers(api: PlaneApi, objects: Iterable[tuple[str, dict[str, Any]]]) 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(ask(name, manifest)) for name, manifest in objects]
     return dict(task.result() for task in tasks)
+
+
+def without_types(text: str) -> str:
+    """Returns an error without the type of the value, which rules had in it until Kubernetes 1.34."""
+    return _TYPE_OF_VALUE.sub("Invalid value: ", text)
 
 
 async def refusal(api: PlaneApi, manifest: dict[str, Any]) -> list[str]:

@@ -1,0 +1,74 @@
+"""Kubernetes two minors older serves our CRDs, with the rules that the newest one enforces.
+
+`make nightly` runs all of tests/real on it; this is the short case of the suite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.real.assets import find_assets
+from testbed.real.controlplane import ControlPlane
+from testbed.real.plane import Plane
+from testbed.real.tools import OLDER_KUBERNETES, kubernetes_asked_for, tools_of
+from testbed.stage import Run, gather
+from tests.conformance.layers import asking, recorded
+from tests.conformance.layers.rows import objects
+
+# The older server does not check `format: int32`.
+BEYOND_32_BITS = {"karmada: int overflow: targetReplicas 3e9", "limits: maximum beyond 32 bits"}
+
+
+@pytest.fixture(scope="module")
+def older() -> Iterator[ControlPlane]:
+    """Yields etcd and the older kube-apiserver with our CRDs. Without its programs the tests are skipped."""
+    assets = find_assets(OLDER_KUBERNETES)
+    if assets is None:
+        pytest.skip(f"not built: make real-plane KUBERNETES={OLDER_KUBERNETES}")
+    run = Run.begin()
+    try:
+        plane = ControlPlane(run, assets, "older")
+
+        async def start() -> None:
+            await plane.start_store_and_api()
+            async with plane.api() as api:
+                await asking.install(api)
+
+        asyncio.run(start())
+        yield plane
+    finally:
+        run.end()
+
+
+async def test_the_older_server_gives_the_recorded_answers(older: ControlPlane) -> None:
+    """The CRDs alone refuse and admit the same objects there, in the words of admission-layers.md. Two things
+    differ: the error of a rule has the type of the value, and numbers beyond 32 bits are left to the webhook.
+    """
+    async with older.api() as api:
+        version = (await api.get("/version"))["gitVersion"]
+        answers = await asking.answers(api, objects())
+
+    assert version == tools_of(OLDER_KUBERNETES)[0].version
+    known = recorded.read()["answers"]
+    admitted = {name for name, errors in known.items() if errors and not answers[name]}
+    assert admitted == BEYOND_32_BITS
+    assert alike(answers) == alike({**known, **{name: [] for name in BEYOND_32_BITS}})
+
+
+def alike(answers: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: sorted(map(asking.without_types, errors)) for name, errors in answers.items()}
+
+
+async def test_the_planes_run_the_kubernetes_that_was_asked_for(plane: Plane) -> None:
+    """Hub and members run the version of FEDHPA_KUBERNETES, or the newest one."""
+
+    async def version(one: ControlPlane) -> str:
+        async with one.api() as api:
+            return str((await api.get("/version"))["gitVersion"])
+
+    found = await gather(*(version(one) for one in (plane.hub, *plane.members.values())))
+
+    assert set(found) == {tools_of(kubernetes_asked_for())[0].version}
