@@ -15,7 +15,6 @@ from testbed.real.assets import PlaneUnavailable, ensure_assets, say
 REQUIRE = "require"
 # Three workers run tests/real and mostly wait; two use the cores for everything else.
 WORKERS = 5
-WORKERS_WITHOUT_PLANES = 3
 
 
 class NotRun:
@@ -33,7 +32,6 @@ class NotRun:
 def main(arguments: list[str]) -> int:
     """Returns pytest's exit code, or 1 if planes are required and unavailable."""
     plugins: list[object] = []
-    workers = WORKERS
     # A shell lets its background jobs ignore SIGINT, and programs that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -44,8 +42,7 @@ def main(arguments: list[str]) -> int:
             say(f"FEDHPA_REAL_PLANE={REQUIRE}: that is a failure")
             return 1
         plugins.append(NotRun(str(error)))
-        workers = WORKERS_WITHOUT_PLANES
-    return int(pytest.main([f"-n{workers}", *arguments], plugins=plugins))
+    return int(pytest.main([f"-n{WORKERS}", *arguments], plugins=plugins))
 
 
 if __name__ == "__main__":

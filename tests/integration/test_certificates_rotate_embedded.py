@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from testbed.embedded.plane import Plane
 from tests.support.kept_certificates import KeptCertificates, rotate_under_load
+from tests.support.nightly import only_at_night
 
 
+@only_at_night  # tests/property/test_certificate_stages.py has every stage, without a process
 async def test_no_request_fails_while_certificates_and_root_change() -> None:
     """Each bundle that may be in use trusts each served certificate. tests/real kills the leader, too."""
     plane = Plane(members=())

@@ -11,6 +11,7 @@ import pytest
 
 from demo.__main__ import NEXT_COMMANDS
 from demo.picture import OBSERVATIONS
+from tests.support.nightly import only_at_night
 
 ROOT = Path(__file__).parents[2]
 # The demo takes two minutes, because its rules fire at full minutes, and gives up a step after 90 s.
@@ -97,10 +98,12 @@ async def test_ctrl_c_ends_make_without_an_error_of_make(tmp_path: Path) -> None
 
     assert process.returncode == -signal.SIGINT, "\n".join(lines)
     assert [line for line in lines if line.startswith("make")] == []
+    assert "missing: scaled-down" in lines
     assert any("observations made; all processes have ended" in line for line in lines)
     assert left_in(tmp_path) == []
 
 
+@only_at_night  # the test above sends the same signal through make
 async def test_a_signal_ends_the_demo_cleanly(tmp_path: Path) -> None:
     """The demo names the missing observations, exits with 1, and leaves no file."""
     process = await started("demo", folder=tmp_path)
