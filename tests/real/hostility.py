@@ -59,7 +59,6 @@ class HostileCluster:
     """The hostile member as a program of the run, and its registration."""
 
     def __init__(self, plane: Plane, folder: Path, seed: int) -> None:
-        folder.mkdir()
         self._plane = plane
         self._folder = folder
         self._authority = CertificateAuthority.create("hostile-ca")
