@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api import default_values
+from fedhpa.api.autoscalers import HPA_KIND
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.wire import ObjectMeta
 
-KIND: Final = "HorizontalPodAutoscaler"
 PLURAL: Final = "horizontalpodautoscalers"
-API_GROUP: Final = "autoscaling"
 V2: Final = "autoscaling/v2"
 V2BETA2: Final = "autoscaling/v2beta2"
 # The best version is first.
@@ -34,43 +34,38 @@ _AGGREGATION: Final = "aggregation"
 _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "name")
 _QUANTITIES: Final = frozenset({"value", "averageValue"})
 
-# Kubernetes HPA 1.36, API defaults: an API server fills them in where `metrics` or `behavior` leave them out.
+# An API server fills these in where `metrics` or `behavior` leave them out.
 _DEFAULT_METRICS: Final = (
     {
-        "type": "Resource",
-        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        "type": default_values.METRIC_TYPE,
+        "resource": {
+            "name": default_values.METRIC_RESOURCE_NAME,
+            "target": {
+                "type": "Utilization",
+                "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION,
+            },
+        },
     },
 )
-_PERCENT: Final = {"type": "Percent", "value": 100, "periodSeconds": 15}
+
+
+def _policies(defaults: Iterable[default_values.ScalingPolicyDefault]) -> list[dict[str, Any]]:
+    return [
+        {"type": each.type, "value": each.value, "periodSeconds": each.period_seconds} for each in defaults
+    ]
+
+
 _DEFAULT_RULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "scaleUp": {
-        "stabilizationWindowSeconds": 0,
-        "selectPolicy": "Max",
-        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _PERCENT],
+        "stabilizationWindowSeconds": default_values.SCALE_UP_STABILIZATION_SECONDS,
+        "selectPolicy": default_values.SELECT_POLICY,
+        "policies": _policies(default_values.SCALE_UP_POLICIES),
     },
-    "scaleDown": {"selectPolicy": "Max", "policies": [_PERCENT]},
+    "scaleDown": {
+        "selectPolicy": default_values.SELECT_POLICY,
+        "policies": _policies(default_values.SCALE_DOWN_POLICIES),
+    },
 }
-
-
-class HpaCondition(msgspec.Struct, frozen=True, gc=False):
-    """A condition of a member HPA."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    lastTransitionTime: str | None = None
-
-
-class HpaStatus(msgspec.Struct, frozen=True):
-    """HorizontalPodAutoscalerStatus: the fields that the assignment reads."""
-
-    currentReplicas: int = 0
-    desiredReplicas: int = 0
-    observedGeneration: int | None = None
-    lastScaleTime: str | None = None
-    currentMetrics: list[dict[str, Any]] | None = None
-    conditions: list[HpaCondition] | None = None
 
 
 class HpaSpec(msgspec.Struct, frozen=True):
@@ -88,7 +83,6 @@ class MemberHpa(msgspec.Struct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: HpaSpec = HpaSpec()
-    status: HpaStatus = HpaStatus()
 
     @property
     def ours(self) -> bool:
@@ -141,7 +135,7 @@ def new_member_hpa(
     """Returns a member HPA to create, with the label that makes it ours."""
     return {
         "apiVersion": api_version,
-        "kind": KIND,
+        "kind": HPA_KIND,
         "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}},
         "spec": spec,
     }
@@ -169,7 +163,7 @@ def _canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a spec with all defaults, without empty fields, and with one notation for equal quantities."""
     filled = dict(spec)
     if filled.get("minReplicas") is None:
-        filled["minReplicas"] = 1
+        filled["minReplicas"] = default_values.MIN_REPLICAS
     if not filled.get("metrics"):
         filled["metrics"] = list(_DEFAULT_METRICS)
     behavior = filled.get("behavior")

@@ -31,7 +31,7 @@ def initial(
 
     `minimum` and `maximum` are the FederatedHPA's. Policy None means equal weights. `exact` is minimumPolicy
     Exact: the minima add up to `minimum`. Otherwise no minimum is below 1. Unreachable clusters keep their
-    bounds. What runs already is cut only if it exceeds `maximum` together with one replica for each HPA.
+    bounds. Each HPA gets one replica first, and then what runs is cut only where `maximum` does not suffice.
     `uid` is the object's.
     """
     bounds = {member.cluster: _present(member) for member in members}
