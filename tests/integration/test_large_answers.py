@@ -20,7 +20,7 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.metrics import custom_samples, external_samples
 from metrics_adapter.members.resource_metrics import decode_list
-from tests.support.costs import slowdown
+from tests.support.costs import quiet_seconds
 
 # The bound is of processor time, because a machine that shares its processors may stand still for longer.
 MOST_SECONDS = 0.05
@@ -88,8 +88,7 @@ class Holds:
 
     @property
     def longest(self) -> float:
-        longest = max(self.all)
-        return longest if longest < MOST_SECONDS else longest / slowdown()
+        return quiet_seconds(max(self.all), MOST_SECONDS)
 
 
 @asynccontextmanager

@@ -30,6 +30,11 @@ def slowdown() -> float:
     return min(max(1.0, (time.thread_time() - began) / QUIET_SECONDS), MAX_SLOWDOWN)
 
 
+def quiet_seconds(seconds: float, enough: float) -> float:
+    """Returns a measured CPU time in seconds of a quiet machine, or as it is if it is below `enough`."""
+    return seconds if seconds < enough else seconds / slowdown()
+
+
 def least_cpu_seconds(work: Callable[[], object], enough: float) -> float:
     """Returns the least CPU time of TRIES runs of `work` in this thread, in seconds of a quiet machine.
 
@@ -40,7 +45,7 @@ def least_cpu_seconds(work: Callable[[], object], enough: float) -> float:
         began = time.thread_time()
         work()
         seconds = time.thread_time() - began
-        least = min(least, seconds if seconds < enough else seconds / slowdown())
+        least = min(least, quiet_seconds(seconds, enough))
         if least < enough:
             break
     return least
@@ -67,8 +72,7 @@ async def least_longest_hold(work: Callable[[], Awaitable[object]], enough: floa
     for _ in range(TRIES):
         with holds() as found:
             await work()
-        longest = max(found, default=0.0)
-        least = min(least, longest if longest < enough else longest / slowdown())
+        least = min(least, quiet_seconds(max(found, default=0.0), enough))
         if least < enough:
             break
     return least
@@ -85,7 +89,7 @@ async def least_hold_by_thread(work: Callable[[], T], enough: float) -> tuple[T,
     least = float("inf")
     for _ in range(TRIES):
         result, longest = await _hold_by_thread(work)
-        least = min(least, longest if longest < enough else longest / slowdown())
+        least = min(least, quiet_seconds(longest, enough))
         if least < enough:
             break
     return result, least
